@@ -1,0 +1,1 @@
+"""The webhook's own certificate: issued, stored, published, rotated."""
