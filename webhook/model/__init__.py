@@ -1,0 +1,1 @@
+"""Facts: what Kubernetes objects are and where their APIs keep things. Pure; knows nothing of rules."""

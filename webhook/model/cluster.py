@@ -1,0 +1,118 @@
+"""The read model of a cluster: what rules may look up.
+
+*Unseen is not absent.* A look-up answers None only if the object is known not to exist. What could not be read,
+or is not there yet, raises ``Unseen``, and no rule ever denies because of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from webhook.model import kinds
+from webhook.model.kinds import Kind
+from webhook.model.objects import Object
+
+T = TypeVar("T")
+
+
+class Unseen(Exception):  # noqa: N818 - a state of knowledge, not an error
+    """Something that a rule needs could not be seen.
+
+    Raised by look-ups. A rule may also *yield* it, when only one of several independent look-ups was blind.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class Cluster(Protocol):
+    """What a rule can ask. Answers come from memory and never wait for the API server."""
+
+    @property
+    def server_version(self) -> str | None:
+        """The API server's version (``v1.36.3``), or None if it is not known."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """The object, or None if it is known not to exist.
+
+        Raises:
+            Unseen: it cannot be told.
+        """
+
+    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
+        """The objects of a kind, in one namespace or in all of them.
+
+        First come all that are known, then ``Unseen`` is raised if there may be more: certain beats unknown.
+        """
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        """The objects of a kind that are known, be they all or not. Never raises."""
+
+    def derive(self, function: Callable[[Cluster], T]) -> T:
+        """``function(self)``, computed once for as long as nothing in this cluster changes."""
+
+
+class Snapshot:
+    """A cluster held in memory: objects from files, or from one sweep over a live cluster.
+
+    ``complete`` names the kinds of which every object is here, as ``plural.group``; ``"*"`` stands for every kind.
+    ``unreadable`` names the kinds that could not be read, even where ``complete`` says ``"*"``.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[Object] = (),
+        complete: Iterable[str] = (),
+        unreadable: Iterable[str] = (),
+        server_version: str | None = None,
+    ) -> None:
+        self.complete = frozenset(complete)
+        self.unreadable = frozenset(unreadable)
+        self.server_version = server_version
+        self._objects: dict[tuple[str, str], dict[tuple[str, str], Object]] = {}
+        self._derived: dict[Callable[[Cluster], Any], Any] = {}
+        for obj in objects:
+            kind = kinds.of(obj)
+            namespace = obj.namespace or ("default" if kind is not None and kind.namespaced else "")
+            self._objects.setdefault((obj.group, obj.kind), {})[namespace, obj.name] = obj
+
+    def sees_all(self, kind: Kind) -> bool:
+        """Whether every object of the kind is here."""
+        if kind.resource in self.unreadable:
+            return False
+        return "*" in self.complete or kind.resource in self.complete
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        if not kind.namespaced:
+            namespace = ""
+        found = self._objects.get((kind.group, kind.kind), {}).get((namespace, name))
+        if found is None and not self.sees_all(kind):
+            raise Unseen(f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}")
+        return found
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        objects = self._objects.get((kind.group, kind.kind), {})
+        if namespace is None:
+            return list(objects.values())
+        return [obj for (home, _), obj in objects.items() if home == namespace]
+
+    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
+        yield from self.known(kind, namespace)
+        if not self.sees_all(kind):
+            raise Unseen(str(kind))
+
+    def derive(self, function: Callable[[Cluster], T]) -> T:
+        if function not in self._derived:
+            self._derived[function] = function(self)
+        value: T = self._derived[function]
+        return value
+
+    def __iter__(self) -> Iterator[Object]:
+        for objects in self._objects.values():
+            yield from objects.values()
+
+
+NOTHING: Cluster = Snapshot()
+"""The cluster of which nothing can be seen."""

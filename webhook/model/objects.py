@@ -1,0 +1,242 @@
+"""Kubernetes objects as read-only views over plain JSON data.
+
+Objects come from strangers: any field may be absent, null or of the wrong type. Reading never raises; absent,
+null and wrong type read alike, so that a rule is a statement about what *is* there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+Step = str | int
+"""One step of a path: the name of a field, a key of a map, or an index of a list."""
+
+
+class Key(str):
+    """A map key that the user chose (label, annotation, selector): printed in brackets, not behind a dot."""
+
+    __slots__ = ()
+
+
+class Path(tuple[Step, ...]):
+    """Where a value stands in an object.
+
+    >>> path = Path("spec", "volumes", 0)
+    >>> str(path), path.pointer
+    ('spec.volumes[0]', '/spec/volumes/0')
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *steps: Step) -> Path:
+        return tuple.__new__(cls, steps)
+
+    def __truediv__(self, step: Step) -> Path:
+        return tuple.__new__(Path, (*self, step))
+
+    def __str__(self) -> str:
+        text = ""
+        for step in self:
+            if isinstance(step, int) or isinstance(step, Key) or not _PLAIN.match(step):
+                text += f"[{step}]"
+            else:
+                text += f".{step}" if text else step
+        return text
+
+    def __repr__(self) -> str:
+        return f"Path({str(self)!r})"
+
+    @property
+    def pointer(self) -> str:
+        """The path as a JSON Pointer (RFC 6901)."""
+        return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in self)
+
+    @property
+    def without_indices(self) -> tuple[str, ...]:
+        """The path with its list indices left out: an inserted item must not make an old finding a new one."""
+        return tuple(step for step in self if isinstance(step, str))
+
+
+class Field:
+    """A value and where it stands. ``field["spec"]["volumes"]`` walks; what is not there reads as absent."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Any, path: Path = Path()) -> None:  # noqa: B008 - a Path is immutable
+        self.value = value
+        self.path = path
+
+    def __getitem__(self, step: Step) -> Field:
+        value = self.value
+        path = tuple.__new__(Path, (*self.path, step))
+        if isinstance(value, dict) and isinstance(step, str):
+            return Field(value.get(step), path)
+        if isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            return Field(value[step], path)
+        return Field(None, path)
+
+    def at(self, *steps: Step) -> Field:
+        """Walk several steps at once."""
+        value = self.value
+        for step in steps:
+            if isinstance(value, dict) and isinstance(step, str):
+                value = value.get(step)
+            elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+                value = value[step]
+            else:
+                value = None
+                break
+        return Field(value, tuple.__new__(Path, (*self.path, *steps)))
+
+    @property
+    def present(self) -> bool:
+        """Whether there is a value of any type; an explicit ``null`` is absent."""
+        return self.value is not None
+
+    @property
+    def text(self) -> str | None:
+        """The value, if it is a string."""
+        return self.value if isinstance(self.value, str) else None
+
+    @property
+    def boolean(self) -> bool | None:
+        """The value, if it is a boolean."""
+        return self.value if isinstance(self.value, bool) else None
+
+    @property
+    def integer(self) -> int | None:
+        """The value, if it is an integer; a boolean is none."""
+        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
+
+    @property
+    def map(self) -> Mapping[str, Any]:
+        """The value, if it is a map, else an empty one."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def is_map(self) -> bool:
+        return isinstance(self.value, dict)
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.value, list)
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The string entries of a map (labels, annotations, node selectors)."""
+        return {key: value for key, value in self.map.items() if isinstance(value, str)}
+
+    def items(self) -> Iterator[Field]:
+        """The items of a list, in order, whatever their types."""
+        if isinstance(self.value, list):
+            for index, item in enumerate(self.value):
+                yield Field(item, tuple.__new__(Path, (*self.path, index)))
+
+    def entries(self) -> Iterator[tuple[str, Field]]:
+        """The entries of a map whose keys are the user's (labels, annotations): key and value."""
+        for key, value in self.map.items():
+            yield key, Field(value, tuple.__new__(Path, (*self.path, Key(key))))
+
+    def __repr__(self) -> str:
+        return f"Field({str(self.path)!r}: {self.value!r})"
+
+
+class Object:
+    """One Kubernetes object: ``obj["spec"]["running"].boolean``.
+
+    ``namespace`` overrides ``metadata.namespace``, because an admission request may carry it outside the object.
+    """
+
+    __slots__ = ("_namespace", "data")
+
+    def __init__(self, data: Any, namespace: str = "") -> None:
+        self.data: dict[str, Any] = data if isinstance(data, dict) else {}
+        self._namespace = namespace
+
+    def __getitem__(self, step: str) -> Field:
+        return Field(self.data.get(step), Path(step))
+
+    def at(self, *steps: Step) -> Field:
+        """The field at the end of these steps."""
+        return Field(self.data).at(*steps)
+
+    @property
+    def root(self) -> Field:
+        return Field(self.data)
+
+    @property
+    def api_version(self) -> str:
+        return self["apiVersion"].text or ""
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        group, slash, _ = self.api_version.partition("/")
+        return group if slash else ""
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def kind(self) -> str:
+        return self["kind"].text or ""
+
+    @property
+    def metadata(self) -> Field:
+        return self["metadata"]
+
+    @property
+    def name(self) -> str:
+        """``metadata.name``, else ``metadata.generateName`` and an ellipsis, else empty."""
+        name = self.metadata["name"].text
+        if name:
+            return name
+        prefix = self.metadata["generateName"].text
+        return f"{prefix}…" if prefix else ""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for what has none."""
+        return self._namespace or self.metadata["namespace"].text or ""
+
+    @property
+    def full_name(self) -> str:
+        """``namespace/name``, or the name alone where there is no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.metadata["labels"].texts
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.metadata["annotations"].texts
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the object is being deleted: it has a deletion timestamp."""
+        return self.metadata["deletionTimestamp"].present
+
+    def annotation(self, key: str) -> Field:
+        """One annotation as a field: value and path."""
+        return self.metadata["annotations"][Key(key)]
+
+    def label(self, key: str) -> Field:
+        """One label as a field: value and path."""
+        return self.metadata["labels"][Key(key)]
+
+    @property
+    def controller(self) -> Field | None:
+        """The owner reference that says ``controller: true``."""
+        for owner in self.metadata["ownerReferences"].items():
+            if owner["controller"].boolean:
+                return owner
+        return None
+
+    def __repr__(self) -> str:
+        return f"<{self.kind or 'object'} {self.full_name}>"
