@@ -19,15 +19,13 @@ from webhook.rule import Action, Finding, Operation, Patch, Rule
 try:
     import orjson
 except ImportError:  # the extra [speed] is optional; both give the same results
-    orjson = None
+    orjson = None  # type: ignore[assignment,unused-ignore]
 
 DOMAIN: Final = "virt-admit.io"
 API_VERSION: Final = "admission.k8s.io/v1"
 
 MAX_BODY: Final = 7 * 1024 * 1024
 """Bytes: two objects of 3 MiB and their envelope (kubernetes-sigs/controller-runtime http.go#maxRequestSize)."""
-MAX_DEPTH: Final = 200
-"""Nesting of maps and lists; a real VM has about 12."""
 MAX_CAUSES: Final = 20
 MAX_MESSAGE: Final = 1500
 """Characters of ``status.message``."""
@@ -92,8 +90,6 @@ class Response:
     """The findings that ``patch`` removes."""
     unseen: tuple[tuple[Rule, str], ...] = ()
     errors: tuple[tuple[Rule, str], ...] = ()
-    exempt: str = ""
-    """The reason, if the whole request is exempt."""
     policy: str = ""
     """The digest of the policy that decided."""
 
@@ -106,13 +102,11 @@ class Response:
         """One word for metrics and logs."""
         if not self.allowed:
             return "denied"
-        if self.exempt:
-            return "exempt"
         if self.patch:
             return "fixed"
         if any(verdict.action is Action.WARN for verdict in self.verdicts):
             return "warned"
-        return "allowed"
+        return "exempt" if any(verdict.exempted for verdict in self.verdicts) else "allowed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +193,7 @@ def _dump(data: Any) -> bytes:
     if orjson is not None:
         encoded: bytes = orjson.dumps(data)
         return encoded
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(data, separators=(",", ":")).encode()
 
 
 def encode(request: Request, response: Response) -> bytes:
@@ -309,8 +303,6 @@ def _audit(response: Response) -> dict[str, str]:
     audit = {key: ",".join(sorted(ids)) for key, ids in annotations.items() if ids}
     if response.fixed:
         audit["fix"] = line("; ".join(f"{_fix_text(v)} {v.finding.why}".strip() for v in response.fixed))
-    if response.exempt:
-        audit["exempted-by"] = line(response.exempt)
     if audit and response.policy:
         audit["policy"] = response.policy
     return audit

@@ -11,6 +11,7 @@ from webhook.model import kinds
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object, Path
+from webhook.model.units import parse_duration
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -92,6 +93,16 @@ class Finding:
 @dataclass(frozen=True)
 class NoParams:
     """A rule without parameters."""
+
+
+def param(default: Any, doc: str) -> Any:
+    """A parameter of a rule: a field of its frozen ``Params`` dataclass, documented where it is declared."""
+    return field(default=default, metadata={"doc": doc})
+
+
+def duration(default: str, doc: str) -> Any:
+    """A parameter that policies write as a duration (``90s``) and that the check reads as nanoseconds."""
+    return field(default=parse_duration(default), metadata={"doc": doc, "unit": "duration"})
 
 
 class Context(NamedTuple, Generic[P]):

@@ -41,7 +41,7 @@ class Path(tuple[Step, ...]):
     def __str__(self) -> str:
         text = ""
         for step in self:
-            if isinstance(step, int) or isinstance(step, Key) or not _PLAIN.match(step):
+            if isinstance(step, (int, Key)) or not _PLAIN.match(step):
                 text += f"[{step}]"
             else:
                 text += f".{step}" if text else step

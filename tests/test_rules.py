@@ -1,0 +1,163 @@
+"""Every case of every rule, and what every rule owes its readers.
+
+A case stands in ``webhook/rules/<family>/<rule>.yaml``:
+
+``name``       what is special about it
+``object``     the object that is judged
+``old``        the object before; makes the case an UPDATE
+``operation``  CREATE (or UPDATE with ``old``) unless said otherwise
+``user``, ``groups``, ``subresource``  of the request
+``cluster``    the other objects; every kind is complete unless ``complete`` lists the complete ones (``[]``: none)
+``serverVersion``
+``params``     as in a policy
+
+and expects
+
+``finds``      for each finding its path, or a map: ``path``, ``says`` (parts of the message), ``at_most``, ``value``
+``fix``        the JSON Patch of all findings
+``unseen``     parts of what the rule could not see; without the key the rule must have seen everything it needed
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from webhook import patch
+from webhook.engine import run
+from webhook.model import kinds
+from webhook.model.cluster import Snapshot
+from webhook.model.objects import Object
+from webhook.policy import read_params
+from webhook.rule import Action, Context, Operation
+from webhook.rules import load_rules
+
+RULES = Path(__file__).parent.parent / "webhook" / "rules"
+
+
+def _read_cases():
+    for file in sorted(RULES.rglob("*.yaml")):
+        rule = load_rules().by_id[file.stem.replace("_", "-")]
+        for case in yaml.load(file.read_text(), yaml.CSafeLoader):
+            yield pytest.param(rule, case, id=f"{rule.id}/{case['name']}")
+
+
+CASES = list(_readCASES)
+ALL = list(load_rules())
+KEYS = {"name", "object", "old", "operation", "user", "groups", "subresource", "cluster", "complete", "serverVersion",
+        "params", "finds", "fix", "unseen"}  # fmt: skip
+
+
+class Recorder:
+    """A cluster that notes which kinds are looked up."""
+
+    def __init__(self, cluster):
+        self.cluster, self.read = cluster, set()
+        self.server_version = cluster.server_version
+
+    def get(self, kind, namespace, name):
+        self.read.add(kind)
+        return self.cluster.get(kind, namespace, name)
+
+    def list(self, kind, namespace=None):
+        self.read.add(kind)
+        return self.cluster.list(kind, namespace)
+
+    def known(self, kind, namespace=None):
+        self.read.add(kind)
+        return self.cluster.known(kind, namespace)
+
+    def derive(self, function):
+        return function(self)
+
+
+def ask(rule, case):
+    """Run a rule on a case: the result, and the kinds that it looked up."""
+    snapshot = Snapshot(
+        [Object(data) for data in case.get("cluster", [])],
+        complete=case.get("complete", ["*"]),
+        server_version=case.get("serverVersion"),
+    )
+    cluster = Recorder(snapshot)
+    old = Object(case["old"]) if "old" in case else None
+    obj = Object(case["object"])
+    kind = kinds.of(obj) or rule.kinds[0]
+    context = Context(
+        cluster,
+        read_params(rule, case.get("params", {})),
+        Operation(case.get("operation", "UPDATE" if old else "CREATE")),
+        old,
+        case.get("user", ""),
+        frozenset(case.get("groups", ())),
+        case.get("subresource", ""),
+        kind,
+        {},
+    )
+    return run(rule, obj, context), cluster.read
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES)
+def test_case(rule, case):
+    assert set(case) <= KEYS, "a case has a key that nothing reads"
+
+    result, read = ask(rule, case)
+
+    assert not result.error
+    expected = [{"path": each} if isinstance(each, str) else each for each in case.get("finds", [])]
+    assert [str(finding.path) for finding in result.findings] == [each["path"] for each in expected]
+    for finding, wanted in zip(result.findings, expected, strict=True):
+        for part in wanted.get("says", []):
+            assert part in finding.message
+        assert str(finding.at_most) == wanted.get("at_most", str(finding.at_most))
+        if "value" in wanted:
+            assert finding.value == wanted["value"]
+    assert [step.as_json() for finding in result.findings for step in finding.fix] == case.get("fix", [])
+    assert len(result.unseen) == len(case.get("unseen", [])), result.unseen
+    for part, what in zip(case.get("unseen", []), result.unseen, strict=True):
+        assert part in what
+    assert read <= set(rule.reads), "the rule looks up kinds that it does not declare"
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
+def test_every_rule_explains_itself(rule):
+    assert rule.title.endswith(".")
+    assert "**Why.**" in rule.doc
+    assert "**Fix.**" in rule.doc
+    assert rule.sources
+    assert len(rule.id) <= 56, "the exempt annotation would have a name of more than 63 characters"
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
+def test_every_rule_has_a_bad_and_a_good_case(rule):
+    cases = [case for each, case in (param.values for param in CASES) if each is rule]
+    assert any(case.get("finds") for case in cases), "no case in which the rule finds something"
+    assert any(not case.get("finds") and "unseen" not in case for case in cases), "no case that is fine"
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES)
+def test_messages_are_one_line_that_fits(rule, case):
+    result, _ = ask(rule, case)
+    for finding in result.findings:
+        assert "\n" not in finding.message
+        assert len(finding.message) <= 480, finding.message
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES)
+def test_a_fix_makes_the_finding_go_away(rule, case):
+    result, _ = ask(rule, case)
+    steps = [step for finding in result.findings for step in finding.fix]
+    if steps:
+        fixed = patch.apply(Object(case["object"]), steps)
+        again, _ = ask(rule, case | {"object": fixed.data})
+        assert not again.findings
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES)
+def test_without_a_cluster_a_rule_finds_no_more_than_a_warning_more(rule, case):
+    """Unseen is not absent: what is found without any knowledge of the cluster must be found with it too."""
+    with_cluster, _ = ask(rule, case)
+    without, _ = ask(rule, {**case, "cluster": [], "complete": []})
+    assert not without.error
+    known = {str(finding.path) for finding in with_cluster.findings}
+    for finding in without.findings:
+        assert str(finding.path) in known or min(finding.at_most, rule.action) < Action.DENY

@@ -1,0 +1,47 @@
+"""Where KubeVirt's kinds keep things (virtual-machine.md 1.1)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from webhook.model import kinds
+from webhook.model.objects import Field, Object
+
+RUN_STRATEGIES: Final = ("Always", "Halted", "Manual", "RerunOnFailure", "Once", "WaitAsReceiver")
+"""kubevirt.io/api/core/v1 types.go#VirtualMachineRunStrategy; compared exactly."""
+
+EVICTION_STRATEGIES: Final = ("None", "LiveMigrate", "LiveMigrateIfPossible", "External")
+"""kubevirt.io/api/core/v1 types.go#EvictionStrategy; compared exactly."""
+
+
+def vm_spec(obj: Object) -> Field:
+    """``S``, the VM spec: of a VM its own, of a pool that of its template, of other kinds absent."""
+    kind = kinds.of(obj)
+    if kind is kinds.VM:
+        return obj["spec"]
+    if kind is kinds.POOL:
+        return obj.at("spec", "virtualMachineTemplate", "spec")
+    return obj["-"]
+
+
+def vmi_template(obj: Object) -> Field:
+    """What becomes the VMI: its ``metadata`` and ``spec``. For a VMI the object itself."""
+    kind = kinds.of(obj)
+    if kind is kinds.VMI:
+        return obj.root
+    if kind is kinds.VMIRS:
+        return obj.at("spec", "template")
+    return vm_spec(obj)["template"]
+
+
+def vmi_spec(obj: Object) -> Field:
+    """``T``, the VMI spec inside the object. Not a map: the schema will refuse the object, nothing is judged."""
+    return vmi_template(obj)["spec"]
+
+
+def run_strategy(spec: Field) -> str | None:
+    """The run strategy that a VM spec means, ``running`` included; None where neither is set, or both."""
+    running, strategy = spec["running"], spec["runStrategy"]
+    if strategy.present:
+        return None if running.present else strategy.text
+    return {True: "Always", False: "Halted"}.get(running.boolean) if running.boolean is not None else None

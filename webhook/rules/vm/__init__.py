@@ -1,0 +1,1 @@
+"""Virtual machines, pools, replica sets and instances."""

@@ -1,0 +1,42 @@
+"""A virtual machine sets both ``running`` and ``runStrategy``.
+
+**Why.** The two keys say the same thing in two ways; KubeVirt refuses a VM that carries both, even where they
+agree. A dry run or a CI job without KubeVirt would let it through.
+
+**Fix.** Keep ``runStrategy`` and remove ``running`` (``true`` means ``Always``, ``false`` means ``Halted``). An
+apply does not remove a key that it does not manage: send ``running: null``, or edit the object.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import virt
+from webhook.model.kinds import POOL, VM
+from webhook.model.objects import Object
+from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    spec = virt.vm_spec(vm)
+    running, strategy = spec["running"], spec["runStrategy"]
+    if not running.present or not strategy.present or not virt.vmi_spec(vm).is_map:
+        return
+    meant = {True: " (it stands for Always)", False: " (it stands for Halted)"}.get(running.value is True, "")
+    remedy = "keep runStrategy and remove running"
+    if context.old is not None and virt.vm_spec(context.old)["running"].present:
+        remedy = "keep runStrategy and set running: null (an apply does not remove a key it does not manage)"
+    yield Finding(
+        running.path,
+        f"running{meant} and runStrategy are both set, KubeVirt accepts only one; {remedy}",
+        value=(running.value, strategy.value),
+        cause=Cause.FORBIDDEN,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL),
+    action=Action.DENY,
+    check=check,
+    sources=("000_abb9fefe9c820fac.txt#10.1.2", "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy"),
+)
