@@ -24,6 +24,7 @@ import pytest
 import yaml
 
 from webhook import patch
+from webhook.admission import MAX_WARNING, Verdict
 from webhook.engine import run
 from webhook.model import kinds
 from webhook.model.cluster import Snapshot
@@ -42,7 +43,7 @@ def _read_cases():
             yield pytest.param(rule, case, id=f"{rule.id}/{case['name']}")
 
 
-CASES = list(_readCASES)
+CASES = list(_read_cases())
 ALL = list(load_rules())
 KEYS = {"name", "object", "old", "operation", "user", "groups", "subresource", "cluster", "complete", "serverVersion",
         "params", "finds", "fix", "unseen"}  # fmt: skip
@@ -140,6 +141,15 @@ def test_messages_are_one_line_that_fits(rule, case):
     for finding in result.findings:
         assert "\n" not in finding.message
         assert len(finding.message) <= 480, finding.message
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES)
+def test_warnings_are_not_cut(rule, case):
+    """The API server may cut a warning above 256 characters; what to do stands at its end."""
+    result, _ = ask(rule, case)
+    for finding in result.findings:
+        if min(rule.action, finding.at_most) <= Action.WARN:
+            assert len(Verdict(rule, finding, Action.WARN).text) <= MAX_WARNING
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES)

@@ -157,9 +157,7 @@ class Rule:
     params: Any = field(default_factory=NoParams)
     """The thresholds with their defaults: a frozen dataclass, each field documented with its unit."""
     admission: bool = True
-    """Whether the webhook asks the rule; the others are for ``check`` and ``scan``."""
-    live: bool = False
-    """Whether the rule judges what only a running cluster has (status): ``scan`` asks it, ``check`` does not."""
+    """Whether the webhook asks the rule too; the others are for ``check`` and ``scan`` alone."""
     fixes: bool = False
     """Whether the findings carry fixes that ``/mutate`` applies unless the policy says ``fix: false``."""
     fix: bool = False

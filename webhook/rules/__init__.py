@@ -37,6 +37,11 @@ class Rules:
         return len(self.by_id)
 
     @property
+    def at_admission(self) -> Rules:
+        """The rules that the webhook asks."""
+        return Rules(rule for rule in self if rule.admission)
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds that some rule judges."""
         return tuple(sorted(self.by_kind))
