@@ -1,0 +1,143 @@
+"""TLS contexts: made fresh from PEM, and swapped while connections come in.
+
+Needs nothing but ssl: whoever listens gives :attr:`Front.context` to its sockets once, and calls :meth:`Front.show`
+for every new certificate.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; TLS 1.3 has only good ones
+
+
+def new_context(tls_min_version: str = "1.2") -> ssl.SSLContext:
+    """A server's context without a certificate.
+
+    No tickets: the API server's client keeps no sessions, and a resumed one would outlive a revoked signer. No ALPN:
+    HTTP/1.1 is what the API server speaks to webhooks.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = TLS_VERSIONS[tls_min_version]
+    context.set_ciphers(_CIPHERS)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    return context
+
+
+def build_context(cert_pem: bytes, key_pem: bytes, tls_min_version: str = "1.2") -> ssl.SSLContext:
+    """A server's context with a certificate chain and its key. Raises ssl.SSLError if they do not fit."""
+    context = new_context(tls_min_version)
+    content = cert_pem.rstrip() + b"\n" + key_pem
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("serving", os.MFD_CLOEXEC)
+        try:
+            with open(handle, "wb", closefd=False) as file:
+                file.write(content)
+            context.load_cert_chain(f"/proc/self/fd/{handle}")
+        finally:
+            os.close(handle)
+    else:  # OpenSSL wants a path, and here only a file has one: private, and gone at once
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "serving.pem")
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(content)
+            context.load_cert_chain(path)
+    return context
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The serving cert that new connections get."""
+
+    not_before: datetime
+    not_after: datetime
+    sha256: str
+    """Of the certificate, lower-case hexadecimal."""
+
+
+class Front:
+    """A context that stands for whichever certificate is current.
+
+    Every connection begins in :attr:`context`, whose callback moves it to the current one: replacing one reference
+    is the whole swap. A live context never gets another certificate; that would break handshakes under way.
+    """
+
+    def __init__(
+        self, *, tls_min_version: str = "1.2", client_ca: bytes = b"", client_names: Sequence[str] = ()
+    ) -> None:
+        """With ``client_ca`` (PEM) only clients with a certificate of it get in; see also :meth:`admits`.
+
+        Raises ssl.SSLError or ValueError for a CA that is none.
+        """
+        self._tls_min_version = tls_min_version
+        self._client_names = frozenset(client_names)
+        self._current: ssl.SSLContext | None = None
+        self._pem: tuple[bytes, bytes] | None = None
+        self.shown: Shown | None = None
+        self.refresh: Callable[[], None] = _nothing
+        """Called before each handshake, to look whether something newer can be shown. Must be quick."""
+        self.context = new_context(tls_min_version)
+        self._client_ca = client_ca
+        if client_ca:  # whether to ask is the front's business, whom to believe that of the current context
+            self.context.verify_mode = ssl.CERT_REQUIRED
+            _believe(self.context, client_ca)
+        self.context.sni_callback = self._choose
+
+    def show(self, cert_pem: bytes, key_pem: bytes) -> None:
+        """Show this certificate from the next connection on. Raises ssl.SSLError or ValueError, and changes nothing."""
+        current = build_context(cert_pem, key_pem, self._tls_min_version)
+        if self._client_ca:
+            _believe(current, self._client_ca)
+        cert = x509.load_pem_x509_certificate(cert_pem)
+        fingerprint = cert.fingerprint(hashes.SHA256()).hex()
+        self.shown = Shown(cert.not_valid_before_utc, cert.not_valid_after_utc, fingerprint)
+        self._current = current
+        self._pem = (cert_pem, key_pem)
+
+    def replace_client_ca(self, client_ca: bytes) -> None:
+        """Believe clients of another CA from the next connection on.
+
+        Raises ssl.SSLError or ValueError, and changes nothing, for a CA that is none or if none was asked for before.
+        """
+        if not self._client_ca:
+            raise ValueError("clients were never asked for certificates")
+        _believe(new_context(), client_ca)
+        self._client_ca = client_ca
+        if self._pem:
+            self.show(*self._pem)
+
+    def admits(self, peer: Mapping[str, Any] | None) -> bool:
+        """Whether a verified client (``getpeercert()``) has one of the wanted names; always true without names."""
+        if not self._client_names:
+            return True
+        peer = peer or {}
+        names = {value for kind, value in peer.get("subjectAltName", ()) if kind == "DNS"}
+        names |= {value for rdn in peer.get("subject", ()) for kind, value in rdn if kind == "commonName"}
+        return not names.isdisjoint(self._client_names)
+
+    def _choose(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> int | None:
+        self.refresh()
+        if self._current is None:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        connection.context = self._current
+        return None
+
+
+def _believe(context: ssl.SSLContext, client_ca: bytes) -> None:
+    context.load_verify_locations(cadata=client_ca.decode("ascii"))
+
+
+def _nothing() -> None:
+    """Look for nothing."""

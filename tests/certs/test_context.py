@@ -1,0 +1,316 @@
+"""Contexts: what is negotiated, and certificates that are swapped while connections come in."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from certs.context import Front, build_context
+from certs.issue import KEY_KINDS, Pair, certs_pem, key_pem, new_cross, new_serving, new_signer, sha256
+
+NOW = datetime.now(UTC)
+NAMES = ("webhook.test.svc", "localhost", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def signer() -> Pair:
+    return new_signer(NOW, timedelta(days=1))
+
+
+def serving(signer: Pair, kind: str = "p256") -> Pair:
+    return new_serving(signer, NAMES, NOW, timedelta(hours=1), kind)
+
+
+def show(front: Front, pair: Pair, *chain: object) -> None:
+    front.show(certs_pem([pair.cert, *chain]), key_pem(pair.key))
+
+
+def client(*trusted: Pair) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=certs_pem(pair.cert for pair in trusted).decode())
+    return context
+
+
+class Server:
+    """Answers each connection with one byte, in one thread; counts nothing and keeps nothing."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self._socket.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # the socket is closed: the end
+            while True:
+                connection, _ = self._socket.accept()
+                with contextlib.suppress(OSError), connection:
+                    connection.settimeout(5)
+                    with self._front.context.wrap_socket(connection, server_side=True) as tls:
+                        tls.sendall(b"!")
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(5)
+
+
+@pytest.fixture
+def serve() -> Iterator[object]:
+    servers: list[Server] = []
+
+    def start(front: Front) -> int:
+        servers.append(Server(front))
+        return servers[-1].port
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def connect(port: int, context: ssl.SSLContext, name: str | None = "webhook.test.svc") -> bytes:
+    """The certificate that a new connection got, as DER; it has carried a byte."""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname=name) as tls,
+    ):
+        assert tls.recv(1) == b"!"
+        return tls.getpeercert(binary_form=True) or b""
+
+
+def test_a_thousand_connections_over_fifty_swaps(serve, signer):
+    front = Front()
+    pairs = [serving(signer) for _ in range(51)]
+    show(front, pairs[0])
+    port = serve(front)
+    unnamed = client(signer)
+    unnamed.check_hostname = False
+    verifying = client(signer)
+    seen: set[bytes] = set()
+    failures: list[str] = []
+    connections = 0
+    swapped = threading.Event()
+
+    def swap() -> None:
+        for pair in pairs[1:]:
+            swapped.wait()
+            swapped.clear()
+            show(front, pair)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    for number in range(1000):
+        if number % 20 == 5:
+            swapped.set()  # and do not wait: the swap falls into a handshake, or not
+        name = (*NAMES, None)[number % 4]
+        try:
+            seen.add(connect(port, verifying if name else unnamed, name))
+        except (OSError, AssertionError) as error:
+            failures.append(repr(error))
+        connections += 1
+    swapped.set()
+    swapper.join(10)
+
+    assert (failures, connections) == ([], 1000)
+    assert len(seen) >= 45
+    assert front.shown is not None
+    assert front.shown.sha256 == sha256(pairs[-1].cert)
+    assert front.shown.not_after == pairs[-1].cert.not_valid_after_utc
+
+
+@pytest.mark.parametrize("trusted", ["old", "new", "both"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_cross_certificate_convinces_every_verifier(serve, signer, trusted, version):
+    following = new_signer(NOW, timedelta(days=2))
+    front = Front()
+    show(front, serving(following), new_cross(following.cert, signer, NOW))
+    context = client(*{"old": [signer], "new": [following], "both": [signer, following]}[trusted])
+    context.minimum_version = context.maximum_version = version
+
+    assert connect(serve(front), context)
+
+
+def test_without_the_cross_certificate_the_old_signer_does_not_do(serve, signer):
+    front = Front()
+    show(front, serving(new_signer(NOW, timedelta(days=2))))
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        connect(serve(front), client(signer))
+
+
+@pytest.mark.parametrize("kind", KEY_KINDS)
+def test_every_kind_of_key_is_served(serve, kind):
+    signer = new_signer(NOW, timedelta(days=1), kind)
+    front = Front()
+    show(front, serving(signer, kind))
+
+    assert connect(serve(front), client(signer))
+
+
+def test_before_the_first_certificate_there_is_an_alert_and_afterwards_an_answer(serve, signer):
+    front = Front()
+    port = serve(front)
+
+    with pytest.raises(ssl.SSLError, match="ALERT_INTERNAL_ERROR"):
+        connect(port, client(signer))
+    show(front, serving(signer))
+
+    assert connect(port, client(signer))
+
+
+def test_refresh_is_asked_before_each_handshake(serve, signer):
+    front = Front()
+    pair = serving(signer)
+    front.refresh = lambda: show(front, pair)
+
+    assert connect(serve(front), client(signer)) == pair.cert.public_bytes(Encoding.DER)
+
+
+def test_what_does_not_fit_is_refused_and_the_old_certificate_stays(signer):
+    front = Front()
+    good, other = serving(signer), serving(signer)
+    show(front, good)
+    before = front.shown
+
+    for cert, key in [
+        (certs_pem([good.cert]), key_pem(other.key)),
+        (b"", key_pem(good.key)),
+        (certs_pem([good.cert])[:300], key_pem(good.key)),
+        (certs_pem([good.cert]), b""),
+    ]:
+        with pytest.raises((ssl.SSLError, ValueError)):
+            front.show(cert, key)
+
+    assert front.shown is before
+
+
+@pytest.mark.parametrize(("minimum", "refused"), [("1.2", "TLSv1_1"), ("1.3", "TLSv1_2")])
+def test_old_versions_of_tls_are_refused(serve, signer, minimum, refused):
+    front = Front(tls_min_version=minimum)
+    show(front, serving(signer))
+    context = client(signer)
+    with pytest.warns(DeprecationWarning, match="TLS") if refused == "TLSv1_1" else contextlib.nullcontext():
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[refused]
+
+    with pytest.raises((ssl.SSLError, OSError)):
+        connect(serve(front), context)
+
+
+def test_no_session_can_be_resumed(serve, signer):
+    front = Front()
+    show(front, serving(signer))
+    context = client(signer)
+    port = serve(front)
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname=NAMES[0]) as tls,
+    ):
+        tls.recv(1)
+        assert tls.session is None or not tls.session.has_ticket
+        assert not tls.session_reused
+
+
+def test_clients_of_another_authority_are_refused_in_the_handshake(serve, signer):
+    authority, stranger = trustme.CA(), trustme.CA()
+    front = Front(client_ca=authority.cert_pem.bytes(), client_names=("apiserver",))
+    show(front, serving(signer))
+    port = serve(front)
+    good, bad, none = client(signer), client(signer), client(signer)
+    authority.issue_cert("apiserver").configure_cert(good)
+    stranger.issue_cert("apiserver").configure_cert(bad)
+
+    assert connect(port, good)
+    for context, alert in ((bad, "ALERT_UNKNOWN_CA"), (none, "CERTIFICATE_REQUIRED")):
+        with pytest.raises(ssl.SSLError, match=alert):
+            connect(port, context)
+
+
+def test_the_authority_of_clients_can_be_replaced(serve, signer):
+    before, after = trustme.CA(), trustme.CA()
+    front = Front(client_ca=before.cert_pem.bytes())
+    show(front, serving(signer))
+    port = serve(front)
+    old, new = client(signer), client(signer)
+    before.issue_cert("apiserver").configure_cert(old)
+    after.issue_cert("apiserver").configure_cert(new)
+
+    with pytest.raises((ssl.SSLError, ValueError)):
+        front.replace_client_ca(b"no certificate")
+    assert connect(port, old)
+    front.replace_client_ca(after.cert_pem.bytes())
+
+    assert connect(port, new)
+    with pytest.raises(ssl.SSLError, match="ALERT_UNKNOWN_CA"):
+        connect(port, old)
+    with pytest.raises(ValueError, match="never asked"):
+        Front().replace_client_ca(after.cert_pem.bytes())
+
+
+@pytest.mark.parametrize(
+    ("names", "peer", "admitted"),
+    [
+        ((), None, True),
+        (("a",), None, False),
+        (("a",), {}, False),
+        (("a",), {"subject": ((("commonName", "a"),),)}, True),
+        (("a",), {"subject": ((("organizationName", "a"),),)}, False),
+        (("a", "b"), {"subjectAltName": (("DNS", "c"), ("DNS", "b"))}, True),
+        (("a",), {"subjectAltName": (("URI", "a"),)}, False),
+    ],
+)
+def test_names_of_clients(names, peer, admitted):
+    assert Front(client_names=names).admits(peer) is admitted
+
+
+def test_a_key_never_gets_a_name_in_the_file_system(signer, monkeypatch):
+    opened: list[str] = []
+    load = ssl.SSLContext.load_cert_chain
+    monkeypatch.setattr(
+        ssl.SSLContext, "load_cert_chain", lambda self, path: (opened.append(path), load(self, path))[1]
+    )
+    pair = serving(signer)
+
+    build_context(certs_pem([pair.cert]), key_pem(pair.key))
+
+    assert len(opened) == 1
+    assert opened[0].startswith("/proc/self/fd/")
+    assert not os.path.exists(opened[0])
+
+
+def test_without_memfd_a_private_file_does_and_is_gone_at_once(signer, monkeypatch):
+    opened: list[tuple[str, int]] = []
+    load = ssl.SSLContext.load_cert_chain
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(
+        ssl.SSLContext,
+        "load_cert_chain",
+        lambda self, path: (opened.append((path, os.stat(path).st_mode & 0o777)), load(self, path))[1],
+    )
+    pair = serving(signer)
+
+    build_context(certs_pem([pair.cert]), key_pem(pair.key))
+
+    [(path, mode)] = opened
+    assert mode == 0o600
+    assert not os.path.exists(path)
+
+
+def test_swaps_leave_no_descriptors_behind(signer):
+    front = Front()
+    pair = serving(signer)
+    before = len(os.listdir("/proc/self/fd"))
+
+    for _ in range(50):
+        show(front, pair)
+
+    assert len(os.listdir("/proc/self/fd")) == before
