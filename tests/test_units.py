@@ -200,7 +200,7 @@ def test_patterns(pattern: re.Pattern[str], admitted: list[str], refused: list[s
     assert [text for text in admitted + refused if admits(pattern, text)] == admitted
 
 
-@pytest.mark.parametrize("text", ["5" * 10**6, "5s" * 500_000 + "x", "5." * 500_000, "0." + "0" * 10**6])
+@pytest.mark.parametrize("text", ["5" * 10**5, "5s" * 50_000 + "x", "5." * 50_000, "0." + "0" * 10**5])
 @pytest.mark.parametrize("pattern", SCHEMAS)
 def test_long_texts_are_read_in_linear_time(pattern: re.Pattern[str], text: str) -> None:
     assert admits(pattern, text) == (
