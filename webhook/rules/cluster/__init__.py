@@ -1,0 +1,1 @@
+"""HyperConverged, KubeVirt, CDI, migration policies and storage profiles."""

@@ -1,0 +1,39 @@
+"""A certificate lives for less than ten minutes, or is renewed less than ten minutes before its end.
+
+**Why.** Components pick a new certificate up with a delay, and every renewal costs a rollout of trust to all of
+them. With lifetimes of minutes they reject each other's certificates now and then: migrations and consoles break
+off. HyperConverged refuses less than ten minutes; KubeVirt and CDI accept it.
+
+**Fix.** Write at least ``10m``; hours are meant.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import cert_settings, kinds
+from webhook.model.kinds import CDI, HCO, KUBEVIRT
+from webhook.model.objects import Object
+from webhook.model.units import MINUTE, show
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    at_most = Action.DENY if kinds.of(obj) is HCO else Action.WARN
+    for written in cert_settings.written(obj):
+        if written.value is not None and written.value < SHORTEST:
+            yield Finding(
+                written.field.path,
+                f"{show(written.field.value)} is less than 10m, too short for all components to follow; write hours",
+                at_most=at_most,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT, CDI),
+    action=Action.DENY,
+    check=check,
+    sources=("kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",),
+)
