@@ -230,6 +230,11 @@ class Object:
         """One label as a field: value and path."""
         return self.metadata["labels"][Key(key)]
 
+    def condition(self, kind: str) -> Field:
+        """The item of ``status.conditions`` of that type; absent if there is none."""
+        conditions = self.at("status", "conditions")
+        return next((item for item in conditions.items() if item["type"].text == kind), conditions["-"])
+
     @property
     def controller(self) -> Field | None:
         """The owner reference that says ``controller: true``."""
