@@ -1,0 +1,131 @@
+"""The programs of a real API server: those of ``KUBEBUILDER_ASSETS``, else built once with Go and cached.
+
+``go.mod`` beside this file names them and their release; nothing else does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+MODULE = Path(__file__).resolve().parent
+NAMES = ("etcd", "kube-apiserver", "kubectl")
+
+
+class Unavailable(Exception):  # noqa: N818 - a state of the machine, not an error
+    """This machine has no binaries and cannot build them; the text says what would help."""
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where the three programs are."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kubectl: Path
+
+
+def binaries(announce: Callable[[str], None] = lambda line: print(line, file=sys.stderr)) -> Binaries:
+    """Find the programs; build them the first time, which takes minutes and is announced with one line.
+
+    Raises Unavailable without Go, FileNotFoundError if ``KUBEBUILDER_ASSETS`` lacks one of them, and
+    RuntimeError with Go's own words if the build fails.
+    """
+    if assets := os.environ.get("KUBEBUILDER_ASSETS"):
+        folder = Path(assets).resolve()
+        if missing := [name for name in NAMES if not (folder / name).is_file()]:
+            raise FileNotFoundError(f"KUBEBUILDER_ASSETS={assets} has no {', '.join(missing)}")
+    else:
+        folder = cache_folder()
+        if not _complete(folder):
+            _build(folder, announce)
+    return Binaries(*(folder / name for name in NAMES))
+
+
+def cache_folder() -> Path:
+    """Where a build of this very ``go.mod`` and ``go.sum`` is kept, outside the checkout."""
+    pinned = (MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return cache / "virt-admit" / f"apiserver-{hashlib.sha256(pinned).hexdigest()[:16]}"
+
+
+def _complete(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in NAMES)
+
+
+def _build(folder: Path, announce: Callable[[str], None]) -> None:
+    """Build into a scratch folder and rename it, so that the cache is whole or not there; one builder at a time."""
+    go = _go()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _complete(folder):  # another process built it while we waited
+            return
+        announce(f"building etcd, kube-apiserver and kubectl {_release()} once, some minutes, into {folder}")
+        with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as scratch:
+            built = Path(scratch) / "bin"
+            built.mkdir()
+            command = [go, "build", "-mod=readonly", "-trimpath", "-ldflags", _ldflags(), "-o", f"{built}/", "tool"]
+            environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+            done = subprocess.run(
+                command,
+                cwd=MODULE,
+                env=environment,
+                check=False,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            if done.returncode:
+                raise RuntimeError(f"go build of the API server failed:\n{done.stdout[-4000:]}")
+            (built / "server").rename(built / "etcd")  # Go names a program after its package
+            shutil.rmtree(folder, ignore_errors=True)
+            built.rename(folder)
+
+
+def _go() -> str:
+    """The Go command, if it is new enough; one that fetches newer toolchains by itself is."""
+    needed = _pinned(r"^go (\d+)\.(\d+)").groups()
+    if go := shutil.which("go"):
+        asked = subprocess.run(
+            [go, "env", "GOVERSION"],
+            cwd=MODULE,
+            check=False,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        found = re.search(r"go(\d+)\.(\d+)", asked.stdout)
+        if found and tuple(map(int, found.groups())) >= tuple(map(int, needed)):
+            return go
+    raise Unavailable(
+        f"a real kube-apiserver needs Go {'.'.join(needed)} or newer on the PATH to be built once, "
+        f"or KUBEBUILDER_ASSETS=<folder with {', '.join(NAMES)}>"
+    )
+
+
+def _release() -> str:
+    return _pinned(r"^\s*k8s\.io/kubernetes (v\S+)")[1]
+
+
+def _ldflags() -> str:
+    """Linker flags: no symbols, and the release, which only Kubernetes' own build scripts would set."""
+    release = _release()
+    major, minor, _ = release.removeprefix("v").split(".", 2)
+    values = {"gitVersion": release, "gitMajor": major, "gitMinor": minor}
+    return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items())])
+
+
+def _pinned(pattern: str) -> re.Match[str]:
+    found = re.search(pattern, (MODULE / "go.mod").read_text(), re.MULTILINE)
+    assert found, pattern
+    return found

@@ -1,0 +1,98 @@
+"""The CustomResourceDefinitions of the product's world: the real ones where they are, permissive ones elsewhere."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.apiserver.control_plane import ControlPlane
+from webhook.model import kinds
+from webhook.model.kinds import Kind
+
+REAL = Path(__file__).resolve().parents[3] / "shared" / "crds"
+SERVED_SECONDS = 60.0
+
+# As upstream defines them; without the sub-resource a status is written, and judged, with the object itself.
+WITHOUT_STATUS = frozenset(
+    (
+        kinds.VMI,
+        kinds.CDI,
+        kinds.INSTANCETYPE,
+        kinds.CLUSTER_INSTANCETYPE,
+        kinds.PREFERENCE,
+        kinds.CLUSTER_PREFERENCE,
+        kinds.NAD,
+    )
+)
+WITH_SCALE = frozenset((kinds.VMIRS, kinds.POOL, kinds.MACHINE_SET))
+SCALE = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".status.labelSelector",
+}
+
+
+def permissive_crds(wanted: Iterable[Kind]) -> list[dict[str, Any]]:
+    """A definition for each kind that is not built in, which accepts and keeps every field."""
+    return [_permissive(kind) for kind in wanted if kind.group not in kinds.BUILT_IN_GROUPS]
+
+
+def real_crds() -> list[Path]:
+    """The files of the upstream definitions, named ``<plural>.<group>.yaml``; none where the folder is missing."""
+    return sorted(REAL.glob("*.yaml"))
+
+
+def install_crds(plane: ControlPlane, wanted: Iterable[Kind] = kinds.ALL) -> None:
+    """Install every real definition, and permissive ones for the other kinds; return when kubectl can use them.
+
+    Raises CalledProcessError if the server refuses one, TimeoutError if one is not served within a minute.
+    """
+    real = real_crds()
+    there = {path.stem for path in real}
+    rest = [crd for crd in permissive_crds(wanted) if crd["metadata"]["name"] not in there]
+    files = [argument for path in real for argument in ("-f", path)]
+    everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": rest})
+    plane.kubectl("apply", "--server-side", "-f", "-", *files, input=everything, check=True)
+    names = {*there, *(crd["metadata"]["name"] for crd in rest)}
+    _wait_until_discovered(plane, names)
+
+
+def _permissive(kind: Kind) -> dict[str, Any]:
+    subresources: dict[str, Any] = {}
+    if kind not in WITHOUT_STATUS:
+        subresources["status"] = {}
+    if kind in WITH_SCALE:
+        subresources["scale"] = SCALE
+    versions = [
+        {
+            "name": version,
+            "served": True,
+            "storage": version == kind.versions[0],
+            "subresources": subresources,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        }
+        for version in kind.versions
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.resource},
+        "spec": {
+            "group": kind.group,
+            "names": {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind},
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": versions,
+        },
+    }
+
+
+def _wait_until_discovered(plane: ControlPlane, names: set[str]) -> None:
+    """Discovery, from which kubectl learns the kinds, lists a definition only once it is Established."""
+    deadline = time.monotonic() + SERVED_SECONDS
+    while missing := names - set(plane.kubectl("api-resources", "--output=name").stdout.split()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not served: {', '.join(sorted(missing))}")
+        time.sleep(0.2)

@@ -1,0 +1,176 @@
+"""What can be said of the toolchain without starting a server: where binaries come from, what dies with whom."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.apiserver import binaries as toolchain
+from tests.apiserver.binaries import NAMES, Unavailable, binaries
+from tests.apiserver.control_plane import Server, free_port
+from tests.apiserver.crds import permissive_crds, real_crds
+from webhook.model import kinds
+
+GO = """#!/bin/sh
+test "$1" = env && { echo "$FAKE_GOVERSION"; exit; }
+echo build >> "$FAKE_LOG"
+test -z "$FAKE_FAILURE" || { echo "$FAKE_FAILURE" >&2; exit 1; }
+for argument; do case $argument in */) folder=$argument; esac; done
+touch "$folder/server" "$folder/kube-apiserver" "$folder/kubectl"
+"""
+
+
+@pytest.fixture
+def go_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with an empty cache and a Go command that builds at once; returns the log of its builds."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "go").write_text(GO)
+    (tools / "go").chmod(0o755)
+    log = tmp_path / "builds"
+    log.touch()
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("FAKE_GOVERSION", "go1.26.8")
+    monkeypatch.setenv("FAKE_LOG", str(log))
+    monkeypatch.setenv("FAKE_FAILURE", "")
+    return log
+
+
+def test_builds_once_and_says_so(go_log: Path) -> None:
+    lines: list[str] = []
+
+    first = binaries(lines.append)
+    second = binaries(lines.append)
+
+    assert first == second
+    assert all(path.is_file() for path in (first.etcd, first.kube_apiserver, first.kubectl))
+    assert go_log.read_text().split() == ["build"]
+    assert len(lines) == 1
+    assert str(toolchain.cache_folder()) in lines[0]
+
+
+def test_two_processes_build_once(go_log: Path) -> None:
+    code = "from tests.apiserver.binaries import binaries; print(binaries().kubectl)"
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in "12"
+    ]
+
+    paths = {process.communicate()[0] for process in both}
+
+    assert len(paths) == 1
+    assert go_log.read_text().split() == ["build"]
+
+
+def test_a_damaged_cache_is_built_anew(go_log: Path) -> None:
+    binaries().kubectl.unlink()
+
+    assert binaries().kubectl.is_file()
+    assert go_log.read_text().split() == ["build", "build"]
+
+
+def test_a_failed_build_leaves_no_cache(go_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAILURE", "dial tcp: no route to host")
+
+    with pytest.raises(RuntimeError, match="no route to host"):
+        binaries()
+
+    assert [path.suffix for path in toolchain.cache_folder().parent.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("version", ["go1.25.9", "go1.9", ""])
+def test_an_old_go_is_no_go(go_log: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setenv("FAKE_GOVERSION", version)
+
+    with pytest.raises(Unavailable, match=r"needs Go 1\.26 or newer .* or KUBEBUILDER_ASSETS="):
+        binaries()
+
+
+def test_no_go(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(Unavailable, match=r"needs Go 1\.26"):
+        binaries()
+
+
+def test_given_binaries_are_used(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    for name in NAMES[:2]:
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError, match="has no kubectl"):
+        binaries()
+
+    (tmp_path / "kubectl").touch()
+
+    assert binaries().kubectl == tmp_path / "kubectl"
+    assert go_log.read_text() == ""
+
+
+ORPHANS = """
+import sys, time
+from pathlib import Path
+from tests.apiserver.control_plane import Server
+Server(["sleep", "60"], Path(sys.argv[1]))
+print("started", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.timeout(20)
+def test_a_server_dies_with_us_even_when_we_are_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    os.mkfifo(log)
+    with (
+        subprocess.Popen([sys.executable, "-c", ORPHANS, log], stdout=subprocess.PIPE) as parent,
+        log.open("rb") as output,
+    ):
+        assert parent.stdout
+        assert parent.stdout.readline() == b"started\n"
+        parent.kill()
+        assert output.read() == b""  # returns when the last process that could write has gone
+
+
+@pytest.mark.timeout(20)
+def test_a_killed_server_takes_its_watcher_along(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    os.mkfifo(log)
+    output = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    server = Server(["sleep", "60"], log)
+    assert server.running
+
+    server.kill()
+    server.kill()
+
+    assert not server.running
+    os.set_blocking(output, True)
+    assert os.read(output, 1) == b""
+    os.close(output)
+
+
+def test_ports_are_not_the_kernels_to_give() -> None:
+    assert all(20_000 <= free_port() < 30_000 for _ in range(50))
+
+
+def test_permissive_definitions_are_like_the_real_ones() -> None:
+    """Same names, scope, storage version and sub-resources, wherever the real one is at hand."""
+    crds = {crd["metadata"]["name"]: crd["spec"] for crd in permissive_crds(kinds.ALL)}
+    for path in real_crds():
+        real = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]
+        if ours := crds.get(path.stem):
+            assert _shape(ours) == _shape(real), path.stem
+
+    assert "machinehealthchecks.machine.openshift.io" in crds
+    assert "nodes" not in crds
+
+
+def _shape(spec: dict[str, Any]) -> tuple[Any, ...]:
+    storage = next(version for version in spec["versions"] if version["storage"])
+    names = spec["names"]["plural"], spec["names"]["singular"], spec["names"]["kind"]
+    return spec["group"], names, spec["scope"], storage["name"], storage.get("subresources") or {}

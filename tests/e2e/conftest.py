@@ -1,0 +1,55 @@
+"""Fixtures of the end-to-end tests: one real API server for the whole run (for each worker under pytest-xdist)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.binaries import Unavailable, binaries
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.crds import install_crds
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder; their time limit leaves out fixtures, which may have to build first."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(300, func_only=True))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say once why these tests were skipped, and what would help: a quiet run would not."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "e2e" in report.keywords]
+    for reason in sorted({report.longrepr[2] for report in skipped}):
+        terminalreporter.write_line(f"end-to-end tests skipped: {reason.removeprefix('Skipped: ')}", yellow=True)
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """A running API server. Skips where none can be had; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def announce(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{line}", flush=True)
+
+    give_up = pytest.fail if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1" else pytest.skip
+    try:
+        found = binaries(announce)
+    except Unavailable as reason:
+        give_up(str(reason))
+    with ControlPlane(found) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def crds(control_plane: ControlPlane) -> ControlPlane:
+    """The running API server, with the CustomResourceDefinitions of every kind that we know."""
+    install_crds(control_plane)
+    return control_plane
