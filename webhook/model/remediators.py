@@ -1,0 +1,171 @@
+"""How long the remediators of medik8s need until a node is surely off, and the settings that say so.
+
+SelfNodeRemediation (SNR) lets the node reboot itself and waits until it must have done so; FenceAgentsRemediation
+(FAR) switches the node off over its management board; MachineDeletionRemediation (MDR) replaces the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from webhook.model import selectors
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.kinds import NODE, SNR_CONFIG
+from webhook.model.objects import Field, Object
+from webhook.model.units import DURATION, MILLISECOND, MINUTE, SECOND, parse_duration
+
+SNR_CONFIG_NAME: Final = "self-node-remediation-config"
+"""The only config that the operator obeys (medik8s/self-node-remediation: …config_webhook.go#validateSingleton)."""
+
+WORKER: Final = "node-role.kubernetes.io/worker"
+WATCHDOG: Final = "self-node-remediation.medik8s.io/watchdog-timeout"
+REBOOT_CAPABLE: Final = "is-reboot-capable.self-node-remediation.medik8s.io"
+
+
+# --- SelfNodeRemediation -----------------------------------------------------------------------------------------
+
+
+class Time(NamedTuple):
+    """A time field of the SNR config, in nanoseconds."""
+
+    default: int
+    shortest: int
+
+
+SNR_TIMES: Final[Mapping[str, Time]] = {
+    "peerApiServerTimeout": Time(5 * SECOND, 10 * MILLISECOND),
+    "apiServerTimeout": Time(5 * SECOND, 10 * MILLISECOND),
+    "peerDialTimeout": Time(5 * SECOND, 10 * MILLISECOND),
+    "peerRequestTimeout": Time(7 * SECOND, 10 * MILLISECOND),
+    "apiCheckInterval": Time(15 * SECOND, SECOND),
+    "peerUpdateInterval": Time(15 * MINUTE, 10 * SECOND),
+}
+"""Defaults of the schema, and what …config_webhook.go#validateTimes admits."""
+
+PEER_REQUEST_MARGIN: Final = 2 * SECOND
+"""By which a peer request must outlast the peer's own question to the API server (…#MinimumBuffer)."""
+
+_API_ERRORS: Final = 3
+_PEERS_AT_LEAST: Final = 30 * SECOND
+_REBOOT: Final = 30 * SECOND
+_FIRST_BATCH: Final = 3
+_LATER_BATCHES: Final = 10
+
+DEFAULT_WATCHDOG: Final = 60 * SECOND
+"""Of a node that does not tell its own: the longest default among the kernel's drivers."""
+
+DEFAULT_BATCHES: Final = 2
+DEFAULT_SAFE_TIME: Final = 180 * SECOND
+"""With every default, up to six workers, and a watchdog that is not known."""
+
+
+def snr_time(config: Object, name: str) -> int:
+    """A time field of the SNR config, its default where it is absent, in nanoseconds.
+
+    Raises:
+        ValueError: it is no duration.
+    """
+    field = config["spec"][name]
+    return parse_duration(field.value, DURATION) if field.present else SNR_TIMES[name].default
+
+
+def batches(workers: int) -> int:
+    """How many batches of peers a node asks, one after the other, before it judges itself.
+
+    3 workers first, then a tenth of the others at a time, but no fewer than 3
+    (medik8s/self-node-remediation: internal/utils/peers.go#GetNrOfBatches).
+    """
+    later = max(_FIRST_BATCH, (workers - _FIRST_BATCH) // _LATER_BATCHES)
+    return (workers > 0) + -(-max(0, workers - _FIRST_BATCH) // later)
+
+
+def watchdog(node: Object) -> int | None:
+    """The watchdog's time that the SNR agent wrote onto the node, in nanoseconds; None: it did not. 0: no watchdog."""
+    seconds = selectors.integer(node.annotation(WATCHDOG).value)
+    return None if seconds is None else seconds * SECOND
+
+
+def safe_time(config: Object, longest_watchdog: int = DEFAULT_WATCHDOG, peer_batches: int = DEFAULT_BATCHES) -> int:
+    """The least time after which a silent node must have rebooted, in nanoseconds.
+
+    The node notices that it cannot reach the API server, asks its peers, and its watchdog bites
+    (medik8s/self-node-remediation: internal/reboot/calculator.go).
+
+    Raises:
+        ValueError: a time of the config is no duration.
+    """
+    errors = config["spec"]["maxApiErrorThreshold"].integer or _API_ERRORS
+    notice = errors * (snr_time(config, "apiCheckInterval") + snr_time(config, "apiServerTimeout"))
+    ask = peer_batches * (snr_time(config, "peerDialTimeout") + snr_time(config, "peerRequestTimeout"))
+    return notice + max(_PEERS_AT_LEAST, ask) + longest_watchdog + _REBOOT
+
+
+def configured_safe_time(config: Object) -> int | None:
+    """What the administrator wants instead, in nanoseconds; ignored where it is less than ``safe_time``."""
+    seconds = config.at("spec", "safeTimeToAssumeNodeRebootedSeconds").integer
+    return None if seconds is None else seconds * SECOND
+
+
+def worst_safe_time(config: Object, cluster: Cluster, nodes: Iterable[Object] | None = None) -> int:
+    """The longest safe time among these nodes, by default all; the usual one where nodes cannot be seen.
+
+    Raises:
+        ValueError: a time of the config is no duration.
+    """
+    try:
+        everyone = list(cluster.list(NODE))
+    except Unseen:
+        return safe_time(config)
+    times = [watchdog(node) for node in (everyone if nodes is None else nodes)]
+    longest = max((DEFAULT_WATCHDOG if time is None else time for time in times), default=DEFAULT_WATCHDOG)
+    return safe_time(config, longest, cluster.derive(_peer_batches))
+
+
+def _peer_batches(cluster: Cluster) -> int:
+    return batches(sum(WORKER in node.labels for node in cluster.known(NODE)))
+
+
+def snr_duration(cluster: Cluster, nodes: Iterable[Object] | None = None) -> int:
+    """How long SNR takes until the workload of one of these nodes is moved, in nanoseconds.
+
+    Without a readable config, or with one that does not decode, the usual 180 s.
+    """
+    try:
+        configs = [each for each in cluster.list(SNR_CONFIG) if each.name == SNR_CONFIG_NAME]
+        return max(
+            max(worst_safe_time(config, cluster, nodes), configured_safe_time(config) or 0)
+            for config in configs or [Object({})]
+        )
+    except (Unseen, ValueError):
+        return DEFAULT_SAFE_TIME
+
+
+# --- FenceAgentsRemediation --------------------------------------------------------------------------------------
+
+FAR_RETRIES: Final = 5
+FAR_INTERVAL: Final = 5 * SECOND
+FAR_TIMEOUT: Final = 60 * SECOND
+"""Defaults of the schema."""
+
+
+def far_spec(template: Object) -> Field:
+    """What a FenceAgentsRemediationTemplate makes requests from."""
+    return template.at("spec", "template", "spec")
+
+
+def far_duration(template: Object) -> int:
+    """How long FAR tries to fence a node before it fails, in nanoseconds: 320 s with the defaults.
+
+    Raises:
+        ValueError: a time of the template is no duration.
+    """
+    spec = far_spec(template)
+    retries = spec["retrycount"].integer
+    retries = FAR_RETRIES if retries is None else max(1, retries)
+    timeout = _duration(spec["timeout"], FAR_TIMEOUT)
+    return retries * timeout + (retries - 1) * _duration(spec["retryinterval"], FAR_INTERVAL)
+
+
+def _duration(field: Field, default: int) -> int:
+    return parse_duration(field.value, DURATION) if field.present else default

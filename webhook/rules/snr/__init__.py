@@ -1,0 +1,1 @@
+"""Self Node Remediation: the configuration of its agents."""

@@ -1,0 +1,34 @@
+"""A SelfNodeRemediationConfig has a name that the operator does not look for.
+
+**Why.** The operator reads one object only, ``self-node-remediation-config`` in its own namespace, and its own
+webhook refuses any other name. A second one would look like configuration and change nothing.
+
+**Fix.** Edit ``self-node-remediation-config``.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model.kinds import SNR_CONFIG
+from webhook.model.objects import Object
+from webhook.model.remediators import SNR_CONFIG_NAME
+from webhook.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+
+
+def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    if config.name != SNR_CONFIG_NAME:
+        yield Finding(
+            config.metadata["name"].path,
+            f"{config.name!r} is not read by the operator: it obeys {SNR_CONFIG_NAME} only; edit that one",
+            cause=Cause.NOT_SUPPORTED,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(SNR_CONFIG,),
+    operations=(Operation.CREATE,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateSingleton",),
+)

@@ -1,0 +1,48 @@
+"""Software reboot is switched off while some node has no watchdog.
+
+**Why.** Such a node cannot reboot itself in any way. SNR gives up on it, and its workload stays where it is.
+
+**Fix.** Leave ``isSoftwareRebootEnabled`` at ``true``, or give every node a watchdog device.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model.cluster import Unseen
+from webhook.model.kinds import NODE, SNR_CONFIG
+from webhook.model.objects import Object
+from webhook.model.remediators import REBOOT_CAPABLE, watchdog
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(config: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    enabled = config.at("spec", "isSoftwareRebootEnabled")
+    if enabled.value is not False:
+        return
+    stuck: list[str] = []
+    try:
+        stuck.extend(node.name for node in context.cluster.list(NODE) if _without_watchdog(node))
+    except Unseen as blind:
+        yield blind
+    if stuck:
+        yield Finding(
+            enabled.path,
+            "without software reboot these nodes cannot reboot themselves, they have no watchdog: "
+            f"{names(stuck)}; set it to true",
+            value=tuple(sorted(stuck)),
+        )
+
+
+def _without_watchdog(node: Object) -> bool:
+    return watchdog(node) == 0 or node.annotations.get(REBOOT_CAPABLE) == "false"
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(SNR_CONFIG,),
+    reads=(NODE,),
+    action=Action.WARN,
+    check=check,
+    sources=("medik8s/self-node-remediation:internal/utils/annotations.go#UpdateNodeAnnotations",),
+)
