@@ -76,14 +76,10 @@ def test_a_renewal_at_the_very_end_is_no_lifetime_of_zero():
     assert written.value == 0
 
 
+NAMES = st.sampled_from(["ca", "server", "client", "duration", "renewBefore", "caRotateInterval"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["ca", "server", "client", "duration", "renewBefore", "caRotateInterval"]), inner
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner),
     max_leaves=8,
 )
 
