@@ -23,3 +23,44 @@ lock: .venv/.ready
 	$(BIN)/pip install --quiet uv
 	$(UV) --all-extras pyproject.toml -o requirements.lock
 	$(UV) --all-extras --group dev pyproject.toml -o requirements-dev.lock
+
+.PHONY: demo test unit sandbox bench check format docs manifests clean
+## make demo      start the webhook on loopback, send it every example over HTTPS, print what it says
+demo: .venv/.ready
+	@$(BIN)/python examples/demo.py
+
+## make test      all tests; those against a real kube-apiserver build it once (Go 1.26), or use KUBEBUILDER_ASSETS
+test: .venv/.ready
+	@$(BIN)/pytest -n 2 --dist loadfile -m "not e2e" --cov-config=pyproject.toml
+	@$(BIN)/pytest -m e2e
+
+## make unit      the fast tests alone
+unit: .venv/.ready
+	@$(BIN)/pytest -n 2 --dist loadfile -m "not e2e and not slow"
+
+## make sandbox   a real API server with the webhook registered, left running; Ctrl-C stops all of it
+sandbox: .venv/.ready
+	@$(BIN)/python -m tests.apiserver.sandbox
+
+## make bench     the project's benchmark: ratios, not absolute times
+bench: .venv/.ready
+	@$(BIN)/python -m tests.bench
+
+## make check     lint, types, import contracts, generated files current
+check: .venv/.ready
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache | tail -n 3
+	@$(BIN)/python -m tests.generated --check
+
+## make format    format and mend what can be mended
+format: .venv/.ready
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+
+## make docs      write generated manifests and pages anew
+docs manifests: .venv/.ready
+	@$(BIN)/python -m tests.generated
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook import patch
-from webhook.admission import Request, Response, Verdict, strongest_first
+from webhook.admission import Answer, Request, Response, Verdict, decode, encode, strongest_first
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.objects import Object
 from webhook.policy import Policy
@@ -203,6 +204,21 @@ _STEP_DOWN: Final = {
     Action.AUDIT: Action.AUDIT,
     Action.OFF: Action.OFF,
 }
+
+
+def answer(body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: Policy) -> Answer:
+    """From the bytes of an AdmissionReview to the bytes of the answer.
+
+    Raises:
+        ReviewError: there is nothing that could be answered.
+    """
+    request = decode(body)
+    response = decide(request, rules, cluster, policy)
+    return Answer(encode(request, response), request, response)
+
+
+Decide = Callable[[Request, Rules, Cluster, Policy], Response]
+"""``review`` or ``fix``."""
 
 
 def judge(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:

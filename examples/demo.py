@@ -1,0 +1,130 @@
+"""``make demo``: start the webhook over HTTPS on loopback, send it every example, print what it says.
+
+Uses nothing but the standard library and the command ``virt-admit``: each example goes to ``/mutate`` and, with the
+patch applied, to ``/validate``, as an API server would send it.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from webhook import documents, patch
+from webhook.model import kinds
+from webhook.model.objects import Object
+from webhook.model.objects import Path as FieldPath
+from webhook.rule import Patch
+
+HERE = Path(__file__).parent
+START = 20.0
+"""Seconds that the webhook gets to start."""
+
+
+def main() -> int:
+    virt_admit = Path(sys.executable).with_name("virt-admit")
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [virt_admit, "serve", "--bind", f"127.0.0.1:{port}", "--ops-bind", "off", "--certs", folder,
+                   "--cluster", HERE / "cluster.yaml", "--stop-delay", "0", "--log-level", "warning"]  # fmt: skip
+        server = subprocess.Popen(command)  # noqa: S603 - our own command
+        try:
+            show(wait(port, Path(folder) / "ca.crt", server))
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+    return 0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait(port: int, ca: Path, server: subprocess.Popen[bytes]) -> http.client.HTTPSConnection:
+    """A verified connection, as soon as the webhook has its certificate and listens."""
+    deadline = time.monotonic() + START
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            context = ssl.create_default_context(cafile=ca)
+            connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=10)
+            connection.connect()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return connection
+    raise SystemExit("the webhook did not start")
+
+
+def show(connection: http.client.HTTPSConnection) -> None:
+    print("The webhook answers over HTTPS; its certificate is its own and was verified.\n")
+    for file in sorted(HERE.glob("[0-9]*.yaml")):
+        found, errors = documents.read(file.read_bytes(), file.name)
+        if errors:
+            raise SystemExit(str(errors[0]))
+        for document in found:
+            print("\n".join(row(file.name, Object(document.data), *ask(connection, Object(document.data)))), "\n")
+
+
+def ask(connection: http.client.HTTPSConnection, obj: Object) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What an API server would do: mutate, then validate the result. The patch, and the answer."""
+    mutated = post(connection, "/mutate", obj)
+    steps: list[dict[str, Any]] = json.loads(base64.b64decode(mutated["patch"])) if "patch" in mutated else []
+    fixed = patch.apply(obj, [Patch(step["op"], pointer(step["path"]), step.get("value")) for step in steps])
+    return steps, post(connection, "/validate", fixed)
+
+
+def pointer(text: str) -> FieldPath:
+    return FieldPath(*text.replace("~1", "/").replace("~0", "~").split("/")[1:])
+
+
+def post(connection: http.client.HTTPSConnection, path: str, obj: Object) -> dict[str, Any]:
+    kind = kinds.of(obj)
+    if kind is None:
+        raise SystemExit(f"{obj} is of a kind that no rule is about")
+    request = {
+        "uid": str(uuid.uuid4()),
+        "kind": {"group": obj.group, "version": obj.version, "kind": obj.kind},
+        "resource": {"group": kind.group, "version": obj.version, "resource": kind.plural},
+        "operation": "CREATE",
+        "name": obj.name,
+        "namespace": obj.namespace,
+        "userInfo": {"username": "demo"},
+        "object": obj.data,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    connection.request("POST", path, json.dumps(review), {"Content-Type": "application/json"})
+    answer = json.loads(connection.getresponse().read())
+    response: dict[str, Any] = answer["response"]
+    if response["uid"] != request["uid"]:
+        raise SystemExit("the answer is to another question")
+    return response
+
+
+def row(file: str, obj: Object, steps: list[dict[str, Any]], answer: dict[str, Any]) -> list[str]:
+    """The lines of one example: decision, then each thing to change with its rule, then the patch."""
+    decision = "allowed" if answer["allowed"] else "DENIED"
+    if answer["allowed"] and answer.get("warnings"):
+        decision = "warned"
+    lines = [f"{decision:8} {obj.kind} {obj.full_name}   ({file})"]
+    causes = answer.get("status", {}).get("details", {}).get("causes", [])
+    texts = [f"{cause['field']}: {cause['message']}" for cause in causes] + answer.get("warnings", [])
+    texts += [f"patched: {step['path']} = {step['value']}" for step in steps]
+    for text in texts:
+        lines += textwrap.wrap(text, 116, initial_indent="         ", subsequent_indent="           ")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

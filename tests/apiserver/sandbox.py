@@ -1,0 +1,54 @@
+"""``make sandbox``: a real kube-apiserver that asks the webhook, left running. Ctrl-C stops all of it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+from tests.apiserver.binaries import Unavailable, binaries
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.crds import install_crds
+from tests.apiserver.webhook import Webhook, register
+
+NAMESPACES = ("shop", "openshift-machine-api")
+
+GREETING = """
+A real API server asks virt-admit about every virtual machine and health check. In another terminal:
+
+  export KUBECONFIG={kubeconfig}
+  {kubectl} apply -f examples/03-both-keys.yaml           # refused, with what to write instead
+  {kubectl} apply -f examples/02-unshared-disk.yaml       # gets the eviction strategy that is safe for it
+
+The webhook's log: {log}
+Ctrl-C stops everything.
+"""
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        found = binaries()
+    except (Unavailable, FileNotFoundError) as missing:
+        print(missing, file=sys.stderr)
+        return 2
+    print("starting etcd and kube-apiserver …", flush=True)
+    try:
+        with ControlPlane(found) as plane:
+            install_crds(plane)
+            for namespace in NAMESPACES:
+                plane.kubectl("create", "namespace", namespace, check=True)
+            with Webhook(plane.folder, "--live", "--kubeconfig", plane.kubeconfig, "--log-format", "text") as webhook:
+                register(plane, webhook)
+                print(GREETING.format(kubeconfig=plane.kubeconfig, kubectl=found.kubectl, log=webhook.log), flush=True)
+                while webhook.running:
+                    time.sleep(0.2)
+                print(f"the webhook has stopped:\n{webhook.log.read_text()[-3000:]}", file=sys.stderr)
+                return 1
+    except KeyboardInterrupt:
+        print("\nstopped")
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The webhook as a process of its own, as users run it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.apiserver.control_plane import ControlPlane, Server, StartError, free_port
+
+VIRT_ADMIT = Path(sys.executable).with_name("virt-admit")
+START_SECONDS = 30.0
+
+
+class Webhook:
+    """``virt-admit serve`` on loopback with its own CA and certificate in ``folder``, and whatever flags are given."""
+
+    def __init__(self, folder: Path, *flags: str | Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.port, self.ops_port = free_port(), free_port()
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.ca = folder / "certs" / "ca.crt"
+        self.log = folder / "webhook.log"
+        self.command: Sequence[str | Path] = [
+            VIRT_ADMIT, "serve", "--bind", f"127.0.0.1:{self.port}", "--ops-bind", f"127.0.0.1:{self.ops_port}",
+            *(("--certs", folder / "certs") if not any(str(flag).startswith("--certs") for flag in flags) else ()),
+            "--stop-delay", "0", *flags,
+        ]  # fmt: skip
+        if environment:
+            self.command = ["/usr/bin/env", *(f"{key}={value}" for key, value in environment.items()), *self.command]
+        self._server: Server | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> bool:
+        return self._server is not None and self._server.running
+
+    @property
+    def pid(self) -> int:
+        """The process that listens (gunicorn's master)."""
+        assert self._server is not None
+        return self._server.pid
+
+    def start(self) -> None:
+        """Start and wait until it is ready. Raises StartError with the end of its log."""
+        self._server = Server(self.command, self.log)
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._server.running:
+            if self.ops("/readyz")[0] == 200:
+                return
+            time.sleep(0.05)
+        text = self.log.read_text()[-3000:]
+        self.stop()
+        raise StartError(f"the webhook did not become ready:\n{text}")
+
+    def stop(self) -> None:
+        """Kill it; a second call does nothing."""
+        if self._server is not None:
+            self._server.kill()
+
+    def ops(self, path: str) -> tuple[int, str]:
+        """Status and text of the ops listener; 0 if it does not answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.ops_port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
+
+    def tls(self) -> ssl.SSLContext:
+        """A client's context that trusts the webhook's CA."""
+        return ssl.create_default_context(cafile=self.ca)
+
+    def connect(self) -> http.client.HTTPSConnection:
+        """A new verified connection to the admission listener."""
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls(), timeout=30)
+
+    def post(
+        self, path: str, body: bytes | dict[str, Any], content_type: str = "application/json"
+    ) -> tuple[int, dict[str, Any]]:
+        """One request on a connection of its own: status, and the answer if it is JSON, else an empty one."""
+        connection = self.connect()
+        try:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request("POST", path, data, {"Content-Type": content_type})
+            answer = connection.getresponse()
+            text = answer.read()
+            return answer.status, json.loads(text) if answer.status == 200 else {}
+        finally:
+            connection.close()
+
+
+def register(plane: ControlPlane, webhook: Webhook, failure_policy: str = "Ignore") -> None:
+    """Apply the webhook configurations that ``virt-admit manifests`` prints, and wait until they are in force."""
+    import subprocess
+
+    printed = subprocess.run(
+        [VIRT_ADMIT, "manifests", "--part", "webhooks", "--url", webhook.url, "--ca-file", webhook.ca],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.replace("failurePolicy: Ignore", f"failurePolicy: {failure_policy}")
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=printed, check=True)
+    probe = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": "probe", "namespace": "default"},
+        "spec": {"running": True, "runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}},
+    }
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:  # an API server learns of a configuration by its own watch
+        answer = plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(probe))
+        if "virt-admit/vm-running-and-run-strategy" in answer.stderr:
+            return
+        time.sleep(0.05)
+    raise StartError(f"the API server does not ask the webhook: {answer.stdout}{answer.stderr}")

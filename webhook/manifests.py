@@ -1,0 +1,264 @@
+"""What the cluster needs to call us, made from the rules: webhook configurations and RBAC.
+
+Every default is spelled out, or GitOps tools re-apply for ever (argoproj/argo-cd#17643). There is no ``caBundle`` key:
+the rotation loop owns that field.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook import __version__
+from webhook.admission import DOMAIN
+from webhook.model import kinds
+from webhook.model.kinds import Kind
+from webhook.rule import Operation
+from webhook.rules import Rules
+from webhook.settings import NAMESPACE, SERVICE
+
+NAME: Final = "virt-admit"
+IGNORE_LABEL: Final = f"{DOMAIN}/ignore"
+
+LABELS: Final[Mapping[str, str]] = {
+    "app.kubernetes.io/component": "webhook",
+    "app.kubernetes.io/instance": NAME,
+    "app.kubernetes.io/managed-by": "kustomize",
+    "app.kubernetes.io/name": NAME,
+    "app.kubernetes.io/part-of": NAME,
+    "app.kubernetes.io/version": __version__,
+}
+
+SYSTEM_NAMESPACES: Final = ("kube-system", NAMESPACE)
+KUBEVIRT_NAMESPACES: Final = ("kube-public", "kube-node-lease", "kubevirt", "kubevirt-hyperconverged", "openshift-cnv")
+"""Left out for virtual machines alone: HyperConverged, KubeVirt and CDI live there (virtual-machine.md 11.14)."""
+
+KUBEVIRT_ACCOUNTS: Final = (
+    "^system:serviceaccount:[^:]+:"
+    "(kubevirt-controller|kubevirt-apiserver|kubevirt-handler|kubevirt-operator|kubevirt-synchronization-controller)$"
+)
+
+NOT_DELETED: Final = (
+    "not-being-deleted",
+    "request.operation == 'DELETE' || !has(object.metadata.deletionTimestamp)",
+)
+NOT_KUBEVIRT: Final = ("not-kubevirt-itself", f"!request.userInfo.username.matches('{KUBEVIRT_ACCOUNTS}')")
+CHANGED: Final = (
+    "something-changed",
+    "request.operation != 'UPDATE' || object.?spec != oldObject.?spec"
+    " || object.metadata.?annotations != oldObject.metadata.?annotations"
+    " || object.metadata.?labels != oldObject.metadata.?labels",
+)
+"""Status writes, storage migration and finalizers change none of the three."""
+
+_SKIP: Final = "node-labeller.kubevirt.io/skip-node"
+_EXCLUDE: Final = "remediation.medik8s.io/exclude-from-remediation"
+_ROLL_OUT: Final = "^system:serviceaccount:(openshift-machine-config-operator|openshift-machine-api):"
+
+
+def _added_or_changed(where: str, key: str) -> str:
+    new, old = f"object.metadata.{where}", f"oldObject.metadata.{where}"
+    return (
+        f"(has({new}) && '{key}' in {new} && (oldObject == null || !has({old}) || !('{key}' in {old})"
+        f" || {old}['{key}'] != {new}['{key}']))"
+    )
+
+
+NODE_CHANGED: Final = (
+    "cordon-or-annotation",
+    " || ".join(
+        (
+            "(request.operation == 'UPDATE' && has(object.spec.unschedulable) && object.spec.unschedulable"
+            " && !(has(oldObject.spec.unschedulable) && oldObject.spec.unschedulable))",
+            _added_or_changed("annotations", _SKIP),
+            _added_or_changed("labels", _EXCLUDE),
+        )
+    ),
+)
+"""Kubelets and virt-handler write nodes all the time; one expression, for a list of conditions is AND-ed."""
+NOT_A_KUBELET: Final = ("not-a-kubelet", "!('system:nodes' in request.userInfo.groups)")
+NOT_A_ROLL_OUT: Final = ("not-a-roll-out", f"!request.userInfo.username.matches('{_ROLL_OUT}')")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of a webhook configuration. A kind stands in exactly one validating entry: of several denials users
+    would see only the first to arrive (kubernetes/kubernetes#132637)."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    conditions: tuple[tuple[str, str], ...] = (NOT_DELETED, CHANGED)
+    timeout: int = 5
+    """Seconds."""
+    exact: bool = False
+    """Whether each version is matched as it is sent, not converted to the registered one."""
+    without: tuple[str, ...] = SYSTEM_NAMESPACES
+    """Namespaces that are left out."""
+
+
+ENTRIES: Final = (
+    Entry(
+        name="virtual-machines",
+        kinds=(kinds.VM, kinds.POOL, kinds.VMIRS),
+        conditions=(NOT_DELETED, NOT_KUBEVIRT, CHANGED),
+        without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
+    ),
+    Entry(
+        name="instances",
+        kinds=(kinds.VMI,),
+        conditions=(NOT_DELETED, NOT_KUBEVIRT),
+        without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
+    ),
+    Entry(name="health-checks", kinds=(kinds.MHC, kinds.CAPI_MHC, kinds.NHC)),
+    Entry(name="machines", kinds=(kinds.MACHINE, kinds.MACHINE_SET), timeout=3),
+    Entry(name="maintenance", kinds=(kinds.NM, kinds.NM_KUBEVIRT)),
+    Entry(
+        name="templates",
+        kinds=(kinds.SNR_TEMPLATE, kinds.SNR_CONFIG, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE),
+        timeout=3,
+    ),
+    Entry(name="nodes", kinds=(kinds.NODE,), conditions=(NOT_A_KUBELET, NOT_A_ROLL_OUT, NODE_CHANGED), timeout=2),
+    Entry(name="hyperconverged", kinds=(kinds.HCO,), exact=True),
+    Entry(
+        name="configuration",
+        kinds=(kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM),
+    ),
+)
+
+MUTATING: Final = Entry(
+    name="virtual-machines",
+    kinds=(kinds.VM, kinds.POOL, kinds.VMIRS),
+    conditions=(NOT_DELETED, NOT_KUBEVIRT),
+    timeout=3,
+    without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
+)
+
+READS_OF_THE_ENGINE: Final[tuple[Kind, ...]] = ()
+
+
+def webhooks(rules: Rules, url: str = "", ca: bytes = b"") -> list[dict[str, Any]]:
+    """The two webhook configurations. With ``url`` they call that URL and carry the CA, else they name the Service."""
+    validating = [
+        _entry(entry, rules, "validate", url, ca)
+        for entry in ENTRIES
+        if any(kind in rules.by_kind for kind in entry.kinds)
+    ]
+    fixing = Rules(rule for rule in rules if rule.fixes)
+    mutating = _entry(MUTATING, fixing, "mutate", url, ca) | {"reinvocationPolicy": "IfNeeded"}
+    return [
+        _object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", NAME) | {"webhooks": [mutating]},
+        _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", NAME) | {"webhooks": validating},
+    ]
+
+
+def _entry(entry: Entry, rules: Rules, verb: str, url: str, ca: bytes) -> dict[str, Any]:
+    return {
+        "name": f"{entry.name}.{verb}.{DOMAIN}",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": _client(verb, url, ca),
+        "failurePolicy": "Ignore",
+        "matchPolicy": "Exact" if entry.exact else "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": entry.timeout,
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(entry.without)},
+                {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["true"]},
+            ]
+        },
+        "objectSelector": {},
+        "matchConditions": [{"name": name, "expression": expression} for name, expression in entry.conditions],
+        "rules": [
+            _rule(kind, operations, entry.exact) for kind in entry.kinds if (operations := _operations(kind, rules))
+        ],
+    }
+
+
+def _client(verb: str, url: str, ca: bytes) -> dict[str, Any]:
+    if not url:
+        return {"service": {"name": SERVICE, "namespace": NAMESPACE, "path": f"/{verb}", "port": 443}}
+    client = {"url": f"{url.rstrip('/')}/{verb}"}
+    return client | ({"caBundle": base64.b64encode(ca).decode()} if ca else {})
+
+
+def _operations(kind: Kind, rules: Rules) -> list[str]:
+    asked = {operation for rule in rules.by_kind.get(kind, ()) for operation in rule.operations}
+    return [str(operation) for operation in Operation if operation in asked]
+
+
+def _rule(kind: Kind, operations: list[str], exact: bool) -> dict[str, Any]:
+    # Equivalent converts to the registered version; these two kinds are judged by the version that was sent
+    every_version = exact or kind is kinds.CAPI_MHC
+    return {
+        "apiGroups": [kind.group],
+        "apiVersions": list(kind.versions if every_version else kind.versions[:1]),
+        "operations": operations,
+        "resources": [kind.plural, *(f"{kind.plural}/{name}" for name in kind.subresources)],
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+    }
+
+
+def reads(rules: Rules) -> tuple[Kind, ...]:
+    """The kinds that look-ups need: for RBAC and informers."""
+    return tuple(sorted({kind for rule in rules for kind in rule.reads}))
+
+
+def rbac(rules: Rules) -> list[dict[str, Any]]:
+    """Roles of the webhook: read what rules look up; its own Secret and configurations by name. No write to user objects."""
+    subject = {"kind": "ServiceAccount", "name": SERVICE, "namespace": NAMESPACE}
+    return [
+        _object("rbac.authorization.k8s.io/v1", "ClusterRole", f"{NAME}-reader") | {"rules": _read_rules(reads(rules))},
+        _binding("ClusterRole", f"{NAME}-reader", subject),
+        _object("rbac.authorization.k8s.io/v1", "ClusterRole", f"{NAME}-configurations")
+        | {
+            "rules": [
+                {
+                    "apiGroups": ["admissionregistration.k8s.io"],
+                    "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
+                    "resourceNames": [NAME],
+                    "verbs": ["get", "patch"],
+                }
+            ]
+        },
+        _binding("ClusterRole", f"{NAME}-configurations", subject),
+        _object("rbac.authorization.k8s.io/v1", "Role", f"{NAME}-certs", NAMESPACE)
+        | {
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "resources": ["secrets"],
+                    "resourceNames": [f"{NAME}-certs"],
+                    "verbs": ["get", "create", "patch"],
+                }
+            ]
+        },
+        _binding("Role", f"{NAME}-certs", subject, NAMESPACE),
+    ]
+
+
+def _read_rules(wanted: Iterable[Kind]) -> list[dict[str, Any]]:
+    groups: dict[str, list[str]] = {}
+    for kind in wanted:
+        groups.setdefault(kind.group, []).append(kind.plural)
+    return [
+        {"apiGroups": [group], "resources": sorted(plurals), "verbs": ["get", "list", "watch"]}
+        for group, plurals in sorted(groups.items())
+    ]
+
+
+def _binding(role: str, name: str, subject: Mapping[str, str], namespace: str = "") -> dict[str, Any]:
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
+    kind = f"{role}Binding"
+    return _object("rbac.authorization.k8s.io/v1", kind, name, namespace) | {
+        "roleRef": reference,
+        "subjects": [dict(subject)],
+    }
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "labels": dict(LABELS)}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

@@ -1,0 +1,150 @@
+"""Counters and gauges in Prometheus' text format (docs/metrics.md lists them)."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from certs.rotate import Facts
+from webhook import __version__
+from webhook.admission import Answer
+from webhook.rule import Action
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+"""Seconds; up to the time-out of a validating call."""
+
+
+class Metrics:
+    """All series of one process. Never a label with a user's or an object's name."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter(
+            "virt_admit_requests",
+            "Admission reviews answered.",
+            ("endpoint", "kind", "operation", "outcome", "dry_run"),
+            registry=registry,
+        )
+        self.duration = Histogram(
+            "virt_admit_request_duration_seconds",
+            "Time to decide on a review.",
+            ("endpoint",),
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.in_flight = Gauge(
+            "virt_admit_requests_in_flight", "Reviews being decided.", ("endpoint",), registry=registry
+        )
+        self.findings = Counter("virt_admit_findings", "Findings at admission.", ("rule", "action"), registry=registry)
+        self.rule_errors = Counter("virt_admit_rule_errors", "Rules that crashed.", ("rule",), registry=registry)
+        self.rule_unseen = Counter(
+            "virt_admit_rule_unseen",
+            "Reviews in which a rule could not see what it needs.",
+            ("rule",),
+            registry=registry,
+        )
+        self.certificate_rotations = Counter(
+            "virt_admit_certificate_rotations",
+            "Steps of the rotation plan that were done.",
+            ("step",),
+            registry=registry,
+        )
+        self.certificate_errors = Counter(
+            "virt_admit_certificate_errors", "Rounds of the rotation loop that failed.", ("reason",), registry=registry
+        )
+        self.certificate_conflicts = Counter(
+            "virt_admit_certificate_conflicts", "Saves that another replica was faster with.", registry=registry
+        )
+        self.policy_loaded = Gauge(
+            "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read.", registry=registry
+        )
+        self.policy_errors = Counter(
+            "virt_admit_policy_reload_errors", "Policies that were refused; the last good one stays.", registry=registry
+        )
+        build = Gauge(
+            "virt_admit_build_info",
+            "Always 1; the labels say what runs.",
+            ("version", "python_version"),
+            registry=registry,
+        )
+        build.labels(__version__, platform.python_version()).set(1)
+        # looking up labels costs more than counting
+        self._request = functools.cache(self.requests.labels)
+        self._duration = functools.cache(self.duration.labels)
+
+    def observe(self, endpoint: str, answer: Answer, seconds: float) -> None:
+        """Count one answered review."""
+        request, response = answer.request, answer.response
+        kind = request.kind.kind if request.kind else "other"
+        operation = request.operation if request.operation in _OPERATIONS else "other"
+        self._request(endpoint, kind, operation, response.outcome, str(request.dry_run).lower()).inc()
+        self._duration(endpoint).observe(seconds)
+        for verdict in response.verdicts:
+            if verdict.action > Action.OFF:
+                self.findings.labels(verdict.rule.id, str(verdict.action)).inc()
+        for rule, _ in response.errors:
+            self.rule_errors.labels(rule.id).inc()
+        for rule in {rule for rule, _ in response.unseen}:
+            self.rule_unseen.labels(rule.id).inc()
+
+    def certificate_event(self, what: str, label: str) -> None:
+        """Count an event of the rotation loop (certs.rotate.Count)."""
+        if what == "step":
+            self.certificate_rotations.labels(label).inc()
+        elif what == "conflict":
+            self.certificate_conflicts.inc()
+        elif what == "error":
+            self.certificate_errors.labels(label).inc()
+
+    def follow_certificates(self, facts: Callable[[], Facts]) -> None:
+        """Tell at each scrape what the rotation loop knows."""
+        self.registry.register(_Certificates(facts))
+
+    def text(self) -> bytes:
+        """Everything in the exposition format."""
+        return generate_latest(self.registry)
+
+
+class _Certificates(Collector):
+    def __init__(self, facts: Callable[[], Facts]) -> None:
+        self.facts = facts
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        facts = self.facts()
+        expiry = GaugeMetricFamily(
+            "virt_admit_certificate_expiry_timestamp_seconds", "When the certificate ends.", labels=("certificate",)
+        )
+        begin = GaugeMetricFamily(
+            "virt_admit_certificate_not_before_timestamp_seconds", "When it begins.", labels=("certificate",)
+        )
+        for name, certificate in facts.certificates.items():
+            expiry.add_metric((name,), certificate.not_valid_after_utc.timestamp())
+            begin.add_metric((name,), certificate.not_valid_before_utc.timestamp())
+        injected = GaugeMetricFamily(
+            "virt_admit_certificate_bundle_injected",
+            "Whether every entry of the webhook configuration carries our bundle.",
+            labels=("configuration",),
+        )
+        for kind, carried in facts.injected.items():
+            injected.add_metric((kind,), carried)
+        yield from (expiry, begin, injected)
+        yield GaugeMetricFamily(
+            "virt_admit_certificate_last_check_timestamp_seconds",
+            "The last round of the rotation loop that could read its store.",
+            facts.checked.timestamp() if facts.checked else 0,
+        )
+        yield GaugeMetricFamily(
+            "virt_admit_certificate_clock_offset_seconds", "How far the API server's clock is ahead.", facts.offset
+        )
+
+
+_OPERATIONS: Final = frozenset(("CREATE", "UPDATE", "DELETE", "CONNECT"))

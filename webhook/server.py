@@ -1,0 +1,272 @@
+"""gunicorn, its TLS, and the background threads: everything that has a life of its own.
+
+One process is one ``Worker``: policy, look-ups, certificates and metrics. It is built in the worker process, after
+the fork, so that no thread and no lock is inherited.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import gc
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
+
+from certs import plan, store
+from certs.context import Front
+from certs.rotate import Rotator
+from webhook import __version__, engine, logs
+from webhook.admission import MAX_BODY, Answer
+from webhook.app import admission_app, ops_app
+from webhook.bridge import bridge
+from webhook.metrics import Metrics
+from webhook.model.cluster import NOTHING, Cluster
+from webhook.policy import Policy
+from webhook.reload import Reloaded
+from webhook.rules import load_rules
+from webhook.settings import Settings, address
+from webhook.sources import load_policy, load_snapshot, policy_file
+
+log = logging.getLogger(__name__)
+
+KEEPALIVE: Final = 120
+"""Seconds. Must exceed the 90 s after which the API server closes idle connections: it does not retry a POST whose
+connection was closed under it (certificates.md section 8)."""
+CONNECTIONS: Final = 1000
+"""Open connections per worker; an API server keeps 25 idle ones."""
+FINISH: Final = 5
+"""Seconds that answers under way get after listening has ended."""
+SYNC_PATIENCE: Final = 30.0
+"""Seconds after which a worker is ready although its look-ups are not filled: they answer ``Unseen``."""
+
+
+class Worker:
+    """One serving process: what it decides with, what it shows, what it counts."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.started = time.monotonic()
+        self.draining = False
+        self.metrics = Metrics()
+        self.rules = load_rules().at_admission
+        self.policy = self._policy_source()
+        self.cluster = self._cluster_source()
+        self.front = Front(
+            tls_min_version=settings.tls_min_version,
+            client_ca=settings.client_ca.read_bytes() if settings.client_ca else b"",
+            client_names=settings.client_names,
+        )
+        self.rotator = self._rotator()
+        self.front.refresh = self.rotator.refresh
+        self.metrics.follow_certificates(lambda: self.rotator.facts)
+
+    def app(self) -> Any:
+        """The admission app as gunicorn's asgi worker calls it."""
+        flask_app = admission_app(
+            functools.partial(self._answer, decide=engine.review),
+            functools.partial(self._answer, decide=engine.fix),
+            self._observe,
+            lambda: self.draining,
+        )
+        return bridge(flask_app.wsgi_app, MAX_BODY)
+
+    def start(self) -> None:
+        """Begin to serve: a certificate, the background threads, the ops listener."""
+        self.rotator.settle()
+        self.rotator.start()
+        if self.settings.ops_bind != "off":
+            _serve_ops(self.settings.ops_bind, ops_app(self.checks, self.metrics, {"version": __version__}))
+        gc.collect()
+        gc.freeze()  # what is alive now stays; full collections need not look at it again
+        log.info("started", extra={"bind": self.settings.bind, "rules": len(self.rules), "version": __version__})
+
+    def checks(self) -> Mapping[str, str]:
+        """What readiness asks, and what is missing."""
+        found = {"serving": "stopping" if self.draining else "", "policy": ""}
+        found |= {item.name: "" if item.ready else item.text for item in self.rotator.readiness()}
+        waiting = time.monotonic() - self.started < SYNC_PATIENCE
+        missing = getattr(self.cluster(), "missing", ()) if waiting else ()
+        found["look-ups"] = f"not listed yet: {', '.join(missing)}" if missing else ""
+        return found
+
+    def _answer(self, body: bytes, decide: engine.Decide) -> Answer:
+        policy = self.policy().at(datetime.date.today())
+        return engine.answer(body, decide, self.rules, self.cluster(), policy)
+
+    def _observe(self, endpoint: str, answer: Answer, seconds: float) -> None:
+        self.metrics.observe(endpoint, answer, seconds)
+        logs.review(endpoint, answer, seconds)
+
+    def _policy_source(self) -> Callable[[], Policy]:
+        rules = load_rules()
+        file = policy_file(self.settings.policy)
+        if file is None:
+            policy = load_policy(self.settings.policy, rules)
+            self.metrics.policy_loaded.set_to_current_time()
+            return lambda: policy
+        source = Reloaded(
+            lambda path: load_policy(str(path), rules), file, lambda _error: self.metrics.policy_errors.inc()
+        )
+        self.metrics.policy_loaded.set_function(lambda: source.loaded_at)
+        return source
+
+    def _cluster_source(self) -> Callable[[], Cluster]:
+        settings = self.settings
+        if settings.cluster is not None:
+            return Reloaded(load_snapshot, settings.cluster)
+        if settings.live:
+            from webhook.live import Live  # noqa: PLC0415 - 0.3 s and 60 MB that a snapshot does not need
+
+            live = Live.connect(self.rules, settings.kubeconfig, settings.context, self.metrics)
+            live.start()
+            return lambda: live
+        return lambda: NOTHING
+
+    def _rotator(self) -> Rotator:
+        certs = self.settings.certs
+        unsafe = os.environ.get("VIRT_ADMIT_CERTS_UNSAFE_INTERVALS") == "1"
+        schedule = plan.parse_settings(certs.schedule, names=self.settings.cert_names, unsafe=unsafe)
+        place: store.Store
+        api = None
+        if certs.secret or certs.external_secret or certs.external_ca:
+            api = store.KubernetesApi.connect(self.settings.kubeconfig, self.settings.context)
+        if certs.directory is not None:
+            place = store.Directory(certs.directory)
+        elif certs.external is not None:
+            place = store.ExternalDirectory(certs.external)
+        else:
+            assert api is not None  # noqa: S101 - the command line sees to it that one place is named
+            namespace, _, name = (certs.secret or certs.external_secret).partition("/")
+            secret = store.SecretStore if certs.secret else store.ExternalSecret
+            place = secret(api, namespace, name)
+        publishes = api is not None and (certs.secret or certs.external_ca)
+        return Rotator(
+            place,
+            schedule,
+            show=self.front.show,
+            configurations=store.Configurations(api) if publishes and api is not None else None,
+            count=self.metrics.certificate_event,
+        )
+
+
+class _Application(BaseApplication):  # type: ignore[misc]
+    """gunicorn with everything set from our settings, nothing from files or the command line."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.worker: Worker | None = None
+        super().__init__()
+
+    def load_config(self) -> None:
+        settings = self.settings
+        host, port = address(settings.bind)
+        config = {
+            "bind": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            "proc_name": "virt-admit",
+            "worker_class": "asgi",
+            "workers": settings.workers,
+            "worker_connections": CONNECTIONS,
+            "asgi_loop": "asyncio",
+            "asgi_lifespan": "off",
+            "http_protocols": "h1",
+            "keepalive": KEEPALIVE,
+            "graceful_timeout": int(settings.stop_delay) + FINISH + 5,
+            "max_requests": 0,
+            "preload_app": False,
+            "control_socket_disable": True,
+            "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # noqa: S108 - a heartbeat file
+            "certfile": os.devnull,  # only switches TLS on; the hook below gives the context
+            "ssl_context": self._tls,
+            "post_worker_init": self._started,
+            "worker_exit": self._exited,
+            "logger_class": _Log,
+        }
+        for name, value in config.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        try:
+            self.worker = Worker(self.settings)
+        except (ValueError, OSError, ssl.SSLError) as error:
+            print(f"virt-admit: {error}", file=sys.stderr)
+            raise SystemExit(_LOAD_ERROR) from None
+        return self.worker.app()
+
+    def _tls(self, _config: Any, _default: Any) -> ssl.SSLContext:
+        assert self.worker is not None  # noqa: S101 - gunicorn loads the app first
+        return self.worker.front.context
+
+    def _started(self, process: Any) -> None:
+        worker = self.worker
+        assert worker is not None  # noqa: S101 - gunicorn loads the app first
+        process.cfg.set("graceful_timeout", FINISH)
+
+        def stop() -> None:
+            """Not ready at once; listen on until the endpoint is gone; then finish what is running."""
+            worker.draining = True
+            process.loop.call_later(self.settings.stop_delay, process.handle_exit_signal)
+
+        process.loop.add_signal_handler(signal.SIGTERM, stop)
+        worker.start()
+
+    def _exited(self, _arbiter: Any, _process: Any) -> None:
+        if self.worker is not None:
+            self.worker.rotator.stop()
+
+
+_LOAD_ERROR: Final = 4
+"""gunicorn stops instead of trying again for ever (gunicorn.arbiter.Arbiter.APP_LOAD_ERROR)."""
+
+
+class _Log(Logger):  # type: ignore[misc]
+    """gunicorn's messages go where ours go."""
+
+    def setup(self, cfg: Any) -> None:
+        self.cfg = cfg
+        self.error_log.propagate = True
+
+
+class _OpsServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    allow_reuse_port = True  # several workers share the port; a scrape sees one of them
+
+    def server_bind(self) -> None:
+        self.address_family = socket.AF_INET6 if ":" in str(self.server_address[0]) else socket.AF_INET
+        super().server_bind()
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = 10  # seconds; a silent scraper must not hold a thread
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Probes are not news."""
+
+
+def _serve_ops(bind: str, app: Any) -> None:
+    host, port = address(bind)
+    server = make_server(host, port, app, _OpsServer, _Quiet)
+    threading.Thread(target=server.serve_forever, name="ops", daemon=True).start()
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal; never returns.
+
+    Raises:
+        SystemExit: 0 after a signal, another code if serving could not begin.
+    """
+    _Application(settings).run()

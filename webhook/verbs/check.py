@@ -1,0 +1,197 @@
+"""``virt-admit check``: the webhook's engine on files."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+
+from webhook import documents, engine, policy, report
+from webhook.admission import Request
+from webhook.documents import Document
+from webhook.model import kinds
+from webhook.model.cluster import Cluster, Snapshot
+from webhook.model.objects import Object
+from webhook.report import Judged, Report
+from webhook.rule import Action, Operation
+from webhook.rules import Rules, load_rules
+from webhook.settings import SettingError
+from webhook.sources import load_policy, load_snapshot
+
+LEVELS = ("deny", "warn", "audit", "never")
+
+
+@click.command("check", short_help="Judge manifest files as the webhook would.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "--cluster", type=click.Path(path_type=Path), help="Snapshot (file or folder) that look-ups are answered from."
+)
+@click.option("--old", type=click.Path(path_type=Path), help="What is there now (file or folder): judge an UPDATE.")
+@click.option(
+    "--operation", type=click.Choice(["CREATE", "UPDATE"]), help="Default: UPDATE for what --old has, else CREATE."
+)
+@click.option("--policy", "policy_name", default="default", metavar="FILE|audit|default|strict", show_default=True)
+@click.option(
+    "-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(report.FORMATS)}; repeatable."
+)
+@click.option(
+    "--fail-on", type=click.Choice(LEVELS), default="deny", show_default=True, help="Lowest action for exit code 1."
+)
+@click.option(
+    "--strict", is_flag=True, help="What could not be seen, unknown kinds and duplicate keys are findings too."
+)
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (patterns allowed).")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (patterns allowed).")
+@click.option("-n", "--namespace", default="default", show_default=True, help="For objects that name none.")
+@click.option("--fail-if-no-objects", is_flag=True, help="Nothing recognised is an error.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="No summary on stderr.")
+def command(
+    paths: tuple[str, ...],
+    cluster: Path | None,
+    old: Path | None,
+    operation: str | None,
+    policy_name: str,
+    output: tuple[str, ...],
+    fail_on: str,
+    strict: bool,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    namespace: str,
+    fail_if_no_objects: bool,
+    color: str,
+    quiet: bool,
+) -> int:
+    """Judge manifest files as the webhook would: apply its fixes in mind, then the rules.
+
+    PATH is a file, a folder (*.yaml *.yml *.json) or - for standard input. All objects see each other. Exit 0 clean,
+    1 findings at or above --fail-on, 2 the answer cannot be trusted.
+    """
+    try:
+        outputs = report.parse_output(output)
+        rules = _selected(load_rules(), select, ignore)
+        decided = load_policy(policy_name, load_rules()).at(datetime.date.today())
+        snapshot = load_snapshot(cluster) if cluster else Snapshot()
+        before = _read([str(old)]) if old else ([], 0)
+    except (SettingError, policy.PolicyError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    found, failures = _read(paths)
+    result = _judge(found, before[0], operation, namespace, rules, snapshot, decided)
+    for kind, file in outputs:
+        rendered = report.FORMATS[kind](result) if kind != "text" else report.text(result, _paint(color, file))
+        _write(rendered, file)
+    if not quiet:
+        click.echo(result.summary(), err=True)
+        for exemption in decided.expired:
+            click.echo(f"exemption of {exemption.match} ended on {exemption.until}: {exemption.reason}", err=True)
+    if failures or before[1] or result.crashed:
+        return 2
+    if fail_if_no_objects and not result.judged:
+        click.echo("no object that a rule is about", err=True)
+        return 2
+    if strict and (result.blind or result.other_kinds or any(document.duplicates for document in found)):
+        return 1
+    return int(fail_on != "never" and result.at_least(Action[fail_on.upper()]))
+
+
+def _selected(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -> Rules:
+    for pattern in (*select, *ignore):
+        if not any(fnmatchcase(rule.id, pattern) for rule in rules):
+            raise SettingError(f"there is no rule {pattern}")
+    return Rules(
+        rule
+        for rule in rules
+        if (not select or any(fnmatchcase(rule.id, pattern) for pattern in select))
+        and not any(fnmatchcase(rule.id, pattern) for pattern in ignore)
+    )
+
+
+def _read(paths: Sequence[str]) -> tuple[list[Document], int]:
+    """All documents in the paths, and how many files or documents could not be read; errors go to stderr."""
+    found: list[Document] = []
+    failures = 0
+    for path in paths:
+        if path == "-":
+            batches: Iterable[tuple[str, bytes | Exception]] = [("<stdin>", sys.stdin.buffer.read())]
+        else:
+            batches = documents.find([path])
+        for name, content in batches:
+            if isinstance(content, Exception):
+                click.echo(str(content), err=True)
+                failures += 1
+                continue
+            good, errors = documents.read(content, name)
+            found += good
+            failures += len(errors)
+            for error in errors:
+                click.echo(str(error), err=True)
+    return found, failures
+
+
+def _judge(
+    found: list[Document],
+    before: list[Document],
+    operation: str | None,
+    namespace: str,
+    rules: Rules,
+    snapshot: Snapshot,
+    decided: policy.Policy,
+) -> Report:
+    objects = [(document, _object(document, namespace)) for document in found]
+    old = {_identity(_object(document, namespace)): _object(document, namespace) for document in before}
+    cluster: Cluster = snapshot.with_objects(obj for _, obj in objects)
+    judged, others = [], 0
+    for document, obj in objects:
+        kind = kinds.of(obj)
+        if kind is None or kind not in rules.by_kind:
+            others += 1
+            continue
+        previous = old.get(_identity(obj))
+        request = Request(
+            operation or (Operation.UPDATE if previous else Operation.CREATE),
+            kind,
+            obj,
+            previous,
+            name=obj.name,
+            namespace=obj.namespace,
+        )
+        judged.append(Judged(request, engine.judge(request, rules, cluster, decided), document))
+    return Report(tuple(judged), others, len({document.file for document in found}))
+
+
+def _object(document: Document, namespace: str) -> Object:
+    obj = Object(document.data)
+    kind = kinds.of(obj)
+    return Object(document.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj
+
+
+def _identity(obj: Object) -> tuple[str, str, str, str]:
+    return obj.group, obj.kind, obj.namespace, obj.name
+
+
+def _paint(color: str, file: str | None):  # type: ignore[no-untyped-def]
+    if color == "never" or (color == "auto" and (file or not _wants_color())):
+        return lambda word, _action: word
+    colors = {Action.DENY: "red", Action.WARN: "yellow", Action.AUDIT: "cyan"}
+    return lambda word, action: click.style(word, fg=colors.get(action, "bright_black"), bold=action is Action.DENY)
+
+
+def _wants_color() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0")) or sys.stdout.isatty()
+
+
+def _write(rendered: str, file: str | None) -> None:
+    if file is None:
+        click.echo(rendered, nl=False, color=True)
+        return
+    try:
+        Path(file).write_text(rendered, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(str(error)) from None

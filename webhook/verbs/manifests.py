@@ -1,0 +1,38 @@
+"""``virt-admit manifests``: what the cluster needs, as YAML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import yaml
+
+from webhook.manifests import rbac, webhooks
+from webhook.rules import load_rules
+
+ORDER = """\
+# Install: the Deployment first, and only when it is ready the webhook configurations.
+# Uninstall: the webhook configurations first, then the rest. They are never sent to webhooks themselves, so
+#   kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration virt-admit
+# always works: the emergency exit.
+"""
+
+
+@click.command("manifests", short_help="Print what the cluster needs, as YAML.")
+@click.option("--part", type=click.Choice(["all", "webhooks", "rbac"]), default="all", show_default=True)
+@click.option("--url", default="", metavar="https://HOST:PORT", help="Call this URL instead of the Service.")
+@click.option(
+    "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="With --url: the CA to trust."
+)
+def command(part: str, url: str, ca_file: Path | None) -> int:
+    """Print the webhook configurations and the RBAC that the rules need, as YAML for kubectl apply."""
+    if bool(url) != bool(ca_file):
+        raise click.UsageError("--url and --ca-file belong together")
+    if url and not url.startswith("https://"):
+        raise click.UsageError("--url must begin with https://")
+    rules = load_rules().at_admission
+    objects = rbac(rules) if part in ("all", "rbac") else []
+    if part in ("all", "webhooks"):
+        objects += webhooks(rules, url, ca_file.read_bytes() if ca_file else b"")
+    click.echo(ORDER + yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)
+    return 0

@@ -1,0 +1,160 @@
+"""``virt-admit serve``: the webhook. Every flag can also be given as ``VIRT_ADMIT_<FLAG>``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from certs import plan
+from webhook import logs
+from webhook.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE_NAMES, Certs, SettingError, Settings, address
+
+IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+"""Set in every pod."""
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def flag(name: str, **options: Any) -> Decorator:
+    """An option with its environment variable."""
+    return click.option(name, envvar="VIRT_ADMIT_" + name.strip("-").upper().replace("-", "_"), **options)
+
+
+def file_flag(name: str, **options: Any) -> Decorator:
+    return flag(name, type=click.Path(path_type=Path), **options)
+
+
+def certs_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that say where certificates are kept, and the schedule: the same for ``serve`` and ``certs``."""
+    for setting in reversed(plan.SETTINGS):
+        function = flag(f"--certs-{setting}", metavar="VALUE", help="docs/certificates.md")(function)
+    for option in (
+        flag(
+            "--certs-external-ca", is_flag=True, help="Patch an external issuer's CA into the webhook configurations."
+        ),
+        flag("--certs-external-secret", metavar="NAMESPACE/NAME", help="Somebody else issues into this Secret."),
+        file_flag("--certs-external", metavar="DIR", help="Somebody else issues: tls.crt and tls.key in this folder."),
+        flag(
+            "--certs-secret", metavar="NAMESPACE/NAME", help="Keep CA and certificate in this Secret; default in a pod."
+        ),
+        file_flag("--certs", metavar="DIR", help="Keep CA and certificate in this folder."),
+        flag("--cert-name", multiple=True, metavar="NAME", help="Further DNS name or IP address of the certificate."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("serve", short_help="Run the webhook.")
+@flag("--bind", default="0.0.0.0:8443", show_default=True, metavar="HOST:PORT", help="HTTPS: POST /validate, /mutate.")
+@flag(
+    "--ops-bind", default="0.0.0.0:8080", show_default=True, metavar="HOST:PORT|off", help="HTTP: probes and metrics."
+)
+@certs_flags
+@file_flag("--cluster", metavar="FILE_OR_DIR", help="Look-ups are answered from this snapshot, read again on change.")
+@flag("--live", is_flag=True, help="Look-ups are answered from the current context; default in a pod.")
+@flag("--kubeconfig", metavar="FILE", help="For --live and Secrets.")
+@flag("--context", metavar="NAME", help="Context of the kubeconfig.")
+@flag(
+    "--policy", default="default", show_default=True, metavar="FILE|audit|default|strict", help="Read again on change."
+)
+@flag("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes; each holds its look-ups.")
+@file_flag("--client-ca", metavar="FILE", help="Demand a client certificate of this CA.")
+@flag("--client-name", multiple=True, metavar="NAME", help="... with this name.")
+@flag("--tls-min-version", default="1.2", show_default=True, type=click.Choice(["1.2", "1.3"]))
+@flag("--stop-delay", default=5.0, show_default=True, help="Seconds between SIGTERM and the end of listening.")
+@flag("--log-format", default="json", show_default=True, type=click.Choice(["json", "text"]))
+@flag("--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"]))
+def command(**options: Any) -> int:
+    """Run the webhook until a signal ends it."""
+    from webhook.server import serve  # noqa: PLC0415 - `virt-admit serve --help` needs no server
+
+    logs.configure(options.pop("log_format"), options.pop("log_level"))
+    try:
+        serve(settings(options, os.environ))
+    except SettingError as error:
+        raise click.ClickException(str(error)) from None
+    except SystemExit as stopped:
+        return 2 if stopped.code else 0
+    return 0
+
+
+def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """The settings that the flags mean.
+
+    Raises:
+        SettingError: they contradict each other, or one is missing.
+    """
+    in_cluster = IN_CLUSTER in environ
+    certs = certs_settings(options, in_cluster)
+    names = list(SERVICE_NAMES)
+    if certs.secret:
+        names = service_names(certs.secret)
+    if certs.directory is not None:
+        names += LOOPBACK_NAMES
+    for bind in (options["bind"], options["ops_bind"]):
+        if bind != "off":
+            address(bind)
+    if options["bind"] == "off":
+        raise SettingError("--bind cannot be off")
+    if options["cluster"] and options["live"]:
+        raise SettingError("--cluster and --live exclude each other")
+    if options["cluster"] and not options["cluster"].exists():
+        raise SettingError(f"--cluster {options['cluster']}: no such file or folder")
+    return Settings(
+        bind=options["bind"],
+        ops_bind=options["ops_bind"],
+        certs=certs,
+        cert_names=(*names, *options["cert_name"]),
+        cluster=options["cluster"],
+        live=options["live"] or (in_cluster and not options["cluster"]),
+        kubeconfig=options["kubeconfig"],
+        context=options["context"],
+        policy=options["policy"],
+        workers=options["workers"],
+        client_ca=options["client_ca"],
+        client_names=options["client_name"],
+        tls_min_version=options["tls_min_version"],
+        stop_delay=options["stop_delay"],
+    )
+
+
+def certs_settings(options: Mapping[str, Any], in_cluster: bool) -> Certs:
+    """Where the certificates are.
+
+    Raises:
+        SettingError: no place is named, or several.
+    """
+    places = {
+        "--certs": options["certs"],
+        "--certs-secret": options["certs_secret"],
+        "--certs-external": options["certs_external"],
+        "--certs-external-secret": options["certs_external_secret"],
+    }
+    given = [name for name, value in places.items() if value]
+    if len(given) > 1:
+        raise SettingError(f"{' and '.join(given)} exclude each other")
+    if not given and not in_cluster:
+        raise SettingError("say where the certificates are to be kept: --certs DIR")
+    for name in ("--certs-secret", "--certs-external-secret"):
+        if places[name] and len([part for part in str(places[name]).split("/") if part]) != 2:
+            raise SettingError(f"{name} {places[name]} is not NAMESPACE/NAME")
+    schedule = {name: options[f"certs_{name.replace('-', '_')}"] for name in plan.SETTINGS}
+    return Certs(
+        directory=places["--certs"],
+        secret=places["--certs-secret"] or ("" if given else CERTS_SECRET),
+        external=places["--certs-external"],
+        external_secret=places["--certs-external-secret"] or "",
+        external_ca=options["certs_external_ca"],
+        schedule={name: value for name, value in schedule.items() if value is not None},
+    )
+
+
+def service_names(secret: str) -> list[str]:
+    """The names under which the API server calls us, in the namespace of the certificates' Secret."""
+    namespace = secret.partition("/")[0]
+    return [name.replace(".virt-admit.", f".{namespace}.") for name in SERVICE_NAMES]
