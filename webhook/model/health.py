@@ -37,6 +37,12 @@ STATUSES: Final = ("True", "False", "Unknown")
 TERMINATING: Final = "Terminating"
 """The condition of a node whose cloud instance is about to be taken away."""
 
+_INERT: Final = "nonexistent"
+"""How the type of a condition begins that is meant to match nothing: a check with such conditions alone replaces
+only machines whose node is gone (openshift/managed-cluster-config: deploy/osd-machine-api/management-clusters)."""
+
+_NO: Final = frozenset(("false", "0", "no", "off"))
+
 DEFAULT_STARTUP: Final = 10 * units.MINUTE
 DEFAULT_LIMIT: Final = IntOrPercent(100, percent=True)
 
@@ -81,6 +87,11 @@ _CLUSTER_API_V1BETA2: Final = _Layout(
 _BEFORE_V1BETA2: Final = ("v1beta1", "v1alpha4", "v1alpha3")
 
 
+def means_no(value: str) -> bool:
+    """Whether a value of an annotation reads as "no", where its presence alone means yes."""
+    return value.strip().lower() in _NO
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One entry of a condition list: a node in this state for this time is unhealthy."""
@@ -95,6 +106,11 @@ class Condition:
     @property
     def well_known(self) -> bool:
         return self.type in HEALTHY
+
+    @property
+    def inert(self) -> bool:
+        """Whether it is there to match nothing, ``NonexistentCondition``."""
+        return self.type.lower().startswith(_INERT)
 
     def nanoseconds(self) -> int:
         """How long the condition must last.
@@ -227,6 +243,24 @@ class HealthCheck:
             self.kind is not kinds.NHC
             and bool(self.entries)
             and all(condition.type == TERMINATING for condition in self.entries)
+        )
+
+    @property
+    def inert(self) -> bool:
+        """Whether no condition of a node can ever make it act, on purpose."""
+        return bool(self.entries) and all(condition.inert for condition in self.entries)
+
+    @property
+    def hosted(self) -> bool:
+        """Whether a hosted control plane made it for one of its node pools: its one label is its own value.
+
+        openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck
+        """
+        requirements = self.selector.requirements
+        return (
+            self.kind is kinds.CAPI_MHC
+            and len(requirements) == 1
+            and all(each.operator == selectors.IN and each.values == {each.key} for each in requirements)
         )
 
     def _field(self, steps: tuple[str, ...]) -> Field:
