@@ -1,0 +1,1 @@
+"""Condition lists of health checks: MachineHealthCheck of both groups, and NodeHealthCheck."""

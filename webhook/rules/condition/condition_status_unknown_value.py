@@ -1,0 +1,45 @@
+"""A condition waits for a status that no node reports.
+
+**Why.** A condition of a node is ``True``, ``False`` or ``Unknown``, compared exactly; anything else never matches, and
+the check is blind for what it names. Custom conditions are only warned of: some fleets write one that never matches on
+purpose, and name it ``NonexistentCondition``, which is left alone.
+
+**Fix.** Write one of the three, with a capital letter and in quotes.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import health
+from webhook.model.kinds import CAPI_MHC, MHC, NHC
+from webhook.model.objects import Object
+from webhook.model.units import show
+from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    view = health.view(obj)
+    if view.handler:
+        return
+    for condition in view.entries:
+        if condition.status and condition.status not in health.STATUSES and not condition.inert:
+            yield Finding(
+                condition.entry["status"].path,
+                f"{show(condition.status)} never matches: the status of a node's condition is "
+                'exactly "True", "False" or "Unknown"',
+                value=(condition.type, condition.status),
+                cause=Cause.NOT_SUPPORTED,
+                at_most=Action.DENY if condition.well_known else Action.WARN,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "openshift/managed-cluster-config:deploy/osd-machine-api/management-clusters",
+        "k8s.io/api:core/v1#ConditionStatus",
+    ),
+)

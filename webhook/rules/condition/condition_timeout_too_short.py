@@ -1,0 +1,73 @@
+"""A node is taken for dead before the cluster can tell a hiccup from a failure.
+
+**Why.** A node that falls silent becomes ``Ready=Unknown`` after the grace period of the node controller, and one late
+report is enough for it. With a time shorter than one more period healthy machines are rebooted or replaced again and
+again. The worker latency profiles of OpenShift make the periods longer.
+
+**Fix.** Wait for 300s, or at least as long as the message says.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webhook.model import health
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
+from webhook.model.objects import Object
+from webhook.model.units import format_duration
+from webhook.rule import Action, Context, Finding, Rule, duration
+
+
+@dataclass(frozen=True)
+class Params:
+    refused: int = duration("10s", "shorter times are denied: one period in which a kubelet reports")
+    shortest: int = duration("60s", "shorter times are warned of: the grace period of 50 s and one period of 10 s")
+    medium: int = duration("140s", "the same for MediumUpdateAverageReaction: 2 min and one period of 20 s")
+    low: int = duration(
+        "300s", "the same for LowUpdateSlowReaction: 5 min; one more period would warn of the usual 300 s"
+    )
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    params = context.params
+    for condition in health.view(obj).entries:
+        if condition.type != "Ready" or condition.status not in ("False", "Unknown"):
+            continue
+        time = condition.known_nanoseconds()
+        if time is None or time >= max(params.shortest, params.medium, params.low):
+            continue
+        shortest = _shortest(context.cluster, params)
+        if time < max(params.refused, shortest):
+            yield Finding(
+                condition.time.path,
+                f"{format_duration(time)} is too short to tell a hiccup from a failure: healthy nodes would be "
+                f"remediated in a loop; write at least {format_duration(shortest)}, better 300s",
+                at_most=Action.DENY if time < params.refused else Action.WARN,
+            )
+
+
+def _shortest(cluster: Cluster, params: Params) -> int:
+    """The shortest time that makes sense with the cluster's latency profile, as far as that can be seen."""
+    try:
+        config = cluster.get(CONFIG_NODE, "", "cluster")
+    except Unseen:
+        config = None
+    profile = config.at("spec", "workerLatencyProfile").text if config else None
+    slower = {"MediumUpdateAverageReaction": params.medium, "LowUpdateSlowReaction": params.low}
+    return max(params.shortest, slower.get(profile or "", 0))
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC, NHC),
+    reads=(CONFIG_NODE,),
+    action=Action.DENY,
+    check=check,
+    params=Params(),
+    sources=(
+        "001_aec67eb6c2dbbb89.txt#6.3.1",
+        "004_ffb2dd39738c65ac.txt#1.7.1",
+        "openshift/api:config/v1/types_node.go",
+    ),
+)

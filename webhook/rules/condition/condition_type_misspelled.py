@@ -1,0 +1,40 @@
+"""The type of a condition is almost one that nodes have.
+
+**Why.** Types are compared exactly. No node has a condition ``ready``, ``diskpressure`` or ``NotReady`` (which is how
+kubectl prints a node whose ``Ready`` is not ``True``), so the check never acts on it.
+
+**Fix.** Write the type as nodes do: ``Ready``, ``MemoryPressure``, ``DiskPressure``, ``PIDPressure`` or
+``NetworkUnavailable``. For ``NotReady`` list ``Ready`` with status ``"False"`` and with status ``Unknown``.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from webhook.model import health
+from webhook.model.kinds import CAPI_MHC, MHC, NHC
+from webhook.model.objects import Object
+from webhook.model.units import show
+from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+_MEANT: Final = {"notready": "Ready"} | {known.lower(): known for known in health.HEALTHY}
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for condition in health.view(obj).entries:
+        meant = _MEANT.get(condition.type.lower())
+        if meant is not None and not condition.well_known:
+            yield Finding(
+                condition.entry["type"].path,
+                f"no node has a condition {show(condition.type)}, so it never matches; write {meant}",
+                cause=Cause.NOT_SUPPORTED,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    check=check,
+    sources=("k8s.io/api:core/v1#NodeConditionType",),
+)
