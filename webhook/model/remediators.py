@@ -6,7 +6,7 @@ SelfNodeRemediation (SNR) lets the node reboot itself and waits until it must ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from webhook.model import selectors
@@ -148,6 +148,9 @@ FAR_INTERVAL: Final = 5 * SECOND
 FAR_TIMEOUT: Final = 60 * SECOND
 """Defaults of the schema."""
 
+ACTIONS: Final = ("action", "--action")
+"""The parameters that say what the agent does to the node; any other spelling is just passed on."""
+
 
 def far_spec(template: Object) -> Field:
     """What a FenceAgentsRemediationTemplate makes requests from."""
@@ -169,3 +172,34 @@ def far_duration(template: Object) -> int:
 
 def _duration(field: Field, default: int) -> int:
     return parse_duration(field.value, DURATION) if field.present else default
+
+
+def far_parameters(template: Object) -> Iterator[tuple[str, Field]]:
+    """The parameters by name, each with its value or, where every node has its own, with the values by node."""
+    spec = far_spec(template)
+    yield from spec["sharedparameters"].entries()
+    yield from spec["nodeparameters"].entries()
+
+
+def far_values(template: Object) -> Iterator[tuple[str, Field]]:
+    """Every value of every parameter, with the parameter's name. They may be credentials: show none of them."""
+    for name, value in far_parameters(template):
+        if value.is_map:
+            yield from ((name, each) for _, each in value.entries())
+        else:
+            yield name, value
+
+
+def far_gaps(template: Object, nodes: Iterable[str]) -> Iterator[tuple[Field, list[str]]]:
+    """The parameters that some of these nodes have no value for, and those nodes.
+
+    A node with a Secret of its own may have the value there. The shared Secret cannot hold it: FAR refuses what is
+    said both there and for a node.
+    """
+    spec = far_spec(template)
+    shared, secrets = spec["sharedparameters"].map, spec["nodeSecretNames"].map
+    bare = [name for name in nodes if name not in secrets]
+    for parameter, values in spec["nodeparameters"].entries():
+        missing = [name for name in bare if name not in values.map]
+        if missing and parameter not in shared:
+            yield values, missing

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from webhook.model.kinds import SNR_CONFIG
 from webhook.model.objects import Object
 from webhook.model.remediators import SNR_CONFIG_NAME
+from webhook.model.units import show
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
 
 
@@ -18,7 +19,7 @@ def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if config.name != SNR_CONFIG_NAME:
         yield Finding(
             config.metadata["name"].path,
-            f"{config.name!r} is not read by the operator: it obeys {SNR_CONFIG_NAME} only; edit that one",
+            f"{show(config.name)} is not read by the operator: it obeys {SNR_CONFIG_NAME} only; edit that one",
             cause=Cause.NOT_SUPPORTED,
         )
 

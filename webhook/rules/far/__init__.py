@@ -1,0 +1,1 @@
+"""Fence Agents Remediation: its templates."""
