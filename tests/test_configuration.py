@@ -201,6 +201,7 @@ def test_built_in_and_unknown_strategies_were_not_said():
         (sees(node("a", SCHEDULABLE), node("b", SCHEDULABLE)), True),
         (sees(node("a", SCHEDULABLE), node("b", SCHEDULABLE, "false")), False),
         (glimpses(node("a", SCHEDULABLE), node("b", SCHEDULABLE)), True),
+        (glimpses(node("a", SCHEDULABLE)), False),
         (sees(node("a", WORKER, ""), node("b", WORKER, "")), True),
         (sees(node("a", WORKER, ""), node("b")), False),
     ],
@@ -209,9 +210,19 @@ def test_highly_available(cluster, available):
     assert configuration.highly_available(cluster) is available
 
 
-def test_nodes_that_may_exist_leave_availability_open():
+def test_without_any_node_in_sight_availability_is_open():
     with pytest.raises(Unseen):
-        configuration.highly_available(glimpses(node("a", SCHEDULABLE)))
+        configuration.highly_available(NOTHING)
+
+
+def test_the_nodes_that_are_known_count_as_all():
+    a, b = node("a", SCHEDULABLE, "false"), node("b")
+    assert list(configuration.nodes(glimpses(a, b))) == [a, b]
+    assert configuration.kubevirt_nodes(glimpses(a, b)) == (a,)
+    assert list(configuration.nodes(sees())) == []
+    for read in (configuration.nodes, configuration.kubevirt_nodes):
+        with pytest.raises(Unseen):
+            read(NOTHING)
 
 
 def test_the_predefined_obsolete_models():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from webhook.model import kinds
@@ -121,6 +121,21 @@ def kubevirt_version(cluster: Cluster) -> Version | None:
     return parse_version(kubevirt.at("status", "observedKubeVirtVersion").text)
 
 
+class Change(enum.Enum):
+    """What some release of KubeVirt changed, for whoever still runs an older one (virtual-machine.md 12)."""
+
+    EXTERNAL = ("eviction strategy External", Version(0, 53))
+    LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
+    PERSISTENT_STATE = ("persistent vTPM and EFI on storage that is not shared can be migrated", Version(1, 4))
+    VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
+    PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
+
+    @property
+    def since(self) -> Version:
+        """The first release with it."""
+        return self.value[1]
+
+
 def has_release(cluster: Cluster, since: Version) -> bool:
     """Whether the cluster's KubeVirt is of this release or later; an unknown one is the newest."""
     version = kubevirt_version(cluster)
@@ -207,7 +222,7 @@ class ClusterStrategy(NamedTuple):
     value: str | None
     """None: unknown. Anything else is as written, known word or not."""
     origin: str
-    """Where it was said, for texts: ``KubeVirt kubevirt``; empty where it was not said."""
+    """The kind of the resource that says it, for texts; empty where nobody says it."""
     said: bool
     """Whether somebody said it; False: it is KubeVirt's built-in None, or unknown."""
 
@@ -245,12 +260,12 @@ def _strategy(order: tuple[Object | None, ...], hyperconverged_: Object | None) 
     for obj in there:
         value = setting(obj, Setting.EVICTION_STRATEGY).text
         if value is not None:
-            return ClusterStrategy(value, f"{obj.kind} {obj.name}", said=True)
+            return ClusterStrategy(value, obj.kind, said=True)
     if hyperconverged_ is not None:
         available = _infrastructure(hyperconverged_)
         if available is not None:
             value = "LiveMigrate" if available else "None"
-            return ClusterStrategy(value, f"{hyperconverged_.kind} {hyperconverged_.name}", said=True)
+            return ClusterStrategy(value, hyperconverged_.kind, said=True)
     return BUILT_IN_STRATEGY
 
 
@@ -263,23 +278,40 @@ SCHEDULABLE: Final = "kubevirt.io/schedulable"
 WORKER: Final = "node-role.kubernetes.io/worker"
 
 
-def kubevirt_nodes(cluster: Cluster) -> tuple[Object, ...]:
-    """The nodes that carry the label ``kubevirt.io/schedulable``, whatever its value.
+def nodes(cluster: Cluster) -> Sequence[Object]:
+    """The nodes of the cluster.
+
+    Nodes are read all or none, by an informer or a sweep; so the known ones count as all, also those of a plain
+    file of manifests.
 
     Raises:
-        Unseen: there may be more nodes.
+        Unseen: none is known, but there may be some.
     """
-    found = cluster.derive(_kubevirt_nodes)
+    found = cluster.derive(_nodes)
     if isinstance(found, Unseen):
         raise Unseen(found.what)
     return found
 
 
-def _kubevirt_nodes(cluster: Cluster) -> tuple[Object, ...] | Unseen:
+def _nodes(cluster: Cluster) -> Sequence[Object] | Unseen:
     try:
-        return tuple(node for node in cluster.list(NODE) if SCHEDULABLE in node.labels)
+        return cluster.known(NODE) or tuple(cluster.list(NODE))
     except Unseen as unseen:
         return unseen
+
+
+def kubevirt_nodes(cluster: Cluster) -> tuple[Object, ...]:
+    """The nodes that carry the label ``kubevirt.io/schedulable``, whatever its value.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    nodes(cluster)
+    return cluster.derive(_kubevirt_nodes)
+
+
+def _kubevirt_nodes(cluster: Cluster) -> tuple[Object, ...]:
+    return tuple(node for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
 
 
 def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | None:
@@ -289,18 +321,16 @@ def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | 
     schedulable if any node has that label, else the workers if any node has that role.
 
     Raises:
-        Unseen: HyperConverged does not say it, and there may be more nodes.
+        Unseen: HyperConverged does not say it, and no node is known, but there may be some.
     """
     hyperconverged_ = subject if subject is not None and kinds.of(subject) is HCO else _or_none(hyperconverged, cluster)
     said = _infrastructure(hyperconverged_) if hyperconverged_ is not None else None
     if said is not None:
         return said
-    schedulable = sum(node.labels.get(SCHEDULABLE) == "true" for node in cluster.known(NODE))
-    if schedulable >= 2:
-        return True
-    if kubevirt_nodes(cluster):
-        return False
-    workers = sum(WORKER in node.labels for node in cluster.known(NODE))
+    schedulable = kubevirt_nodes(cluster)
+    if schedulable:
+        return sum(node.labels[SCHEDULABLE] == "true" for node in schedulable) >= 2
+    workers = sum(WORKER in node.labels for node in nodes(cluster))
     return workers >= 2 if workers else None
 
 
