@@ -7,6 +7,8 @@ serving cert in the chain and convinces those who know the old signer only.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +44,8 @@ MAX_SIGNERS: Final = 8
 
 _MAX_CERTIFICATE: Final = 10_000  # bytes of PEM; a signer with an RSA key of 4096 bits has 2,000
 _PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
-_DNS_NAME: Final = re.compile(r"(?=.{1,253}\Z)(\*\.)?[a-z0-9_]([-a-z0-9_]{0,62}\.)*[-a-z0-9_]{0,62}\Z")
+_LABEL: Final = r"[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?"
+_DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z)(\*\.)?{_LABEL}(\.{_LABEL})*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,10 @@ def new_signer(now: datetime, duration: timedelta, kind: str = "p256") -> Pair:
 def new_serving(signer: Pair, names: Sequence[str], now: datetime, duration: timedelta, kind: str = "p256") -> Pair:
     """Make a serving cert for DNS names and IP addresses, within the life of its signer.
 
-    Raises ValueError for a name that cannot stand in a certificate.
+    Raises ValueError for a name that cannot stand in a certificate, and for no name at all.
     """
+    if not names:
+        raise ValueError("a serving cert needs a name")
     key = new_key(kind)
     begin = max(now - BACKDATED, signer.cert.not_valid_before_utc)
     end = min(now + duration, signer.cert.not_valid_after_utc)
@@ -236,6 +241,7 @@ def valid(cert: Certificate, now: datetime) -> bool:
     return cert.not_valid_before_utc - SKEW <= now < cert.not_valid_after_utc
 
 
+@functools.lru_cache(maxsize=64)
 def issued_by(cert: Certificate, signer: Certificate) -> bool:
     """Whether ``signer`` really signed ``cert``."""
     try:
@@ -354,17 +360,18 @@ def parse_certs(pem: bytes, faults: list[str], name: str) -> list[Certificate]:
         faults.append(f"{name}: missing")
         return []
     certs = []
-    bad = 0
     for block in _PEM.finditer(pem):
-        try:
-            if block[1] != b"CERTIFICATE" or len(block[0]) > _MAX_CERTIFICATE:
-                raise ValueError
-            certs.append(x509.load_pem_x509_certificate(block[0]))
-        except (ValueError, UnsupportedAlgorithm):
-            bad += 1
-    if bad or not certs:
+        if block[1] == b"CERTIFICATE" and len(block[0]) <= _MAX_CERTIFICATE:
+            with contextlib.suppress(ValueError, UnsupportedAlgorithm):  # what is missing is counted below
+                certs.append(_load(block[0]))
+    if not certs or len(certs) != pem.count(b"-----BEGIN "):
         faults.append(f"{name}: unreadable")
     return certs
+
+
+@functools.lru_cache(maxsize=64)  # every round reads the same ones
+def _load(pem: bytes) -> Certificate:
+    return x509.load_pem_x509_certificate(pem)
 
 
 def _key(data: Mapping[str, bytes], name: str, faults: list[str]) -> PrivateKey | None:

@@ -79,7 +79,7 @@ class SettingsError(ValueError):
 
 
 _UNITS: Final = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
-_DURATION: Final = re.compile(r"(\d+)([dhms])")
+_DURATION: Final = re.compile(r"([0-9]+)([dhms])")
 _SHORTEST: Final = timedelta(minutes=10)  # as in HyperConverged's own validation of its certConfig
 
 
