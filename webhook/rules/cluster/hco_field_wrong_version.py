@@ -14,11 +14,10 @@ from webhook.model.kinds import HCO
 from webhook.model.objects import Object, Path
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
-V1_FIELDS = frozenset(
-    ("featureGates", "virtualization", "storage", "networking")
-    + ("workloadSources", "security", "deployment", "observability")
+V1_ONLY = frozenset(
+    ("virtualization", "storage", "networking", "workloadSources", "security", "deployment", "observability")
 )
-V1_ONLY = V1_FIELDS - {"featureGates"}
+V1_FIELDS = V1_ONLY | {"featureGates"}
 
 
 def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
