@@ -14,6 +14,11 @@ EVICTION_STRATEGIES: Final = ("None", "LiveMigrate", "LiveMigrateIfPossible", "E
 """kubevirt.io/api/core/v1 types.go#EvictionStrategy; compared exactly."""
 
 
+def home(obj: Object) -> str:
+    """The namespace in which the objects that this one names are found; files need not say it."""
+    return obj.namespace or "default"
+
+
 def vm_spec(obj: Object) -> Field:
     """``S``, the VM spec: of a VM its own, of a pool that of its template, of other kinds absent."""
     kind = kinds.of(obj)

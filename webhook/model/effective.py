@@ -1,0 +1,270 @@
+"""The VMI that KubeVirt will make: what an object says, filled up from instance type and preference.
+
+Nothing is copied or merged as a whole. Each fact that somebody asks for is looked up where KubeVirt would take it
+from, and comes with the place to change it. Sources: virtual-machine.md 4; kubevirt/kubevirt: pkg/instancetype/find,
+pkg/instancetype/apply, pkg/instancetype/preference/apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from webhook.model import configuration, kinds, virt
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.kinds import (
+    CLUSTER_INSTANCETYPE,
+    CLUSTER_PREFERENCE,
+    CONTROLLER_REVISION,
+    INSTANCETYPE,
+    PREFERENCE,
+    VM,
+    Kind,
+)
+from webhook.model.objects import Field, Object, Path
+
+REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
+"""Label of a ControllerRevision: the instance type or preference that it keeps a copy of."""
+
+
+class Given(NamedTuple):
+    """A value and who gives it."""
+
+    field: Field
+    """The value; its path is the place in the object under review that decides on it."""
+    source: str = ""
+    """``instance type u1.gpu``, ``preference windows.11``; empty: the object says it itself."""
+
+
+class Inherited(NamedTuple):
+    """An instance type or a preference: its ``spec``, and where the object names it."""
+
+    spec: Field
+    path: Path
+    source: str
+
+    def give(self, *steps: str) -> Given:
+        """What it says at that place of its spec."""
+        return Given(Field(self.spec.at(*steps).value, self.path), self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The VMI spec of an object (``T``), with what its instance type and its preference add to it."""
+
+    spec: Field
+    template: Field
+    """What becomes the VMI: ``spec`` is its spec, its metadata becomes that of the VMI."""
+    instancetype: Inherited | None = None
+    preference: Inherited | None = None
+    instancetype_unseen: str = ""
+    """What could not be seen of the instance type; empty: it is here, or there is none."""
+    preference_unseen: str = ""
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What could not be seen of instance type and preference: they may add anything."""
+        return tuple(what for what in (self.instancetype_unseen, self.preference_unseen) if what)
+
+    @property
+    def devices(self) -> Field:
+        return self.spec.at("domain", "devices")
+
+    @property
+    def gpus(self) -> Given:
+        """The list of graphics cards; a VM that has its own must not take those of an instance type."""
+        return self._devices("gpus")
+
+    @property
+    def host_devices(self) -> Given:
+        """The list of host devices, likewise."""
+        return self._devices("hostDevices")
+
+    def _devices(self, key: str) -> Given:
+        own = self.devices[key]
+        return Given(own) if own.value or self.instancetype is None else self.instancetype.give(key)
+
+    @property
+    def launch_security(self) -> Given:
+        """``launchSecurity``: a map, be it an empty one, makes the guest a confidential one."""
+        own = Given(self.spec.at("domain", "launchSecurity"))
+        if own.field.present:
+            return own
+        given = self.instancetype.give("launchSecurity") if self.instancetype else own
+        if not given.field.present and self.preference:
+            return self.preference.give("preferredLaunchSecurity")
+        return given
+
+    @property
+    def reenlightenment(self) -> Given:
+        """The Hyper-V feature ``reenlightenment``."""
+        own = Given(self.spec.at("domain", "features", "hyperv", "reenlightenment"))
+        if own.field.present or self.preference is None:
+            return own
+        return self.preference.give("features", "preferredHyperv", "reenlightenment")
+
+    @property
+    def cpu_model(self) -> Given:
+        """The CPU model that the VM or its instance type names; absent: the cluster's default holds."""
+        own = Given(self.spec.at("domain", "cpu", "model"))
+        return own if own.field.text or self.instancetype is None else self.instancetype.give("cpu", "model")
+
+    @property
+    def node_selector(self) -> Given:
+        """The node selector; a VM that has its own must not take that of an instance type."""
+        own = Given(self.spec["nodeSelector"])
+        return own if own.field.present or self.instancetype is None else self.instancetype.give("nodeSelector")
+
+    @property
+    def inherited_node_selector(self) -> Mapping[str, str]:
+        """The node selector, if it comes from an instance type, else an empty one."""
+        given = self.node_selector
+        return given.field.texts if given.source else {}
+
+    @property
+    def architecture(self) -> str | None:
+        """The architecture that the VM or its preference names; None: the cluster's default holds."""
+        own = self.spec["architecture"].text
+        return own or (self.preference.spec["preferredArchitecture"].text if self.preference else None)
+
+    @property
+    def autoattach_pod_interface(self) -> bool | None:
+        """Whether a machine without networks gets one, as the VM or its preference says; None: neither does."""
+        own = self.devices["autoattachPodInterface"].boolean
+        if own is not None or self.preference is None:
+            return own
+        return self.preference.spec.at("devices", "preferredAutoattachPodInterface").boolean
+
+    @property
+    def prefers_masquerade(self) -> bool:
+        """Whether interfaces on the pod network that name no binding get masquerade."""
+        preference = self.preference
+        return preference is not None and preference.spec.at("devices", "preferredInterfaceMasquerade").is_map
+
+    @property
+    def preferred_storage_class(self) -> str | None:
+        """The storage class of data volume templates that name none."""
+        return self.preference.spec.at("volumes", "preferredStorageClassName").text if self.preference else None
+
+    def annotated(self, key: str) -> bool:
+        """Whether the VMI will carry the annotation, whatever its value and wherever it comes from."""
+        if key in self.template.at("metadata", "annotations").map:
+            return True
+        return any(each is not None and key in each.spec["annotations"].map for each in self._inherited)
+
+    @property
+    def _inherited(self) -> tuple[Inherited | None, Inherited | None]:
+        return self.instancetype, self.preference
+
+
+def effective(obj: Object, cluster: Cluster) -> Effective:
+    """The VMI that KubeVirt will make of an object. Never raises: what could not be seen is in ``unseen``."""
+    template = virt.vmi_template(obj)
+    spec = virt.vm_spec(obj)
+    if not spec["instancetype"].present and not spec["preference"].present:
+        return Effective(template["spec"], template)
+    instancetype, instancetype_unseen = _find(obj, spec["instancetype"], _INSTANCETYPE, cluster)
+    preference, preference_unseen = _find(obj, spec["preference"], _PREFERENCE, cluster)
+    return Effective(template["spec"], template, instancetype, preference, instancetype_unseen, preference_unseen)
+
+
+class _Matcher(NamedTuple):
+    """How instance types, or preferences, are named and found."""
+
+    word: str
+    status: str
+    """The field of a VM's status that says what KubeVirt really uses since the first start."""
+    namespaced: Kind
+    clusterwide: Kind
+
+
+_INSTANCETYPE: Final = _Matcher("instance type", "instancetypeRef", INSTANCETYPE, CLUSTER_INSTANCETYPE)
+_PREFERENCE: Final = _Matcher("preference", "preferenceRef", PREFERENCE, CLUSTER_PREFERENCE)
+
+
+def _find(obj: Object, named: Field, matcher: _Matcher, cluster: Cluster) -> tuple[Inherited | None, str]:
+    """What the object names, or what of it could not be seen."""
+    if not named.present:
+        return None, ""
+    name = named["name"].text or ""
+    try:
+        spec = _spec(obj, named, name, matcher, cluster)
+    except Unseen as unseen:
+        return None, unseen.what
+    return Inherited(spec, named.path, f"{matcher.word} {name}".rstrip()), ""
+
+
+def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Cluster) -> Field:
+    revision = named["revisionName"].text
+    if revision:
+        return _readable(_revision(obj, revision, cluster).at("data", "spec"), f"{matcher.word} {revision}")
+    if not name:
+        raise Unseen(f"{matcher.word} {named.path}")
+    used = obj.at("status", matcher.status, "controllerRevisionRef", "name").text if kinds.of(obj) is VM else None
+    if used:
+        stored = _revision(obj, used, cluster)
+        if stored.labels.get(REVISION_OF) == name:
+            return _readable(stored.at("data", "spec"), f"{matcher.word} {used}")
+    kind = _kind(named["kind"].text or "", matcher)
+    if kind is None:
+        raise Unseen(f"{matcher.word} {name}")
+    return _readable(_get(kind, obj, name, cluster)["spec"], f"{matcher.word} {name}")
+
+
+def _kind(word: str, matcher: _Matcher) -> Kind | None:
+    """The kind that a matcher means: without case, singular or plural; cluster-wide if it says nothing."""
+    word = word.lower() or matcher.clusterwide.plural
+    for kind in (matcher.clusterwide, matcher.namespaced):
+        if word in (kind.kind.lower(), kind.plural):
+            return kind
+    return None
+
+
+def _revision(obj: Object, name: str, cluster: Cluster) -> Object:
+    return _get(CONTROLLER_REVISION, obj, name, cluster)
+
+
+def _get(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object:
+    """The object of that name beside ``obj``. One that is not there (yet) tells no more than one out of sight."""
+    found = cluster.get(kind, virt.home(obj), name)
+    if found is None:
+        raise Unseen(f"{kind} {virt.home(obj)}/{name}" if kind.namespaced else f"{kind} {name}")
+    return found
+
+
+def _readable(spec: Field, what: str) -> Field:
+    if not spec.is_map:
+        raise Unseen(what)
+    return spec
+
+
+# --- eviction strategy ---------------------------------------------------------------------------------------------
+
+
+class Strategy(NamedTuple):
+    """The eviction strategy that counts for an object."""
+
+    value: str | None
+    """None: unknown."""
+    origin: str
+    """Who says it, for texts: ``KubeVirt``, ``KubeVirt's default``; empty: the object says it itself."""
+    path: Path
+    """Where the object says it, or would say it."""
+
+    @property
+    def phrase(self) -> str:
+        """``LiveMigrate``, or ``LiveMigrate (from KubeVirt)`` where the object itself does not show it."""
+        return f"{self.value} (from {self.origin})" if self.origin else str(self.value)
+
+
+_BUILT_IN: Final = "KubeVirt's default"
+
+
+def strategy(obj: Object, cluster: Cluster) -> Strategy:
+    """The eviction strategy that the object says, else the cluster's. Never raises."""
+    own = virt.vmi_spec(obj)["evictionStrategy"]
+    if own.present:
+        return Strategy(own.text, "", own.path)
+    inherited = configuration.eviction_strategy(cluster)
+    return Strategy(inherited.value, inherited.origin or _BUILT_IN, own.path)
