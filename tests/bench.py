@@ -1,0 +1,107 @@
+"""``make bench``: what a decision costs, as ratios within one run. Absolute times say more of the machine than of us.
+
+Each figure is the best of several repeats of CPU time; the yardstick is ``json.loads`` of the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+from tests.https.reviews import review, vm
+from webhook import engine
+from webhook.model import kinds
+from webhook.model.cluster import NOTHING, Snapshot
+from webhook.model.objects import Object
+from webhook.policy import load
+from webhook.rules import load_rules
+
+REPEATS = 7
+SECONDS = 0.15
+"""CPU seconds per repeat."""
+
+
+def cpu(call: Callable[[], object]) -> float:
+    """CPU microseconds of one call: the best of several repeats."""
+    call()
+    best = float("inf")
+    for _ in range(REPEATS):
+        start, count = time.process_time(), 0
+        while (spent := time.process_time() - start) < SECONDS:
+            call()
+            count += 1
+        best = min(best, spent / count)
+    return best * 1e6
+
+
+def big_vm(size: int) -> dict[str, object]:
+    """A VM with four disks whose JSON has about ``size`` bytes, as managed fields and cloud-init fill real ones."""
+    disks = [{"name": f"disk{n}", "disk": {"bus": "virtio"}} for n in range(4)]
+    volumes = [{"name": f"disk{n}", "persistentVolumeClaim": {"claimName": f"claim{n}"}} for n in range(4)]
+    template = {
+        "domain": {"devices": {"disks": disks, "interfaces": [{"name": "default", "masquerade": {}}]}},
+        "networks": [{"name": "default", "pod": {}}],
+        "volumes": volumes,
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    }
+    obj = vm("big", template=template)
+    managed = {f"f:field{n}": {".": {}, "f:name": {}} for n in range(max(size - len(json.dumps(obj)), 0) // 40)}
+    obj["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": managed}]
+    return obj
+
+
+def claims(number: int) -> Snapshot:
+    """A cluster with so many claims, among them those of ``big_vm``."""
+    items = [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": f"claim{n}", "namespace": "shop"},
+            "spec": {"accessModes": ["ReadWriteMany"]},
+        }
+        for n in range(number)
+    ]
+    return Snapshot(map(Object, items), complete=["*"])
+
+
+def main() -> int:
+    every = load_rules()
+    rules, policy = every.at_admission, load("default", every)
+    failed = False
+
+    def row(name: str, value: float, base: float, bound: float | None) -> None:
+        nonlocal failed
+        ratio = value / base
+        wrong = bound is not None and ratio > bound
+        failed = failed or wrong
+        limit = f"<= {bound}" if bound else ""
+        print(f"{name:58} {value:9.1f} us  {ratio:6.2f}  {limit}{'  TOO MUCH' if wrong else ''}")
+
+    print(f"{len(rules)} rules ask at admission, {len(rules.by_kind[kinds.VM])} of them about virtual machines\n")
+    print(f"{'':58} {'CPU':>12}  {'ratio':>6}  bound")
+    for size in (4_000, 10_000, 32_000, 128_000):
+        create = json.dumps(review(big_vm(size))).encode()
+        update = json.dumps(review(big_vm(size // 2), vm("big"))).encode()
+        loads = cpu(lambda body=create: json.loads(body))  # type: ignore[misc]
+        print(f"json.loads of a review of {len(create):,} bytes: {loads:.1f} us")
+        for name, body, decide in (
+            ("validate CREATE", create, engine.review),
+            ("mutate CREATE", create, engine.fix),
+            ("validate UPDATE", update, engine.review),
+            ("mutate UPDATE", update, engine.fix),
+        ):
+            spent = cpu(lambda body=body, decide=decide: engine.answer(body, decide, rules, NOTHING, policy))  # type: ignore[misc]
+            row(f"  {name}", spent, loads, 8.0 if size == 10_000 else None)
+    body = json.dumps(review(big_vm(10_000))).encode()
+    few, many = claims(1_000), claims(100_000)
+    spent_few = cpu(lambda: engine.answer(body, engine.review, rules, few, policy))
+    row("look-ups among 1,000 claims", spent_few, spent_few, None)
+    spent_many = cpu(lambda: engine.answer(body, engine.review, rules, many, policy))
+    row("look-ups among 100,000 claims", spent_many, spent_few, 1.5)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Files that are made from code: ``make manifests docs`` writes them, ``make check`` fails if one is stale."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from webhook import manifests
+from webhook.rules import load_rules
+from webhook.verbs.rules import page
+
+ROOT = Path(__file__).parent.parent
+NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
+
+
+def files() -> dict[Path, str]:
+    """Every generated file and its content."""
+    rules = load_rules()
+    admission = rules.at_admission
+    base = ROOT / "manifests" / "base"
+    return {
+        base / "rbac.yaml": NOTE + _yaml(manifests.rbac(admission)),
+        ROOT / "manifests" / "webhooks" / "webhooks.yaml": NOTE + _yaml(manifests.webhooks(admission)),
+        ROOT / "docs" / "rules.md": _rules_page(),
+    }
+
+
+def _yaml(objects: list[dict[str, object]]) -> str:
+    return str(yaml.safe_dump_all(objects, sort_keys=False, width=120))
+
+
+def _rules_page() -> str:
+    rules = load_rules()
+    lines = [
+        "# Rules",
+        "",
+        "Made from the rules by `make docs`; do not edit. `virt-admit rules ID` prints the same.",
+        "",
+        "| rule | action | kinds | what |",
+        "|---|---|---|---|",
+    ]
+    for rule in rules:
+        names = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
+        action = str(rule.action) + ("" if rule.admission else " (check, scan)")
+        lines.append(f"| [{rule.id}](#{rule.id}) | {action} | {names} | {rule.title.replace('|', chr(92) + '|')} |")
+    for rule in rules:
+        lines += ["", page(rule).replace("# ", "## ", 1).replace("\nAction:", "  \nAction:")]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    wanted = files()
+    if "--check" not in sys.argv:
+        for path, content in wanted.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        return 0
+    stale = [path for path, content in wanted.items() if not path.exists() or path.read_text() != content]
+    for path in stale:
+        print(f"{path.relative_to(ROOT)} is stale: run make docs manifests", file=sys.stderr)
+    return int(bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,301 @@
+"""What an action leads to: ratchet, ceilings, exemptions, unseen and broken rules."""
+
+import json
+
+import pytest
+
+from webhook import engine
+from webhook.admission import ReviewError, Request, decode, encode
+from webhook.model import kinds
+from webhook.model.cluster import NOTHING, Unseen
+from webhook.model.objects import Object, Path
+from webhook.policy import Exemption, Layer, Policy, Setting
+from webhook.rule import Action, Finding, Operation, Patch, Rule
+from webhook.rules import Rules
+
+SIZE = Path("spec", "size")
+
+
+def make_rule(check, *, name="too-big", **more):
+    settings = {"kinds": (kinds.VM,), "action": Action.DENY} | more
+    return Rule(module=f"x.{name.replace('-', '_')}", doc="", check=check, **settings)
+
+
+def too_big(obj, context):
+    if (obj.at("spec", "size").integer or 0) > 3:
+        yield Finding(SIZE, "too big; write 3")
+
+
+def vm(size=None, kind="VirtualMachine", **metadata):
+    spec = {} if size is None else {"size": size}
+    return Object({"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": {"name": "a", **metadata}, "spec": spec})
+
+
+def ask(obj, old=None, *, rules=None, policy=None, operation=None, **more):
+    request = Request(
+        operation or (Operation.UPDATE if old else Operation.CREATE),
+        kinds.of(obj or old),
+        obj,
+        old,
+        uid="1",
+        **more,
+    )
+    rules = Rules(rules or [make_rule(too_big)])
+    return engine.review(request, rules, NOTHING, policy or Policy())
+
+
+def actions(response):
+    return [str(verdict.action) for verdict in response.verdicts]
+
+
+def test_a_finding_denies():
+    response = ask(vm(4))
+    assert not response.allowed
+    assert actions(response) == ["deny"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (4, 4, ["warn"]),
+        (4, 5, ["deny"]),
+        (2, 4, ["deny"]),
+        (4, 2, []),
+    ],
+)
+def test_an_old_denial_becomes_a_warning_unless_its_value_changed(old, new, expected):
+    after = vm(new)
+    after.data["spec"]["other"] = "changed"
+    assert actions(ask(after, vm(old))) == expected
+
+
+def test_an_old_warning_is_left_out():
+    rule = make_rule(too_big, action=Action.WARN)
+    after = vm(4)
+    after.data["spec"]["other"] = "changed"
+    assert actions(ask(after, vm(4), rules=[rule])) == []
+
+
+def test_an_inserted_item_does_not_make_an_old_finding_new():
+    def check(obj, context):
+        for item in obj.at("spec", "disks").items():
+            if item.value == "bad":
+                yield Finding(item.path, "bad")
+
+    old, new = vm(), vm()
+    old.data["spec"]["disks"] = ["bad"]
+    new.data["spec"]["disks"] = ["good", "bad"]
+    assert actions(ask(new, old, rules=[make_rule(check)])) == ["warn"]
+
+
+def test_what_changes_nothing_a_rule_looks_at_is_not_judged():
+    new = vm(4, labels={"owner": "me"}, finalizers=["x"])
+    new.data["status"] = {"ready": True}
+    assert ask(new, vm(4)).verdicts == ()
+
+
+def test_an_annotation_that_a_rule_names_is_looked_at():
+    rule = make_rule(too_big, metadata=("mark",))
+    assert actions(ask(vm(4, annotations={"mark": "x"}), vm(4), rules=[rule])) == ["warn"]
+    assert actions(ask(vm(4, annotations={"other": "x"}), vm(4), rules=[rule])) == []
+
+
+def test_what_is_being_deleted_passes():
+    assert ask(vm(4, deletionTimestamp="2026-01-01T00:00:00Z"), vm(2)).verdicts == ()
+
+
+def test_a_delete_is_never_denied():
+    rule = make_rule(too_big, operations=(Operation.DELETE,))
+    response = ask(None, vm(4), rules=[rule], operation=Operation.DELETE)
+    assert response.allowed
+    assert actions(response) == ["warn"]
+
+
+def test_a_vmi_is_never_denied():
+    rule = make_rule(too_big, kinds=(kinds.VMI,))
+    assert actions(ask(vm(4, kind="VirtualMachineInstance"), rules=[rule])) == ["warn"]
+
+
+@pytest.mark.parametrize("operation", ["CONNECT", "BIND", "create", "DELETE"])
+def test_operations_that_no_rule_asks_for_pass(operation):
+    assert ask(vm(4), operation=operation).verdicts == ()
+
+
+def test_subresources_that_no_rule_asks_for_pass():
+    assert ask(vm(4), subresource="status").verdicts == ()
+    assert actions(ask(vm(4), subresource="scale", rules=[make_rule(too_big, subresources=("scale",))])) == ["deny"]
+
+
+def test_a_broken_rule_never_denies_and_keeps_what_it_found():
+    def check(obj, context):
+        yield Finding(SIZE, "found", at_most=Action.WARN)
+        raise ZeroDivisionError
+
+    response = ask(vm(1), rules=[make_rule(check)])
+    assert response.allowed
+    assert actions(response) == ["warn"]
+    assert "ZeroDivisionError" in response.errors[0][1]
+
+
+def test_an_unseen_object_ends_only_the_check_that_met_it():
+    def check(obj, context):
+        yield Unseen("claims shop/a")
+        yield Finding(SIZE, "found")
+        raise Unseen("claims shop/b")
+
+    response = ask(vm(1), rules=[make_rule(check)])
+    assert actions(response) == ["deny"]
+    assert [what for _, what in response.unseen] == ["claims shop/a", "claims shop/b"]
+
+
+def test_a_finding_has_a_ceiling_of_its_own():
+    def check(obj, context):
+        yield Finding(SIZE, "found", at_most=Action.WARN)
+
+    assert actions(ask(vm(1), rules=[make_rule(check)])) == ["warn"]
+
+
+class TestPolicy:
+    def test_the_last_layer_that_speaks_wins(self):
+        policy = Policy(
+            layers=(
+                Layer({"too-big": Setting(Action.WARN)}),
+                Layer({"*": Setting(Action.AUDIT)}, namespaces=("dev-*",)),
+            )
+        )
+        assert actions(ask(vm(4), policy=policy, namespace="prod")) == ["warn"]
+        assert actions(ask(vm(4), policy=policy, namespace="dev-1")) == ["audit"]
+
+    def test_a_named_rule_wins_over_a_pattern_in_its_layer(self):
+        policy = Policy(layers=(Layer({"too-big": Setting(Action.WARN), "*": Setting(Action.AUDIT)}),))
+        assert actions(ask(vm(4), policy=policy)) == ["warn"]
+
+    def test_a_pattern_never_switches_on_a_rule_that_is_off(self):
+        rule = make_rule(too_big, action=Action.OFF)
+        everything = Policy(layers=(Layer({"*": Setting(Action.DENY)}),))
+        named = Policy(layers=(Layer({"too-big": Setting(Action.DENY)}),))
+        assert actions(ask(vm(4), rules=[rule], policy=everything)) == []
+        assert actions(ask(vm(4), rules=[rule], policy=named)) == ["deny"]
+
+    def test_an_exempt_user_is_left_alone(self):
+        policy = Policy(users=(Exemption("system:serviceaccount:*:robot", ("*",), "its job"),))
+        response = ask(vm(4), policy=policy, user="system:serviceaccount:any:robot")
+        assert response.allowed
+        assert response.outcome == "exempt"
+        assert actions(ask(vm(4), policy=policy, user="alice")) == ["deny"]
+
+    def test_an_exemption_may_leave_a_warning(self):
+        policy = Policy(users=(Exemption("robot", ("*",), "copies", at_most=Action.WARN),))
+        assert actions(ask(vm(4), policy=policy, user="robot")) == ["warn"]
+
+    def test_an_annotation_steps_down_where_the_policy_lets_it_count(self):
+        marked = vm(4, annotations={"virt-admit.io/exempt.too-big": "tested; by=me"})
+        assert actions(ask(marked)) == ["deny"]
+        assert actions(ask(marked, policy=Policy(annotations=frozenset(["too-big"])))) == ["warn"]
+        no_reason = vm(4, annotations={"virt-admit.io/exempt.too-big": " "})
+        assert actions(ask(no_reason, policy=Policy(annotations=frozenset(["too-big"])))) == ["deny"]
+
+
+class TestFix:
+    rule = make_rule(
+        lambda obj, context: iter(
+            [Finding(SIZE, "no size", fix=(Patch("add", SIZE, 1),))] if not obj.at("spec", "size").present else []
+        ),
+        action=Action.AUDIT,
+        fixes=True,
+        fix=True,
+        operations=(Operation.CREATE,),
+    )
+
+    def fix(self, obj, policy=None):
+        request = Request(Operation.CREATE, kinds.VM, obj, uid="1")
+        return engine.fix(request, Rules([self.rule]), NOTHING, policy or Policy())
+
+    def test_a_fix_is_applied(self):
+        assert [step.as_json() for step in self.fix(vm()).patch] == [{"op": "add", "path": "/spec/size", "value": 1}]
+
+    def test_what_is_fine_is_left_alone(self):
+        assert self.fix(vm(2)).patch == ()
+
+    def test_the_policy_can_switch_it_off(self):
+        assert self.fix(vm(), Policy(layers=(Layer({"*": Setting(fix=False)}),))).patch == ()
+
+    def test_judging_sees_the_fixed_object(self):
+        request = Request(Operation.CREATE, kinds.VM, vm())
+        response = engine.judge(request, Rules([self.rule]), NOTHING, Policy())
+        assert response.verdicts == ()
+        assert response.patch
+
+
+class TestWire:
+    review = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "42",
+            "operation": "CREATE",
+            "resource": {"group": "kubevirt.io", "version": "v1", "resource": "virtualmachines"},
+            "object": vm(4).data,
+            "namespace": "shop",
+            "userInfo": {"username": "me", "groups": ["a"]},
+        },
+    }
+
+    def test_reads_a_review(self):
+        request = decode(json.dumps(self.review).encode())
+        assert (request.uid, request.kind, request.namespace, request.user) == ("42", kinds.VM, "shop", "me")
+        assert request.obj.full_name == "shop/a"
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"", b"null", b"[]", b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"kind": "AdmissionReview"}',
+            b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "1"}}',
+            b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
+            b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
+            b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": ""}}',
+        ],
+    )  # fmt: skip
+    def test_refuses_what_is_no_review(self, body):
+        with pytest.raises(ReviewError):
+            decode(body)
+
+    def test_a_denial_stands_alone(self):
+        request = decode(json.dumps(self.review).encode())
+        response = engine.review(request, Rules([make_rule(too_big)]), NOTHING, Policy())
+        answer = json.loads(encode(request, response))["response"]
+        assert answer["uid"] == "42"
+        assert answer["allowed"] is False
+        assert answer["status"]["code"] == 422
+        assert answer["status"]["details"]["causes"] == [
+            {"reason": "FieldValueInvalid", "field": "spec.size", "message": "too big; write 3 [virt-admit/too-big]"}
+        ]
+        assert answer["status"]["message"] == (
+            "VirtualMachine shop/a: spec.size: too big; write 3 [virt-admit/too-big]"
+        )
+        assert answer["auditAnnotations"] == {"denied-by": "too-big"}
+
+    def test_many_causes_are_counted(self):
+        def check(obj, context):
+            for number in range(50):
+                yield Finding(SIZE / number, f"finding {number} " + "x" * 100)
+
+        request = decode(json.dumps(self.review).encode())
+        response = engine.review(request, Rules([make_rule(check)]), NOTHING, Policy())
+        status = json.loads(encode(request, response))["response"]["status"]
+        assert len(status["details"]["causes"]) == 20
+        assert status["details"]["causes"][-1]["message"].startswith("and 31 more; run: virt-admit check")
+        assert len(status["message"]) <= 1500
+        assert status["message"].endswith("more; run: virt-admit check")
+
+    def test_warnings_are_short_and_printable(self):
+        def check(obj, context):
+            for number in range(50):
+                yield Finding(SIZE / number, "line\nbreak\ttab " + "x" * 300)
+
+        request = decode(json.dumps(self.review).encode())
+        response = engine.review(request, Rules([make_rule(check, action=Action.WARN)]), NOTHING, Policy())
+        warnings = json.loads(encode(request, response))["response"]["warnings"]
+        assert len(warnings) == 10
+        assert all(len(text) <= 256 and text.isprintable() for text in warnings)
+        assert warnings[0].endswith("[virt-admit/too-big]")
