@@ -6,12 +6,18 @@ migratable, its migration target never schedules, and a drain of that node waits
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from webhook.model.objects import Field, Path
-from webhook.model.scheduling import NAME_FIELD, parse_node_selector
+from webhook.model.cluster import Cluster
+from webhook.model.configuration import SCHEDULABLE
+from webhook.model.cpu_models import OFFERED, TARGET
+from webhook.model.effective import Effective
+from webhook.model.kinds import NODE
+from webhook.model.objects import Field, Object, Path
+from webhook.model.scheduling import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
+from webhook.model.units import parse_quantity
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
@@ -68,3 +74,174 @@ def _affinity_hosts(spec: Field) -> frozenset[str] | None:
             return None
         union |= frozenset.intersection(*choices)
     return union if terms else None
+
+
+# --- candidate nodes -----------------------------------------------------------------------------------------------
+
+_TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
+"""Taints that a cordon, a drain or a maintenance puts on a node for a while. They never count: during a drain every
+answer must be the same as before it, or what the drain stopped could not be made again."""
+
+_HARD: Final = ("NoSchedule", "NoExecute")
+
+_MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
+_CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
+_HYPERV: Final = "hyperv.node.kubevirt.io/"
+_FAMILIES: Final = (
+    OFFERED,
+    TARGET,
+    _MACHINE_TYPE,
+    _CPU_FEATURE,
+    _HYPERV,
+    "kubevirt.io/cpumanager",
+    "kubevirt.io/realtime",
+    "kubevirt.io/sev",
+    "kubevirt.io/tdx",
+)
+"""How labels begin that KubeVirt writes on nodes. If no node has any of a family, nothing is concluded from it."""
+
+_HYPERV_FEATURES: Final = (
+    "vpindex", "runtime", "reset", "synic", "synictimer", "frequencies", "reenlightenment", "tlbflush", "ipi",
+)  # fmt: skip
+"""nodeselectorrenderer.go#makeHVFeatureLabelTable; required of nodes only while gate HypervStrictCheck is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a node must be like to take a VMI."""
+
+    selector: Mapping[str, str]
+    affinity: NodeSelector | None
+    tolerations: Any
+    labels: tuple[tuple[str, str], ...]
+    """Labels of the node labeller that must be ``"true"``, each with what it stands for."""
+    architecture: str | None
+    hugepages: str | None
+    """The size of the huge pages that it uses, ``2Mi``."""
+
+
+def demand(
+    vmi: Effective, cpu_model: str | None = None, *, source_model: str | None = None, strict_hyperv: bool = False
+) -> Demand:
+    """What a VMI demands of a node. Capacity is left out but for huge pages: it changes by the minute.
+
+    ``cpu_model`` is the named model that it runs with (none for ``host-model`` and ``host-passthrough``),
+    ``source_model`` the host model that a running ``host-model`` VMI would migrate away from.
+    """
+    spec = vmi.spec
+    required = spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    hugepages = spec.at("domain", "memory", "hugepages", "pageSize").text
+    labels = [(OFFERED + cpu_model, f"CPU model {cpu_model}")] if cpu_model else []
+    labels += [(TARGET + source_model, f"host model {source_model}")] if source_model else []
+    labels += [*_cpu(spec["domain"]), *_security(vmi.launch_security.field)]
+    labels += _hyperv(spec.at("domain", "features", "hyperv")) if strict_hyperv else ()
+    if vmi.instancetype is not None:
+        labels += _cpu(vmi.instancetype.spec)
+        hugepages = hugepages or vmi.instancetype.spec.at("memory", "hugepages", "pageSize").text
+    return Demand(
+        vmi.node_selector.field.texts,
+        parse_node_selector(required.value) if required.is_map else None,
+        spec["tolerations"].value,
+        tuple(labels),
+        vmi.architecture,
+        hugepages,
+    )
+
+
+# The labels that virt-controller puts into the pod's node selector: nodeselectorrenderer.go, template.go
+
+
+def _cpu(domain: Field) -> Iterator[tuple[str, str]]:
+    """Of a domain, or of an instance type, which spells one key differently and has no features and no machine."""
+    cpu = domain["cpu"]
+    if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
+        yield "kubevirt.io/cpumanager", "dedicated CPUs"
+    if cpu["realtime"].present:
+        yield "kubevirt.io/realtime", "real-time CPUs"
+    for feature in cpu["features"].items():
+        name = feature["name"].text
+        if name and feature["policy"].value in (None, "", "require"):
+            yield _CPU_FEATURE + name, f"CPU feature {name}"
+    machine = domain.at("machine", "type").text
+    if machine:
+        yield _MACHINE_TYPE + machine, f"machine type {machine}"
+
+
+def _security(launch: Field) -> Iterator[tuple[str, str]]:
+    if launch["sev"].present or launch["snp"].present:
+        yield "kubevirt.io/sev", "AMD SEV"
+    if launch.at("sev", "policy", "encryptedState").boolean:
+        yield "kubevirt.io/sev-es", "AMD SEV-ES"
+    if launch["snp"].present:
+        yield "kubevirt.io/sev-snp", "AMD SEV-SNP"
+    if launch["tdx"].present:
+        yield "kubevirt.io/tdx", "Intel TDX"
+
+
+def _hyperv(hyperv: Field) -> Iterator[tuple[str, str]]:
+    for feature in _HYPERV_FEATURES:
+        if hyperv[feature].is_map and hyperv[feature]["enabled"].boolean is not False:
+            yield _HYPERV + feature, f"Hyper-V {feature}"
+
+
+def obstacle(wanted: Demand, node: Object, conclusive: tuple[str, ...]) -> str | None:
+    """What keeps a VMI off a node, in words; None: the node could take it, as far as names, labels and taints go.
+
+    ``conclusive``: how the labels begin from which something can be concluded, from ``conclusive_labels``.
+    """
+    labels = node.labels
+    architecture = labels.get("kubernetes.io/arch")
+    if wanted.architecture and architecture and wanted.architecture.lower() != architecture:
+        return f"architecture {wanted.architecture}"
+    for key, value in wanted.selector.items():
+        if labels.get(key) != value:
+            return f"node selector {key}={value}"
+    if wanted.affinity is not None and not wanted.affinity.matches(node.name, labels):
+        return "node affinity"
+    for taint in node.at("spec", "taints").items():
+        if _counts(taint) and not tolerates(wanted.tolerations, taint.value):
+            return f"taint {taint['key'].text}"
+    for label, words in wanted.labels:
+        if labels.get(label) != "true" and label.startswith(conclusive):
+            return words
+    if wanted.hugepages and not _has_hugepages(node, wanted.hugepages):
+        return f"huge pages of {wanted.hugepages}"
+    return None
+
+
+def _counts(taint: Field) -> bool:
+    return taint["effect"].text in _HARD and not (taint["key"].text or "").startswith(_TRANSIENT)
+
+
+def _has_hugepages(node: Object, size: str) -> bool:
+    allocatable = node.at("status", "allocatable")
+    if not allocatable.is_map:
+        return True
+    try:
+        return parse_quantity(allocatable[f"hugepages-{size}"].value or "0", integers=True) > 0
+    except ValueError:
+        return True
+
+
+def conclusive_labels(cluster: Cluster) -> tuple[str, ...]:
+    """How the labels begin that KubeVirt has written on some known node: the others say nothing where they lack."""
+    return cluster.derive(_conclusive_labels)
+
+
+def _conclusive_labels(cluster: Cluster) -> tuple[str, ...]:
+    labels = {label for node in cluster.known(NODE) for label in node.labels}
+    return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
+
+
+def takers(wanted: Demand, nodes: Iterable[Object], conclusive: tuple[str, ...]) -> Iterator[Object]:
+    """The nodes that could take the VMI, in their order; lazily, for two are often enough to know."""
+    return (node for node in nodes if obstacle(wanted, node, conclusive) is None)
+
+
+def ready(node: Object) -> bool:
+    """Whether the node takes VMIs just now: served by virt-handler, not cordoned, Ready."""
+    return (
+        node.labels.get(SCHEDULABLE) == "true"
+        and not node.at("spec", "unschedulable").boolean
+        and node.condition("Ready")["status"].value == "True"
+    )
