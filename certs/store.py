@@ -19,7 +19,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -102,18 +102,22 @@ class Directory:
     def stale(self, version: str | None) -> bool:
         return _version(self._path, KEYS) != version
 
+    def _link_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            if not (self._path / name).is_symlink():
+                _link(f"{_DATA}/{name}", self._path / name)
+        _sync(self._path)
+
     def _switch(self, data: Mapping[str, bytes], notes: Mapping[str, str]) -> None:
         generation = self._path / f"{_GENERATION}{secrets.token_hex(8)}"
         os.mkdir(generation, 0o700)
         for name, content in {**data, _NOTES: json.dumps(dict(notes), indent=1).encode()}.items():
             _write(generation / name, content, 0o600 if name in PRIVATE_KEYS else 0o644)
         _sync(generation)
-        for name in data:
-            if not (self._path / name).is_symlink():
-                _link(f"{_DATA}/{name}", self._path / name)
-        _sync(self._path)
+        if (self._path / _DATA).is_symlink():  # else what is there by name is all there is
+            self._link_names(data)
         _link(generation.name, self._path / _DATA)  # from here on the new generation counts
-        _sync(self._path)
+        self._link_names(data)
         for name in set(KEYS) - set(data):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path / name)
