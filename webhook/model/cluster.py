@@ -54,6 +54,15 @@ class Cluster(Protocol):
         """``function(self)``, computed once for as long as nothing in this cluster changes."""
 
 
+def more_may_exist(cluster: Cluster, kind: Kind) -> Iterator[Unseen]:
+    """``Unseen`` if there may be more objects of the kind than are known; for a rule to yield after its findings."""
+    try:
+        for _ in cluster.list(kind):
+            pass
+    except Unseen as unseen:
+        yield unseen
+
+
 class Snapshot:
     """A cluster held in memory: objects from files, or from one sweep over a live cluster.
 
