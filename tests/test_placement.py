@@ -108,10 +108,14 @@ def vm(cpu=None, domain=None, **spec):
     return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"template": template}})
 
 
-def what_excludes(subject, *nodes, model=None, others=(), **options):
+def kubevirt(**configuration):
+    return Object({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "spec": {"configuration": configuration}})
+
+
+def what_excludes(subject, *nodes, others=(), source_model=None):
     """What keeps the VM off each of these nodes; ``others`` stand beside them in the cluster."""
     cluster = Snapshot([*nodes, *others], complete=["*"])
-    wanted = demand(effective(subject, cluster), model, **options)
+    wanted = demand(effective(subject, cluster), cluster, source_model)
     return [obstacle(wanted, each, conclusive_labels(cluster)) for each in nodes]
 
 
@@ -224,8 +228,15 @@ def test_cpu_features_that_are_no_requirement():
 def test_the_cpu_model():
     offering = node("b", {"cpu-model.node.kubevirt.io/Haswell": "true"})
 
-    assert what_excludes(vm(), node("a"), offering, model="Haswell") == ["CPU model Haswell", None]
-    assert what_excludes(vm(), node("a"), model="Haswell") == [None]
+    subject = vm(cpu={"model": "Haswell"})
+
+    assert what_excludes(subject, node("a"), offering) == ["CPU model Haswell", None]
+    assert what_excludes(subject, node("a")) == [None]
+    assert what_excludes(vm(), node("a"), offering) == [None, None]
+    assert what_excludes(vm(), node("a"), offering, others=[kubevirt(cpuModel="Haswell")]) == [
+        "CPU model Haswell",
+        None,
+    ]
 
 
 def test_where_a_host_model_vmi_can_migrate_to():
@@ -236,10 +247,11 @@ def test_where_a_host_model_vmi_can_migrate_to():
 
 def test_hyperv_features_count_only_while_kubevirt_checks_them():
     subject = vm(domain={"features": {"hyperv": {"vpindex": {}, "runtime": {"enabled": False}}}})
-    others = [node("b", {"hyperv.node.kubevirt.io/reset": "true"})]
+    other = node("b", {"hyperv.node.kubevirt.io/reset": "true"})
+    strict = kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]})
 
-    assert what_excludes(subject, node("a"), others=others) == [None]
-    assert what_excludes(subject, node("a"), others=others, strict_hyperv=True) == ["Hyper-V vpindex"]
+    assert what_excludes(subject, node("a"), others=[other, kubevirt()]) == [None]
+    assert what_excludes(subject, node("a"), others=[other, strict]) == ["Hyper-V vpindex"]
 
 
 def test_an_instance_type_demands_too():
@@ -260,7 +272,7 @@ def test_an_instance_type_demands_too():
     subject.data["spec"]["instancetype"] = {"name": "big"}
     cluster = Snapshot([instancetype], complete=["*"])
 
-    wanted = demand(effective(subject, cluster))
+    wanted = demand(effective(subject, cluster), cluster)
 
     assert dict(wanted.selector) == {"zone": "1"}
     assert wanted.hugepages == "1Gi"
@@ -269,7 +281,7 @@ def test_an_instance_type_demands_too():
 
 def test_takers():
     nodes = [node("a"), node("b", {"zone": "1"}), node("c", {"zone": "1"})]
-    wanted = demand(effective(vm(nodeSelector={"zone": "1"}), Snapshot()))
+    wanted = demand(effective(vm(nodeSelector={"zone": "1"}), Snapshot()), Snapshot())
 
     assert [each.name for each in takers(wanted, nodes, ())] == ["b", "c"]
 
@@ -303,7 +315,8 @@ def test_reading_never_raises(spec, domain, taints, allocatable):
     subject = Object({"kind": "VirtualMachine", "apiVersion": "kubevirt.io/v1", "spec": {"template": {"spec": spec}}})
     hostile = vm(domain=domain)
     candidate = Object({"spec": {"taints": taints}, "status": {"allocatable": allocatable}})
+    cluster = Snapshot([kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]})])
     for each in (subject, hostile):
-        given_vmi = effective(each, Snapshot())
-        pin(given_vmi.spec)
-        obstacle(demand(given_vmi, strict_hyperv=True), candidate, ("kubevirt.io/", "cpu-feature.node.kubevirt.io/"))
+        vmi = effective(each, cluster)
+        pin(vmi.spec)
+        obstacle(demand(vmi, cluster), candidate, ("kubevirt.io/", "cpu-feature.node.kubevirt.io/"))

@@ -390,6 +390,7 @@ class Gate(enum.Enum):
 
     VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 8), None)
     DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
+    HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
 
     def __init__(self, gate: str, since: Version, on_since: Version | None) -> None:
         self.gate = gate

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.model.cluster import Cluster
-from webhook.model.configuration import SCHEDULABLE
-from webhook.model.cpu_models import OFFERED, TARGET
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.configuration import SCHEDULABLE, Gate, gate_is_on
+from webhook.model.cpu_models import OFFERED, TARGET, named
 from webhook.model.effective import Effective
 from webhook.model.kinds import NODE
 from webhook.model.objects import Field, Object, Path
@@ -120,21 +120,21 @@ class Demand:
     """The size of the huge pages that it uses, ``2Mi``."""
 
 
-def demand(
-    vmi: Effective, cpu_model: str | None = None, *, source_model: str | None = None, strict_hyperv: bool = False
-) -> Demand:
-    """What a VMI demands of a node. Capacity is left out but for huge pages: it changes by the minute.
+def demand(vmi: Effective, cluster: Cluster, source_model: str | None = None) -> Demand:
+    """What a VMI demands of a node. What cannot be seen demands nothing: a node that is left out then is out for sure.
 
-    ``cpu_model`` is the named model that it runs with (none for ``host-model`` and ``host-passthrough``),
-    ``source_model`` the host model that a running ``host-model`` VMI would migrate away from.
+    ``source_model`` is the host model that a running ``host-model`` VMI would migrate away from. Capacity is left out
+    but for huge pages: it changes by the minute.
     """
     spec = vmi.spec
     required = spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     hugepages = spec.at("domain", "memory", "hugepages", "pageSize").text
-    labels = [(OFFERED + cpu_model, f"CPU model {cpu_model}")] if cpu_model else []
-    labels += [(TARGET + source_model, f"host model {source_model}")] if source_model else []
-    labels += [*_cpu(spec["domain"]), *_security(vmi.launch_security.field)]
-    labels += _hyperv(spec.at("domain", "features", "hyperv")) if strict_hyperv else ()
+    labels = [*_cpu_model(vmi, cluster), *_cpu(spec["domain"]), *_security(vmi.launch_security.field)]
+    if source_model:
+        labels.append((TARGET + source_model, f"host model {source_model}"))
+    hyperv = spec.at("domain", "features", "hyperv")
+    if hyperv.present and _is_on(cluster, Gate.HYPERV_STRICT_CHECK):
+        labels += _hyperv(hyperv)
     if vmi.instancetype is not None:
         labels += _cpu(vmi.instancetype.spec)
         hugepages = hugepages or vmi.instancetype.spec.at("memory", "hugepages", "pageSize").text
@@ -148,7 +148,23 @@ def demand(
     )
 
 
+def _is_on(cluster: Cluster, gate: Gate) -> bool:
+    try:
+        return gate_is_on(cluster, gate)
+    except Unseen:
+        return False
+
+
 # The labels that virt-controller puts into the pod's node selector: nodeselectorrenderer.go, template.go
+
+
+def _cpu_model(vmi: Effective, cluster: Cluster) -> Iterator[tuple[str, str]]:
+    try:
+        model = named(vmi, cluster)
+    except Unseen:
+        return
+    if model is not None:
+        yield OFFERED + model.name, f"CPU model {model.name}"
 
 
 def _cpu(domain: Field) -> Iterator[tuple[str, str]]:
