@@ -5,7 +5,7 @@ import json
 import pytest
 
 from webhook import engine
-from webhook.admission import ReviewError, Request, decode, encode
+from webhook.admission import Request, ReviewError, decode, encode
 from webhook.model import kinds
 from webhook.model.cluster import NOTHING, Unseen
 from webhook.model.objects import Object, Path

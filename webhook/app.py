@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import flask
+import flask.typing
+from werkzeug.exceptions import HTTPException
 
 from webhook.admission import MAX_BODY, Answer, ReviewError
 from webhook.metrics import CONTENT_TYPE, Metrics
@@ -48,6 +50,7 @@ def admission_app(
             response.headers["Connection"] = "close"
         return response
 
+    app.register_error_handler(HTTPException, _plain_error)
     app.add_url_rule("/validate", "validate", lambda: answer("validate", validate), methods=["POST"])
     app.add_url_rule("/mutate", "mutate", lambda: answer("mutate", mutate), methods=["POST"])
     return app
@@ -59,6 +62,7 @@ def ops_app(checks: Callable[[], Mapping[str, str]], metrics: Metrics, version: 
     ``checks`` says for each thing that must be there before traffic comes what is still missing; empty: it is there.
     """
     app = flask.Flask(__name__, static_folder=None)
+    app.register_error_handler(HTTPException, _plain_error)
 
     @app.get("/healthz")
     @app.get("/livez")
@@ -86,6 +90,13 @@ def ops_app(checks: Callable[[], Mapping[str, str]], metrics: Metrics, version: 
 
 def _text(text: str, status: int = 200) -> flask.Response:
     return flask.Response(text, status, mimetype="text/plain")
+
+
+def _plain_error(error: HTTPException) -> flask.typing.ResponseReturnValue:
+    response = error.get_response()
+    response.data = f"{error.name.lower()}\n"
+    response.content_type = "text/plain; charset=utf-8"
+    return response
 
 
 def _refuse(status: int, why: str) -> flask.Response:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from webhook import documents
 from webhook.admission import DOMAIN, digest
 from webhook.model.objects import Field, Object, Path
 from webhook.model.units import parse_duration
@@ -223,8 +224,6 @@ def _stack(policy: Policy, below: Policy, text_digest: str) -> Policy:
 
 def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
     """The policy in the text alone, and the name of the one that it extends."""
-    from webhook import documents
-
     found, errors = documents.read(text, name)
     problems = [str(error) for error in errors]
     if not problems and len(found) != 1:
@@ -393,7 +392,8 @@ class _Reader:
 
     def _patterns(self, where: Field) -> Iterator[str]:
         for name in self._strings(where):
-            self._known_rule(where, name)
+            if "*" not in name:
+                self._known_rule(where, name)
             yield name
 
     def _date(self, where: Field) -> datetime.date | None:

@@ -138,8 +138,7 @@ class Worker:
 
     def _rotator(self) -> Rotator:
         certs = self.settings.certs
-        unsafe = os.environ.get("VIRT_ADMIT_CERTS_UNSAFE_INTERVALS") == "1"
-        schedule = plan.parse_settings(certs.schedule, names=self.settings.cert_names, unsafe=unsafe)
+        schedule = schedule_of(self.settings)
         place: store.Store
         api = None
         if certs.secret or certs.external_secret or certs.external_ca:
@@ -161,6 +160,16 @@ class Worker:
             configurations=store.Configurations(api) if publishes and api is not None else None,
             count=self.metrics.certificate_event,
         )
+
+
+def schedule_of(settings: Settings) -> plan.Settings:
+    """When certificates are renewed, and for which names.
+
+    Raises:
+        plan.SettingsError: values that do not go together.
+    """
+    unsafe = os.environ.get("VIRT_ADMIT_CERTS_UNSAFE_INTERVALS") == "1"
+    return plan.parse_settings(settings.certs.schedule, names=settings.cert_names, unsafe=unsafe)
 
 
 class _Application(BaseApplication):  # type: ignore[misc]
@@ -263,10 +272,13 @@ def _serve_ops(bind: str, app: Any) -> None:
     threading.Thread(target=server.serve_forever, name="ops", daemon=True).start()
 
 
-def serve(settings: Settings) -> None:
-    """Serve until a signal; never returns.
-
-    Raises:
-        SystemExit: 0 after a signal, another code if serving could not begin.
-    """
-    _Application(settings).run()
+def serve(settings: Settings) -> int:
+    """Serve until a signal; the exit code: 0 after a signal, 2 if serving could not begin."""
+    parent = os.getpid()
+    try:
+        _Application(settings).run()
+    except SystemExit as stopped:
+        if os.getpid() != parent:
+            raise  # a worker leaves by the code that tells gunicorn why
+        return 2 if stopped.code else 0
+    return 0

@@ -11,7 +11,9 @@ import click
 
 from certs import plan
 from webhook import logs
+from webhook.rules import load_rules
 from webhook.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE_NAMES, Certs, SettingError, Settings, address
+from webhook.sources import load_policy
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 """Set in every pod."""
@@ -71,16 +73,16 @@ def certs_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 @flag("--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"]))
 def command(**options: Any) -> int:
     """Run the webhook until a signal ends it."""
-    from webhook.server import serve  # noqa: PLC0415 - `virt-admit serve --help` needs no server
+    from webhook.server import schedule_of, serve  # noqa: PLC0415 - `virt-admit serve --help` needs no server
 
     logs.configure(options.pop("log_format"), options.pop("log_level"))
     try:
-        serve(settings(options, os.environ))
-    except SettingError as error:
+        chosen = settings(options, os.environ)
+        schedule_of(chosen)
+        load_policy(chosen.policy, load_rules())
+    except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    except SystemExit as stopped:
-        return 2 if stopped.code else 0
-    return 0
+    return serve(chosen)
 
 
 def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
