@@ -53,7 +53,7 @@ def test_instance_types_are_found_by_kind(word, kind):
     assert machine.unseen == ()
     assert machine.gpus.field.value == SPEC["gpus"]
     assert str(machine.gpus.field.path) == "spec.instancetype"
-    assert machine.gpus.source == "instance type large"
+    assert machine.gpus.source == "instance type 'large'"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_a_preference_adds():
     )
     for given in (machine.launch_security, machine.reenlightenment):
         assert given.field.is_map
-        assert (str(given.field.path), given.source) == ("spec.preference", "preference windows")
+        assert (str(given.field.path), given.source) == ("spec.preference", "preference 'windows'")
     assert machine.architecture == "s390x"
     assert machine.autoattach_pod_interface is False
     assert machine.prefers_masquerade

@@ -23,6 +23,7 @@ from webhook.model.kinds import (
     Kind,
 )
 from webhook.model.objects import Field, Object, Path
+from webhook.model.units import show
 
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 """Label of a ControllerRevision: the instance type or preference that it keeps a copy of."""
@@ -34,7 +35,7 @@ class Given(NamedTuple):
     field: Field
     """The value; its path is the place in the object under review that decides on it."""
     source: str = ""
-    """``instance type u1.gpu``, ``preference windows.11``; empty: the object says it itself."""
+    """``instance type 'u1.gpu'``, ``preference 'windows'``; empty: the object says it itself."""
 
 
 class Inherited(NamedTuple):
@@ -53,6 +54,7 @@ class Inherited(NamedTuple):
 class Effective:
     """The VMI spec of an object (``T``), with what its instance type and its preference add to it."""
 
+    obj: Object
     spec: Field
     template: Field
     """What becomes the VMI: ``spec`` is its spec, its metadata becomes that of the VMI."""
@@ -69,6 +71,7 @@ class Effective:
 
     @property
     def devices(self) -> Field:
+        """``domain.devices`` of the VM itself."""
         return self.spec.at("domain", "devices")
 
     @property
@@ -163,10 +166,10 @@ def effective(obj: Object, cluster: Cluster) -> Effective:
     template = virt.vmi_template(obj)
     spec = virt.vm_spec(obj)
     if not spec["instancetype"].present and not spec["preference"].present:
-        return Effective(template["spec"], template)
+        return Effective(obj, template["spec"], template)
     instancetype, instancetype_unseen = _find(obj, spec["instancetype"], _INSTANCETYPE, cluster)
     preference, preference_unseen = _find(obj, spec["preference"], _PREFERENCE, cluster)
-    return Effective(template["spec"], template, instancetype, preference, instancetype_unseen, preference_unseen)
+    return Effective(obj, template["spec"], template, instancetype, preference, instancetype_unseen, preference_unseen)
 
 
 class _Matcher(NamedTuple):
@@ -192,7 +195,7 @@ def _find(obj: Object, named: Field, matcher: _Matcher, cluster: Cluster) -> tup
         spec = _spec(obj, named, name, matcher, cluster)
     except Unseen as unseen:
         return None, unseen.what
-    return Inherited(spec, named.path, f"{matcher.word} {name}".rstrip()), ""
+    return Inherited(spec, named.path, f"{matcher.word} {show(name)}"), ""
 
 
 def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Cluster) -> Field:

@@ -1,0 +1,352 @@
+"""Can a VMI be live-migrated? Yes, no (with every reason), or unknown.
+
+KubeVirt decides it on the running VMI and publishes the first reason that it meets as condition ``LiveMigratable``.
+Here all are found, before the VMI exists. Sources: virtual-machine.md 5 and 12; kubevirt/kubevirt:
+pkg/virt-handler/vm.go#calculateLiveMigrationCondition, pkg/network/vmispec/interface.go#VerifyVMIMigratable,
+pkg/virt-controller/watch/topology/tsc.go.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.model import configuration, kinds, storage
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.configuration import SCHEDULABLE, Change, Gate
+from webhook.model.effective import Effective, Given, effective
+from webhook.model.kinds import NODE, VMI
+from webhook.model.objects import Field, Object, Path
+from webhook.model.selectors import integer
+from webhook.model.texts import count
+from webhook.model.units import show
+
+BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
+"""Annotation of the VMI that lets it migrate with a bridge on the pod network; any value will do."""
+
+TSC_FREQUENCY: Final = "cpu-timer.node.kubevirt.io/tsc-frequency"
+"""Label of nodes: hertz of their time stamp counter."""
+
+
+class Answer(enum.Enum):
+    """Whether something can be migrated."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that certainly rules out a migration."""
+
+    name: str
+    """The reason as KubeVirt writes it into the condition: ``DisksNotLiveMigratable``."""
+    path: Path
+    what: str
+    """What it is about: ``claim 'spool' is ReadWriteOnce``."""
+    remedy: str = ""
+    """What makes it go away, if anything does: ``make it ReadWriteMany``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a VMI can be migrated."""
+
+    answer: Answer
+    reasons: tuple[Reason, ...] = ()
+    """Why not; all of them, in KubeVirt's order."""
+    unseen: tuple[str, ...] = ()
+    """What could not be seen; it may hide further reasons."""
+
+
+def verdict(obj: Object, cluster: Cluster) -> Verdict:
+    """Whether the VMI of an object can be migrated; never raises.
+
+    A running VMI says it itself. Otherwise each check is made for itself: one that meets something unseen leaves
+    the certain reasons of the others standing.
+    """
+    status = obj.condition("LiveMigratable")["status"].text if kinds.of(obj) is VMI else None
+    if status == "True":
+        return Verdict(Answer.YES)
+    machine = effective(obj, cluster)
+    reasons: list[Reason] = []
+    unseen = list(machine.unseen)
+    for check in _CHECKS:
+        try:
+            for item in check(machine, cluster):
+                if isinstance(item, Reason):
+                    reasons.append(item)
+                else:
+                    unseen.append(item.what)
+        except Unseen as blind:
+            unseen.append(blind.what)
+    if status == "False" and not reasons:
+        reasons.append(_published(obj, machine))
+    answer = Answer.UNKNOWN if unseen else Answer.YES
+    if reasons:
+        answer = Answer.NO
+    return Verdict(answer, tuple(reasons), tuple(dict.fromkeys(unseen)))
+
+
+def _published(vmi: Object, machine: Effective) -> Reason:
+    """The reason that KubeVirt gives for a running VMI."""
+    condition = vmi.condition("LiveMigratable")
+    what = condition["message"].text or "KubeVirt says so"
+    return Reason(condition["reason"].text or "NotLiveMigratable", machine.spec.path, what)
+
+
+_Found = Iterator[Reason | Unseen]
+
+
+# --- the network ---------------------------------------------------------------------------------------------------
+
+
+def _interfaces(machine: Effective, cluster: Cluster) -> _Found:
+    """Only the interface on the pod network counts."""
+    interfaces = list(machine.devices["interfaces"].items())
+    networks = list(machine.spec["networks"].items())
+    if not interfaces:
+        if not networks:
+            yield from _default_interface(machine, cluster)
+        return
+    pod = next((network for network in networks if network["pod"].is_map), None)
+    if pod is None:
+        return
+    name = pod["name"].value
+    primary = next((interface for interface in interfaces if interface["name"].value == name), None)
+    if primary is None:
+        yield _interface(machine.devices, f"no interface for the pod network {show(name)}", "add one with masquerade")
+    elif not (primary["masquerade"].is_map or primary["passtBinding"].is_map):
+        yield from _other_binding(primary, machine, cluster)
+
+
+def _default_interface(machine: Effective, cluster: Cluster) -> _Found:
+    """KubeVirt adds a pod network before it looks at the preference's masquerade; but the latter may say: none."""
+    attach = machine.autoattach_pod_interface
+    if attach is False or (attach is None and machine.preference_unseen):
+        return
+    binding = configuration.default_binding(cluster)
+    if binding == "masquerade" or (binding == "bridge" and _may_have_opted_in(machine)):
+        return
+    yield _interface(
+        machine.devices,
+        f"no interface is given and the cluster's default is {show(binding)}",
+        "add one with masquerade",
+    )
+
+
+def _other_binding(primary: Field, machine: Effective, cluster: Cluster) -> _Found:
+    binding = primary["binding"]
+    if primary["bridge"].is_map:
+        if not _may_have_opted_in(machine):
+            yield _interface(primary, "bridge on the pod network", _bridge_remedy(machine))
+    elif binding.is_map:
+        plugin = binding["name"].text or ""
+        if not configuration.binding_migrates(cluster, plugin):
+            yield _interface(primary, f"binding plugin {show(plugin)} is not registered for migration")
+    elif method := next((key for key in ("sriov", "slirp", "macvtap", "passt") if primary[key].present), ""):
+        yield _interface(primary, f"{method} on the pod network")
+    elif not (machine.prefers_masquerade or machine.preference_unseen):
+        yield _interface(primary, "no binding on the pod network")
+
+
+def _interface(place: Field, what: str, remedy: str = "use masquerade") -> Reason:
+    return Reason("InterfaceNotLiveMigratable", place.path, what, remedy)
+
+
+def _may_have_opted_in(machine: Effective) -> bool:
+    """Whether the annotation is there, or an instance type or preference out of sight may bring it."""
+    return bool(machine.unseen) or machine.annotated(BRIDGE_OPT_IN)
+
+
+def _bridge_remedy(machine: Effective) -> str:
+    if machine.obj.annotation(BRIDGE_OPT_IN).present:
+        return "the opt-in annotation counts in the template's metadata only; or use masquerade"
+    return "use masquerade"
+
+
+# --- devices -------------------------------------------------------------------------------------------------------
+
+
+def _host_devices(machine: Effective, cluster: Cluster) -> _Found:
+    devices = machine.host_devices
+    if devices.field.is_list and devices.field.value:
+        yield _device(devices, count(len(devices.field.value), "host device"))
+    gpus = machine.gpus
+    if gpus.field.is_list and gpus.field.value:
+        why = _stuck_gpu(gpus.field, cluster)
+        if why:
+            yield _device(gpus, why)
+
+
+def _device(given: Given, what: str) -> Reason:
+    brings = f"{given.source} brings " if given.source else ""
+    return Reason("HostDeviceNotLiveMigratable", given.field.path, f"{brings}{what}", "remove it")
+
+
+def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
+    """Why the graphics cards cannot move; empty: they can. A single one may, if it is a mediated device."""
+    if len(gpus.value) > 1:
+        return count(len(gpus.value), "GPU")
+    name = gpus[0]["deviceName"].text
+    try:
+        if not configuration.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION):
+            return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off)"
+        return "" if name in configuration.mediated_devices(cluster) else f"GPU {show(name)}, no mediated device"
+    except Unseen:
+        return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off by default)"
+
+
+def _filesystems(machine: Effective, cluster: Cluster) -> _Found:
+    for filesystem in machine.devices["filesystems"].items():
+        if filesystem["virtiofs"].is_map and not configuration.has_release(cluster, Change.VIRTIOFS.since):
+            version = configuration.kubevirt_version(cluster)
+            yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"KubeVirt {version} cannot move virtiofs")
+
+
+def _reservations(machine: Effective, cluster: Cluster) -> _Found:
+    for disk in machine.devices["disks"].items():
+        reservation = disk["lun"]["reservation"]
+        if reservation.boolean and not configuration.has_release(cluster, Change.PERSISTENT_RESERVATION.since):
+            version = configuration.kubevirt_version(cluster)
+            what = f"KubeVirt {version} cannot move a persistent reservation"
+            yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what)
+
+
+def _persistent_state(machine: Effective, cluster: Cluster) -> _Found:
+    """Before 1.4 the state of vTPM and EFI had to be on shared storage; which one that is, is out of sight."""
+    domain = machine.spec["domain"]
+    state = (domain.at("devices", "tpm", "persistent"), domain.at("firmware", "bootloader", "efi", "persistent"))
+    if any(each.boolean for each in state) and not configuration.has_release(cluster, Change.PERSISTENT_STATE.since):
+        yield Unseen("the storage of vTPM and EFI state")
+
+
+# --- the processor -------------------------------------------------------------------------------------------------
+
+
+def _launch_security(machine: Effective, cluster: Cluster) -> _Found:
+    security, source = machine.launch_security
+    if not security.is_map:
+        return
+    brings = f" ({source} asks for it)" if source else ""
+    what = f"the guest's memory is encrypted{brings}"
+    if security["sev"].present or security["snp"].present:
+        yield Reason("SEVNotLiveMigratable", security.path, what)
+    elif security["tdx"].present:
+        yield Reason("TDXNotLiveMigratable", security.path, what)
+    architecture = _architecture(machine, cluster)
+    if architecture == "s390x":
+        yield Reason("SecureExecutionNotLiveMigratable", security.path, what)
+    elif architecture is None and not any(security[key].present for key in ("sev", "snp", "tdx")):
+        yield Unseen("the cluster's default architecture")
+
+
+def _architecture(machine: Effective, cluster: Cluster) -> str | None:
+    if machine.architecture or machine.preference_unseen:
+        return machine.architecture
+    try:
+        return configuration.default_architecture(cluster)
+    except Unseen:
+        return None
+
+
+def _clock(machine: Effective, cluster: Cluster) -> _Found:
+    """Reenlightenment needs to know how fast the clock of the next node ticks."""
+    feature, source = machine.reenlightenment
+    if not feature.is_map or feature["enabled"].boolean is False or _needs_invtsc_to_boot(machine):
+        return
+    brings = f" ({source} brings reenlightenment)" if source else ""
+    architecture = _architecture(machine, cluster) or "amd64"
+    if architecture != "amd64":
+        what = f"no TSC frequency on {show(architecture)}{brings}"
+    elif not _tsc_frequency_is_known(cluster):
+        what = f"no node exposes its TSC frequency{brings}"
+    else:
+        return
+    yield Reason("NoTSCFrequencyNotLiveMigratable", feature.path, what, "drop reenlightenment")
+
+
+def _needs_invtsc_to_boot(machine: Effective) -> bool:
+    return any(
+        feature["name"].value == "invtsc" and feature["policy"].value in ("require", "force")
+        for feature in machine.spec["domain"]["cpu"]["features"].items()
+    )
+
+
+def _tsc_frequency_is_known(cluster: Cluster) -> bool:
+    try:
+        if configuration.minimum_tsc_frequency(cluster) is not None:
+            return True
+    except Unseen:
+        pass
+    if not configuration.nodes(cluster):
+        raise Unseen(str(NODE))
+    return cluster.derive(_some_node_shows_its_tsc_frequency)
+
+
+def _some_node_shows_its_tsc_frequency(cluster: Cluster) -> bool:
+    return any(
+        labels.get(SCHEDULABLE) == "true" and (integer(labels.get(TSC_FREQUENCY)) or 0) > 0
+        for labels in (node.labels for node in configuration.nodes(cluster))
+    )
+
+
+def _hyperv_passthrough(machine: Effective, _: Cluster) -> _Found:
+    passthrough = machine.spec.at("domain", "features", "hypervPassthrough")
+    if passthrough.is_map and passthrough["enabled"].boolean is not False:
+        what = "Hyper-V features of this node's kernel"
+        yield Reason("HypervPassthroughNotLiveMigratable", passthrough.path, what, "name the features singly")
+
+
+# --- disks ---------------------------------------------------------------------------------------------------------
+
+_NOT_SHARED: Final = "DisksNotLiveMigratable"
+
+
+def _disks(machine: Effective, cluster: Cluster) -> _Found:
+    """Every claim must be shared, whatever it is used for; nothing else but a host disk can be in the way."""
+    for volume in machine.spec["volumes"].items():
+        claim = claim_of(volume)
+        if claim is not None:
+            yield from _claim(claim, machine, cluster)
+        host_disk = volume["hostDisk"]
+        if host_disk.is_map and host_disk["shared"].boolean is not True:
+            yield Reason(_NOT_SHARED, host_disk.path, "a host disk that is not shared", "use a ReadWriteMany claim")
+
+
+def claim_of(volume: Field) -> Field | None:
+    """Where a volume names the claim that it is, directly or as a data volume; None: it is something else."""
+    if volume["persistentVolumeClaim"].is_map:
+        return volume["persistentVolumeClaim"]["claimName"]
+    return volume["dataVolume"]["name"] if volume["dataVolume"].is_map else None
+
+
+def _claim(claim: Field, machine: Effective, cluster: Cluster) -> _Found:
+    if not claim.text:
+        yield Unseen(f"the name of the claim at {claim.path}")
+        return
+    try:
+        access = storage.access(machine, claim.text, cluster)
+    except Unseen as unseen:
+        yield unseen
+        return
+    if not access.shared:
+        by = f" by storage class {show(access.storage_class)}" if access.storage_class else ""
+        what = f"claim {show(claim.text)} is {', '.join(access.modes)[:60]}{by}"
+        yield Reason(_NOT_SHARED, claim.path, what, "make it ReadWriteMany")
+
+
+_CHECKS: Final[tuple[Callable[[Effective, Cluster], _Found], ...]] = (
+    _interfaces,
+    _filesystems,
+    _host_devices,
+    _launch_security,
+    _reservations,
+    _clock,
+    _hyperv_passthrough,
+    _disks,
+    _persistent_state,
+)
