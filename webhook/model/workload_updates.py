@@ -1,0 +1,65 @@
+"""How machines get a new launcher after an update of KubeVirt (cluster-configuration.md 2 and 7.1).
+
+The controller migrates an outdated machine if ``LiveMigrate`` is listed and the machine can migrate, else evicts it
+if ``Evict`` is listed, else leaves it alone. It evicts through the eviction API, so eviction strategies apply.
+Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from webhook.model import kinds
+from webhook.model.configuration import Setting, setting
+from webhook.model.kinds import HCO
+from webhook.model.objects import Field, Object
+
+LIVE_MIGRATE: Final = "LiveMigrate"
+EVICT: Final = "Evict"
+METHODS: Final = (LIVE_MIGRATE, EVICT)
+
+OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
+"""Label of a VMI whose virt-launcher is older than the KubeVirt that runs."""
+
+# --- what is configured --------------------------------------------------------------------------------------------
+
+
+def block(obj: Object) -> Field:
+    """Where a HyperConverged or KubeVirt keeps the strategy of its updates."""
+    return setting(obj, Setting.UPDATES)
+
+
+def listed(obj: Object) -> Field:
+    """The list of methods, whether it is there or not."""
+    return block(obj)["workloadUpdateMethods"]
+
+
+def methods(obj: Object) -> frozenset[str]:
+    """The methods in force; names that the controller does not know are skipped by it.
+
+    HyperConverged without a list means ``LiveMigrate``, and only an empty list switches updates off. KubeVirt
+    without a list does nothing.
+    """
+    field = listed(obj)
+    if not field.is_list and kinds.of(obj) is HCO:
+        return frozenset((LIVE_MIGRATE,))
+    return frozenset(item.value for item in field.items() if item.value in METHODS)
+
+
+def meant(word: object) -> str | None:
+    """The method that an unknown word was probably meant to be: other case, or at most two edits away."""
+    if not isinstance(word, str) or len(word) > 2 * len(LIVE_MIGRATE):
+        return None
+    if word.lower() == "shutdown":  # the old name, still in comments of KubeVirt
+        return EVICT
+    return next((method for method in METHODS if _edits(word.lower(), method.lower()) <= 2), None)
+
+
+def _edits(left: str, right: str) -> int:
+    """Insertions, deletions and replacements that make one word the other (Levenshtein)."""
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, start=1):
+        previous, row = row, [i]
+        for j, b in enumerate(right, start=1):
+            row.append(min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a != b)))
+    return row[-1]

@@ -1,0 +1,36 @@
+"""Evict is the only workload update method.
+
+**Why.** Every outdated machine goes through an eviction, also one that could simply migrate: with the eviction
+strategy ``None`` it is stopped. So does a machine with a pending hotplug of CPU, memory or volumes.
+
+**Fix.** List ``LiveMigrate`` as well; the gentler method is taken wherever it is possible.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import workload_updates
+from webhook.model.kinds import HCO, KUBEVIRT
+from webhook.model.objects import Object
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    if workload_updates.methods(obj) == {workload_updates.EVICT}:
+        yield Finding(
+            workload_updates.listed(obj).path,
+            "updates and hotplugs evict every machine, also one that could migrate; add LiveMigrate, it goes first",
+            value=workload_updates.EVICT,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "003_83afd32b2483f06d.txt#6.2.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater_test.go",
+    ),
+)
