@@ -23,6 +23,10 @@ from webhook.model.units import IntOrPercent, Limit, parse_duration, parse_int_o
 PAUSED: Final = "cluster.x-k8s.io/paused"
 """The annotation that pauses a check by being there, whatever its value."""
 
+STRATEGY: Final = "machine.openshift.io/remediation-strategy"
+EXTERNAL: Final = "external-baremetal"
+"""The annotation that hands remediation to the bare metal operator, and the only value that does so."""
+
 HEALTHY: Final = {
     "Ready": "True",
     "MemoryPressure": "False",
@@ -140,6 +144,22 @@ def _time(field: Field, schema: re.Pattern[str] | None, seconds: bool) -> int:
     return parsed
 
 
+_RANGE: Final = re.compile(r"\[([0-9]+)-([0-9]+)\]")
+_MAX_UINT32: Final = 2**32 - 1
+
+
+def _read_range(value: object) -> tuple[int, int]:
+    matched = _RANGE.fullmatch(value) if isinstance(value, str) and len(value) <= units.LONGEST else None
+    if matched is None:
+        raise ValueError(f'{units.show(value)} is not a range: write "[1-3]"')
+    low, high = map(int, matched.groups())
+    if high > _MAX_UINT32:
+        raise ValueError(f"{units.show(value)} has a number above {_MAX_UINT32}")
+    if low > high:
+        raise ValueError(f"{units.show(value)} begins after its end")
+    return low, high
+
+
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
     """A health check of any of the three kinds."""
@@ -215,6 +235,14 @@ class HealthCheck:
         """``[low-high]``: the numbers of unhealthy machines at which remediation goes ahead. Wins over the limit."""
         return self._field(self._layout.range)
 
+    def read_range(self) -> tuple[int, int]:
+        """Both ends of the range.
+
+        Raises:
+            ValueError: it is absent, or no controller could use it.
+        """
+        return _read_range(self.range.value)
+
     @property
     def templates(self) -> tuple[Field, ...]:
         """The references to remediation templates that are there, those of the escalation included."""
@@ -232,9 +260,19 @@ class HealthCheck:
         return self.obj.at("spec", "selector")
 
     @property
+    def cluster_name(self) -> str | None:
+        """The cluster of Cluster API whose machines are checked; None in the other kinds."""
+        return self.obj.at("spec", "clusterName").text if self.kind is kinds.CAPI_MHC else None
+
+    @property
     def paused(self) -> Field:
         """The annotation that pauses a check; its presence decides, not its value."""
         return self.obj.annotation(PAUSED)
+
+    @property
+    def external(self) -> bool:
+        """Whether an annotation hands remediation to the bare metal operator."""
+        return self.kind is kinds.MHC and self.obj.annotation(STRATEGY).text == EXTERNAL
 
     @property
     def handler(self) -> bool:

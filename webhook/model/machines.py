@@ -121,7 +121,7 @@ def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
     index = fleet.homes.get(check.obj.namespace or "default", _NOWHERE)
     positions = index.select(check.selector)
     if of_cluster_api:
-        name = check.obj.at("spec", "clusterName").text
+        name = check.cluster_name
         positions = frozenset(position for position in positions if _capi_cluster(index.objects[position]) == name)
     return Selection(index, positions, fleet.unseen)
 
@@ -238,3 +238,16 @@ def scale_down(obj: Object, old: Object | None, subresource: str, cluster: Clust
         return None
     machine_set = cluster.get(kinds.MACHINE_SET, obj.namespace, obj.name) if subresource else obj
     return ScaleDown(machine_set, before, after) if machine_set is not None else None
+
+
+def platform(cluster: Cluster) -> str:
+    """What an OpenShift cluster runs on, such as ``BareMetal`` or ``None``; empty where that is not said.
+
+    Raises:
+        Unseen: the cluster's Infrastructure cannot be seen.
+    """
+    infrastructure = cluster.get(kinds.INFRASTRUCTURE, "", "cluster")
+    if infrastructure is None:
+        return ""
+    status = infrastructure["status"]
+    return status.at("platformStatus", "type").text or status["platform"].text or ""

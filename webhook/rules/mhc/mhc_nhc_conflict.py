@@ -1,0 +1,41 @@
+"""A MachineHealthCheck switches off every NodeHealthCheck of the cluster.
+
+**Why.** The Node Health Check operator tolerates no MachineHealthCheck besides the termination handler that the cluster
+ships: as long as another one exists, in any namespace and even paused, all NodeHealthChecks are disabled.
+
+**Fix.** Use one of both. When you move from NodeHealthCheck to MachineHealthCheck, delete the NodeHealthChecks afterwards.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import health
+from webhook.model.kinds import MHC, NHC
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = health.view(obj)
+    if view.handler:
+        return
+    victims = [check.name for check in context.cluster.known(NHC)]
+    if not victims:
+        victims = [check.name for check in context.cluster.list(NHC)]
+    if victims:
+        yield Finding(
+            obj.metadata["name"].path,
+            f"switches off every NodeHealthCheck of the cluster ({names(victims, 60)}), paused or not; use one of both",
+            value=view.conditions.value,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC,),
+    reads=(NHC,),
+    action=Action.WARN,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:internal/controller/mhc/checker.go#UpdateStatus",),
+)

@@ -1,0 +1,44 @@
+"""A MachineHealthCheck selects machines of the control plane together with others.
+
+**Why.** Both need different limits: of the control plane one machine at a time may be replaced, and only while the others
+are well. One limit for both is too loose for the one and too tight for the other.
+
+**Fix.** Use one check per role.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import health, machines
+from webhook.model.kinds import MACHINE, MHC
+from webhook.model.objects import Object
+from webhook.model.texts import count, names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = health.view(obj)
+    if view.handler:
+        return
+    selection = context.fact(machines.selected, obj)
+    selected = selection.machines
+    masters = [machine.name for machine in selected if machines.is_control_plane(machine)]
+    others = len(selected) - len(masters)
+    if masters and others:
+        yield Finding(
+            view.selector_field.path,
+            f"selects machines of the control plane ({names(masters, 60)}) and {count(others, 'other')}; "
+            "use one check per role",
+        )
+    else:
+        selection.demand_all()
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC,),
+    reads=(MACHINE,),
+    action=Action.WARN,
+    check=check,
+    sources=("001_aec67eb6c2dbbb89.txt#6.3.2.1", "medik8s/node-healthcheck-operator:docs/configuration.md#Selector"),
+)

@@ -1,0 +1,44 @@
+"""A MachineHealthCheck selects machines that nothing would replace.
+
+**Why.** Remediation deletes a machine so that its owner creates a new one. A machine without a controlling owner is
+found to be unhealthy, counts against ``maxUnhealthy``, and stays as it is.
+
+**Fix.** Put the machines under a MachineSet, or let a remediation template handle them.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import health, machines
+from webhook.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = health.view(obj)
+    if view.handler or view.external or view.template.present:
+        return
+    selection = context.fact(machines.selected, obj)
+    unowned = [machine.name for machine in selection.machines if machine.controller is None]
+    if unowned:
+        yield Finding(
+            view.selector_field.path,
+            f"no MachineSet would replace {names(unowned, 80)}: detected when unhealthy, never remediated",
+            value=(view.selector_field.value, *unowned),
+        )
+    selection.demand_all()
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    reads=(MACHINE, CAPI_MACHINE),
+    metadata=(health.STRATEGY,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#internalRemediation",
+    ),
+)
