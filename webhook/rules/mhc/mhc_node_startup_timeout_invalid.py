@@ -1,0 +1,39 @@
+"""The start-up time of a MachineHealthCheck cannot be read, or is negative.
+
+**Why.** The schema's pattern admits whatever ends in a duration, or starts with 0. What cannot be decoded stops every
+MachineHealthCheck of the cluster; a negative time deletes every machine that has no node yet, for ever.
+
+**Fix.** Write numbers with the units ``ms s m h``, in quotes if need be: ``10m``, ``1h30m``; ``"0"`` switches the check of the
+start-up off. Cluster API v1beta2 takes whole seconds.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import health
+from webhook.model.kinds import CAPI_MHC, MHC
+from webhook.model.objects import Object
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    view = health.view(obj)
+    try:
+        view.startup_time()
+    except ValueError as error:
+        yield Finding(
+            view.startup.path,
+            f"{error}; such a value stops all health checks, or deletes every machine before it becomes a node",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",
+        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
+    ),
+)

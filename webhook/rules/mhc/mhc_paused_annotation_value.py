@@ -1,0 +1,35 @@
+"""A MachineHealthCheck is paused although the annotation reads as "no".
+
+**Why.** The presence of ``cluster.x-k8s.io/paused`` pauses a check, whatever its value: ``"false"`` pauses, too.
+
+**Fix.** Remove the annotation to resume: ``kubectl annotate machinehealthcheck NAME cluster.x-k8s.io/paused-``.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import health
+from webhook.model.kinds import CAPI_MHC, MHC
+from webhook.model.objects import Object
+from webhook.model.units import show
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    view = health.view(obj)
+    value = view.paused.text
+    if value is not None and health.means_no(value) and not view.handler:
+        yield Finding(
+            view.paused.path,
+            f"the check is paused: the annotation counts by being there, {show(value)} or not; remove it to resume",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    metadata=(health.PAUSED,),
+    action=Action.WARN,
+    check=check,
+    sources=("openshift/machine-api-operator:pkg/util/annotations/helpers.go",),
+)
