@@ -1,0 +1,60 @@
+"""An escalation uses one remediator twice that cannot tell its templates apart.
+
+**Why.** The operator finds a step's request by its kind. Two steps of one kind are one step to it, unless *every*
+template of that kind says ``remediation.medik8s.io/multiple-templates-support``, as SNR and FAR make theirs say. The
+operator refuses it otherwise.
+
+**Fix.** One step per remediator; or update the remediator, so that all its templates carry the annotation.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from webhook.model import remediation
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.kinds import FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE, NHC, SNR_TEMPLATE
+from webhook.model.objects import Object
+from webhook.model.remediation import Step
+from webhook.model.units import show
+from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+SUPPORT: Final = "remediation.medik8s.io/multiple-templates-support"
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    seen: set[str] = set()
+    for step in remediation.escalation(obj):
+        kind = step.reference["kind"].text
+        if kind is None or kind not in seen:
+            seen.add(kind or "")
+            continue
+        try:
+            supported = _supported(step, context.cluster)
+        except Unseen as blind:
+            yield blind
+            continue
+        if not supported:
+            yield Finding(
+                step.reference["kind"].path,
+                f"{show(kind)} is used by an earlier step, and not all of its templates carry {SUPPORT}: use it once",
+                cause=Cause.DUPLICATE,
+            )
+
+
+def _supported(step: Step, cluster: Cluster) -> bool:
+    """Whether there are templates of that kind and every one carries the annotation, whatever its value."""
+    if step.kind is None:
+        raise Unseen(f"templates of kind {show(step.reference['kind'].value)}")
+    templates = list(cluster.list(step.kind))
+    return bool(templates) and all(SUPPORT in template.annotations for template in templates)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    reads=(SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#isMultipleTemplatesSupported",),
+)

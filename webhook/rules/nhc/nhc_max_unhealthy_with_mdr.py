@@ -1,0 +1,36 @@
+"""A node health check counts unhealthy nodes while its remediator deletes them.
+
+**Why.** A node that MachineDeletionRemediation has deleted is no longer counted: ``maxUnhealthy`` never stops, and one
+machine after the other may go. The operator refuses the combination.
+
+**Fix.** Use ``minHealthy``.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import remediation
+from webhook.model.kinds import MDR_TEMPLATE, NHC
+from webhook.model.objects import Object
+from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    limit = obj.at("spec", "maxUnhealthy")
+    references = [obj.at("spec", "remediationTemplate"), *(step.reference for step in remediation.escalation(obj))]
+    mdr = MDR_TEMPLATE.kind.casefold()
+    if limit.present and any((each["kind"].text or "").casefold() == mdr for each in references):
+        yield Finding(
+            limit.path,
+            "machine deletion removes unhealthy nodes, so counting them never stops it; use minHealthy instead",
+            cause=Cause.FORBIDDEN,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",),
+)

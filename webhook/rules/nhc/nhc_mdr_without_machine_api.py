@@ -1,0 +1,42 @@
+"""Machines are to be deleted in a cluster that has none.
+
+**Why.** On platform None the Machine API does not run: nodes have no machines, and MachineDeletionRemediation can
+delete nothing. The sick node keeps its VMs.
+
+**Fix.** Use self node remediation or fence agents.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import health
+from webhook.model.kinds import INFRASTRUCTURE, MDR_TEMPLATE, NHC
+from webhook.model.objects import Object
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    references = [each for each in context.fact(health.view, obj).templates if each["kind"].text == MDR_TEMPLATE.kind]
+    if not references:
+        return
+    infrastructure = context.cluster.get(INFRASTRUCTURE, "", "cluster")
+    if infrastructure is None:
+        return
+    status = infrastructure["status"]
+    if (status.at("platformStatus", "type").text or status["platform"].text) == "None":
+        for reference in references:
+            yield Finding(
+                reference.path,
+                "this cluster runs on platform None, its nodes have no machines to delete; use "
+                "SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate",
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    reads=(INFRASTRUCTURE,),
+    action=Action.WARN,
+    check=check,
+    sources=("004_ffb2dd39738c65ac.txt#1.7.3",),
+)

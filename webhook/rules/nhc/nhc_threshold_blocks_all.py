@@ -1,0 +1,54 @@
+"""The limit of a node health check leaves no room for a single sick node.
+
+**Why.** With ``minHealthy`` of all nodes, or ``maxUnhealthy`` of none, one sick node already stops remediation: the
+check never acts. A ``maxUnhealthy`` above the number of nodes is an error at run time. Percentages round up:
+``minHealthy: 90%`` of four nodes is four.
+
+**Fix.** Leave room for at least one: ``maxUnhealthy: 1``. To pause, add a reason to ``pauseRequests`` instead.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import health, remediation
+from webhook.model.kinds import NHC, NODE
+from webhook.model.objects import Object
+from webhook.model.texts import count
+from webhook.model.units import IntOrPercent, Limit, allowed_unhealthy
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    nhc = context.fact(health.view, obj)
+    limit = nhc.known_limit() if nhc.limit.present else None
+    if limit is None:
+        return
+    if _blocks_any_number(limit, nhc.limit_of):
+        yield Finding(
+            nhc.limit.path, f"{limit} lets no node be sick: nothing is ever remediated; to pause, use pauseRequests"
+        )
+        return
+    nodes = context.fact(remediation.selected, obj)
+    nodes.demand_all()
+    if len(nodes) and not allowed_unhealthy(limit, len(nodes), nhc.limit_of):
+        yield Finding(
+            nhc.limit.path,
+            f"with {count(len(nodes), 'node')}, {limit} lets none be sick or is more than there are: nothing is ever "
+            "remediated; write maxUnhealthy: 1",
+        )
+
+
+def _blocks_any_number(limit: IntOrPercent, limit_of: Limit) -> bool:
+    if limit_of is Limit.NODE_MIN_HEALTHY:
+        return limit == IntOrPercent(100, percent=True)
+    return limit.number == 0
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    reads=(NODE,),
+    action=Action.WARN,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#getMinHealthy",),
+)

@@ -1,0 +1,45 @@
+"""The limit of a node health check is a value that its controller cannot use.
+
+**Why.** Digits in quotes pass the schema and the operator's own webhook, and then every reconcile fails: nothing is
+ever remediated. A number beyond 32 bits makes all node health checks of the cluster unreadable.
+
+**Fix.** A number without quotes (``3``), or a percentage (``"40%"``).
+"""
+
+from collections.abc import Iterator
+
+from webhook.model.kinds import NHC
+from webhook.model.objects import Object
+from webhook.model.units import Fault, Limit, LimitError, parse_int_or_percent
+from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+LIMITS = {"minHealthy": Limit.NODE_MIN_HEALTHY, "maxUnhealthy": Limit.NODE_MAX_UNHEALTHY}
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for name, limit in LIMITS.items():
+        field = obj["spec"][name]
+        if not field.present:
+            continue
+        try:
+            parse_int_or_percent(field.value, limit)
+        except LimitError as error:
+            then = "every reconcile would fail" if error.fault is Fault.DIGITS else "nothing would be remediated"
+            yield Finding(
+                field.path,
+                f'{error}; {then}. Write a number, or a percentage such as "40%"',
+                cause=Cause.TYPE if error.fault is Fault.TYPE else Cause.INVALID,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",
+        "medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#getMinHealthy",
+    ),
+)
