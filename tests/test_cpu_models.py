@@ -84,7 +84,7 @@ def test_labels_are_conclusive_once_the_labeller_has_run(nodes, conclusive):
 
 def test_nodes_out_of_sight_could_offer_anything():
     with pytest.raises(Unseen, match="nodes"):
-        offers(Snapshot([node("a", Haswell="true")]))
+        offers(Snapshot())
 
 
 OWN = "spec.template.spec.domain.cpu.model"
@@ -103,7 +103,11 @@ OWN = "spec.template.spec.domain.cpu.model"
         (vm(), (kubevirt({"cpuModel": "host-model"}),), None),
         (vm(), (kubevirt({"cpuModel": "Haswell"}),), ("Haswell", "spec.template.spec.domain.cpu", "KubeVirt")),
         (vm(""), (kubevirt({"cpuModel": "Haswell"}),), ("Haswell", "spec.template.spec.domain.cpu", "KubeVirt")),
-        (vm(instancetype="u1"), (instancetype("u1", "Skylake"),), ("Skylake", "spec.instancetype", "instance type u1")),
+        (
+            vm(instancetype="u1"),
+            (instancetype("u1", "Skylake"),),
+            ("Skylake", "spec.instancetype", "instance type 'u1'"),
+        ),
         (vm("Haswell", instancetype="u1"), (instancetype("u1", "Skylake"),), ("Haswell", OWN, "")),
         (vm(instancetype="u1"), (instancetype("u1", None), kubevirt()), None),
     ],

@@ -51,26 +51,21 @@ def offers(cluster: Cluster) -> Offers:
     """What the nodes of the cluster offer.
 
     Raises:
-        Unseen: there may be more nodes.
+        Unseen: no node is known, but there may be some.
     """
-    found = cluster.derive(_offers)
-    if isinstance(found, Unseen):
-        raise Unseen(found.what)
-    return found
+    configuration.nodes(cluster)
+    return cluster.derive(_offers)
 
 
-def _offers(cluster: Cluster) -> Offers | Unseen:
+def _offers(cluster: Cluster) -> Offers:
     nodes: dict[str, list[str]] = {}
     conclusive = False
-    try:
-        for node in cluster.list(NODE):
-            for label, value in node.labels.items():
-                if label.startswith(OFFERED):
-                    conclusive = True
-                    if value == "true":
-                        nodes.setdefault(label.removeprefix(OFFERED), []).append(node.name)
-    except Unseen as unseen:
-        return unseen
+    for node in cluster.known(NODE):
+        for label, value in node.labels.items():
+            if label.startswith(OFFERED):
+                conclusive = True
+                if value == "true":
+                    nodes.setdefault(label.removeprefix(OFFERED), []).append(node.name)
     return Offers({model: tuple(sorted(names)) for model, names in nodes.items()}, conclusive)
 
 

@@ -17,7 +17,9 @@ from webhook.model.kinds import (
     CLUSTER_INSTANCETYPE,
     CLUSTER_PREFERENCE,
     CONTROLLER_REVISION,
+    HCO,
     INSTANCETYPE,
+    KUBEVIRT,
     PREFERENCE,
     VM,
     Kind,
@@ -27,6 +29,19 @@ from webhook.model.units import show
 
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 """Label of a ControllerRevision: the instance type or preference that it keeps a copy of."""
+
+
+READS: Final = (
+    CONTROLLER_REVISION,
+    INSTANCETYPE,
+    CLUSTER_INSTANCETYPE,
+    PREFERENCE,
+    CLUSTER_PREFERENCE,
+)
+"""The kinds that ``effective`` looks up."""
+
+STRATEGY_READS: Final = (KUBEVIRT, HCO)
+"""The kinds that ``strategy`` looks up."""
 
 
 class Given(NamedTuple):
@@ -264,10 +279,13 @@ class Strategy(NamedTuple):
 _BUILT_IN: Final = "KubeVirt's default"
 
 
-def strategy(obj: Object, cluster: Cluster) -> Strategy:
-    """The eviction strategy that the object says, else the cluster's. Never raises."""
+def strategy(obj: Object, cluster: Cluster, subject: Object | None = None) -> Strategy:
+    """The eviction strategy that the object says, else the cluster's. Never raises.
+
+    ``subject``: a KubeVirt or HyperConverged under review, which speaks for the cluster then.
+    """
     own = virt.vmi_spec(obj)["evictionStrategy"]
     if own.present:
-        return Strategy(own.text, "", own.path)
-    inherited = configuration.eviction_strategy(cluster)
+        return Strategy(own.text or "", "", own.path)
+    inherited = configuration.eviction_strategy(cluster, subject)
     return Strategy(inherited.value, inherited.origin or _BUILT_IN, own.path)

@@ -1,0 +1,123 @@
+"""What KubeVirt does with a VM on a drain, a shutdown, a crash, a lost node, and what ``virtctl`` does (tables 9.1 to 9.3).
+
+Data first: messages, ``virt-admit rules`` and the docs quote these tables. Source: virtual-machine.md 9, and
+kubevirt/kubevirt: pod-eviction-admitter.go, pkg/virt-controller/watch/vm/vm.go, pkg/virt-api/rest/lifecycle.go.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+# --- 9.1: the eviction of a virt-launcher pod --------------------------------------------------------------------
+
+
+class Eviction(enum.StrEnum):
+    """What virt-api answers to an eviction (a drain, ``kubectl evict``, an upgrade), and what follows."""
+
+    SHUTS_DOWN = "passes: the pod is deleted, the guest is shut down, the VM follows its run strategy"
+    MIGRATES = "refused for now: the VMI is marked and migrates, the drain retries until the pod is gone"
+    REFUSED = "refused for ever: nothing else happens"
+    WAITS = "refused: the VMI is marked, and something outside KubeVirt has to act"
+
+
+EVICTION: Final[Mapping[str, Mapping[bool | None, Eviction]]] = {
+    "None": dict.fromkeys((True, False, None), Eviction.SHUTS_DOWN),
+    "LiveMigrate": {True: Eviction.MIGRATES, False: Eviction.REFUSED, None: Eviction.REFUSED},
+    "LiveMigrateIfPossible": {True: Eviction.MIGRATES, False: Eviction.SHUTS_DOWN, None: Eviction.SHUTS_DOWN},
+    "External": dict.fromkeys((True, False, None), Eviction.WAITS),
+}
+"""By eviction strategy, and by the status of condition ``LiveMigratable`` (None: not reported yet, or Unknown)."""
+
+
+def eviction(strategy: str, migratable: bool | None) -> Eviction:
+    """What an eviction does; an unknown strategy acts as ``None`` does."""
+    return EVICTION.get(strategy, EVICTION["None"])[migratable]
+
+
+# --- 9.2: what each run strategy does ----------------------------------------------------------------------------
+
+
+class Then(enum.StrEnum):
+    """What becomes of a VM after an event."""
+
+    RESTARTED = "restarted"
+    OFF = "stays off"
+    NOT_RUNNING = "is not running"
+    RECEIVES = "waits for an incoming migration, which replaces the strategy"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What becomes of a running VM, by what happens to it."""
+
+    drain: Then
+    """A drain that passes: strategy None, or LiveMigrateIfPossible on a VM that cannot migrate."""
+    shutdown: Then
+    """The guest shuts itself down."""
+    crash: Then
+    """The guest crashes or is killed."""
+    node_lost: Then
+    """Its node is lost; see ``AFTER_NODE_LOSS``."""
+    deleted: Then
+    """Somebody deletes the VMI."""
+
+
+RUN_STRATEGY: Final[Mapping[str, Outcomes]] = {
+    "Always": Outcomes(*[Then.RESTARTED] * 5),
+    "RerunOnFailure": Outcomes(Then.OFF, Then.OFF, Then.RESTARTED, Then.RESTARTED, Then.OFF),
+    "Manual": Outcomes(*[Then.OFF] * 5),
+    "Once": Outcomes(Then.OFF, Then.OFF, Then.OFF, Then.OFF, Then.RESTARTED),
+    "Halted": Outcomes(*[Then.NOT_RUNNING] * 5),
+    "WaitAsReceiver": Outcomes(*[Then.RECEIVES] * 5),
+}
+"""A clean shutdown, also that of a drain, ends the VMI as Succeeded; a crash, a kill and a lost node end it as Failed.
+``RerunOnFailure`` restarts after Failed only. ``running: true`` is Always, ``running: false`` is Halted."""
+
+AFTER_NODE_LOSS: Final = (
+    "only once the old pod is known to be gone: the node object deleted, the pod force-deleted, "
+    "or the out-of-service taint set; that is what health checks and remediators are for"
+)
+START_BACKOFF: Final = (
+    "after the n-th failed start in a row the next one waits 10 s times n squared and up to half more, at most 300 s"
+)
+
+
+# --- 9.3: virtctl ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What ``virtctl`` does to a VM; None: the command fails. Webhooks see only what virt-api then writes."""
+
+    start: str | None
+    stop: str | None
+    restart: str | None
+
+
+VIRTCTL: Final[Mapping[str, Commands]] = {
+    "Always": Commands(None, "becomes Halted", "stays Always"),
+    "RerunOnFailure": Commands(
+        "stays RerunOnFailure; fails while the VMI is Failed",
+        "stays RerunOnFailure; fails if not running",
+        "stays RerunOnFailure",
+    ),
+    "Manual": Commands("stays Manual", "stays Manual; fails if not running", "stays Manual"),
+    "Halted": Commands("becomes Always", "fails, unless it still runs and a shorter grace period is asked for", None),
+    "Once": Commands(None, "becomes Halted", None),
+    "WaitAsReceiver": Commands("accepted, does nothing", "accepted, does nothing", "request accepted"),
+}
+"""``start`` on a running VM and ``restart`` without a VMI fail for every strategy."""
+
+
+# --- migrations (cluster-configuration.md 7.3) -------------------------------------------------------------------
+
+UNSCHEDULABLE_MINUTES: Final = 5
+"""Minutes after which a migration whose target pod cannot be scheduled is given up; migration.go."""
+PENDING_MINUTES: Final = 15
+"""Minutes after which a migration whose target pod is pending for any other reason is given up; migration.go."""
+KEPT_MIGRATIONS: Final = 5
+"""Finished migrations of a VMI that are kept; so the wait before the next attempt, 20 s doubled for each failure in a
+row, ends at 320 s."""
