@@ -1,0 +1,198 @@
+"""What a user sees on ``kubectl apply``, decided by the real API server asking the real webhook."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.apiserver.webhook import Webhook, register
+from tests.https.reviews import vm
+from webhook import manifests
+
+KUBEVIRT = {
+    "apiVersion": "kubevirt.io/v1",
+    "kind": "KubeVirt",
+    "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
+    "spec": {"configuration": {}},
+}
+SNAPSHOT = {
+    "apiVersion": "virt-admit.io/v1alpha1",
+    "kind": "Snapshot",
+    "complete": ["*"],
+    "items": [KUBEVIRT],
+}
+
+
+@pytest.fixture(scope="module")
+def plane(crds, tmp_path_factory):
+    """The API server with the webhook registered; its look-ups see one KubeVirt and nothing else."""
+    folder = tmp_path_factory.mktemp("apply")
+    (folder / "cluster.json").write_text(json.dumps(SNAPSHOT))
+    with Webhook(folder, "--cluster", folder / "cluster.json") as webhook:
+        register(crds, webhook)
+        crds.webhook = webhook
+        yield crds
+    crds.kubectl("delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", "virt-admit", check=True)
+
+
+@pytest.fixture
+def namespace(plane, request):
+    """A fresh namespace; there is no controller that would empty an old one."""
+    name = "t" + str(abs(hash(request.node.nodeid)) % 10**10)
+    plane.kubectl("create", "namespace", name, check=True)
+    return name
+
+
+def apply(plane, *objects, args=()):
+    return plane.kubectl("apply", *args, "-f", "-", input=yaml.safe_dump_all(objects))
+
+
+def test_a_denied_vm_and_what_kubectl_prints(plane, namespace):
+    answer = apply(plane, vm("db", namespace, running=True))
+    assert answer.returncode == 1
+    assert 'The VirtualMachine "db" is invalid:' in answer.stderr
+    assert "spec.running" in answer.stderr
+    assert "keep runStrategy and remove running" in answer.stderr
+    assert "[virt-admit/vm-running-and-run-strategy]" in answer.stderr
+
+
+def test_both_findings_in_one_answer(plane, namespace):
+    answer = apply(plane, vm("db", namespace, runStrategy="Running", template={"evictionStrategy": "livemigrate"}))
+    assert "[virt-admit/vm-run-strategy-unknown]" in answer.stderr
+    assert "[virt-admit/vm-eviction-strategy-unknown]" in answer.stderr
+
+
+def test_the_default_is_written_and_said(plane, namespace):
+    answer = apply(plane, vm("db", namespace))
+    assert answer.returncode == 0, answer.stderr
+    assert "set spec.template.spec.evictionStrategy to LiveMigrate" in answer.stderr
+    stored = plane.kubectl("get", "vm", "db", "-n", namespace, "-o", "jsonpath={.spec.template.spec.evictionStrategy}")
+    assert stored.stdout == "LiveMigrate"
+
+
+def test_a_warning(plane, namespace):
+    template = {"evictionStrategy": "LiveMigrate", "domain": {"devices": {"hostDevices": [{"name": "x", "deviceName": "y/z"}]}}}
+    answer = apply(plane, vm("db", namespace, template=template))
+    assert answer.returncode == 0, answer.stderr
+    assert "Warning: " in answer.stderr
+    assert "HostDeviceNotLiveMigratable" in answer.stderr
+
+
+def test_a_server_side_dry_run_decides_alike_and_stores_nothing(plane, namespace):
+    refused = apply(plane, vm("db", namespace, running=True), args=("--dry-run=server",))
+    assert "[virt-admit/vm-running-and-run-strategy]" in refused.stderr
+    fine = apply(plane, vm("db", namespace), args=("--dry-run=server", "-o", "json"))
+    assert json.loads(fine.stdout)["spec"]["template"]["spec"]["evictionStrategy"] == "LiveMigrate"
+    assert plane.kubectl("get", "vm", "db", "-n", namespace).returncode == 1
+
+
+def test_several_objects_each_named_in_the_answer(plane, namespace):
+    answer = apply(
+        plane, vm("one", namespace, running=True), vm("two", namespace), vm("three", namespace, runStrategy="Nope")
+    )
+    assert answer.returncode == 1
+    assert f"VirtualMachine {namespace}/one: " in answer.stderr
+    assert f"VirtualMachine {namespace}/three: " in answer.stderr
+    assert "virtualmachine.kubevirt.io/two created" in answer.stdout
+
+
+class TestOldFaults:
+    """What was stored before virt-admit came."""
+
+    @pytest.fixture
+    def old(self, plane, namespace):
+        plane.kubectl("label", "namespace", namespace, f"{manifests.IGNORE_LABEL}=true", check=True)
+        created = apply(plane, vm("old", namespace, running=True))
+        assert created.returncode == 0, created.stderr
+        plane.kubectl("label", "namespace", namespace, f"{manifests.IGNORE_LABEL}-", check=True)
+        return namespace
+
+    def test_an_unrelated_edit_passes(self, plane, old):
+        edited = plane.kubectl("label", "vm", "old", "-n", old, "owner=finance")
+        assert edited.returncode == 0, edited.stderr
+        patched = plane.kubectl(
+            "patch", "vm", "old", "-n", old, "--type=merge",
+            "-p", '{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":60}}}}',
+        )  # fmt: skip
+        assert patched.returncode == 0, patched.stderr
+        assert "[virt-admit/vm-running-and-run-strategy]" in patched.stderr  # a warning now
+
+    def test_a_new_fault_is_refused(self, plane, old):
+        patched = plane.kubectl(
+            "patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"spec":{"runStrategy":"Halted"}}'
+        )
+        assert patched.returncode == 1
+        assert "[virt-admit/vm-running-and-run-strategy]" in patched.stderr
+
+    def test_repairing_it_passes(self, plane, old):
+        patched = plane.kubectl("patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"spec":{"running":null}}')
+        assert patched.returncode == 0, patched.stderr
+
+    def test_deleting_it_passes_finalizers_included(self, plane, old):
+        plane.kubectl(
+            "patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/x"]}}', check=True
+        )
+        plane.kubectl("delete", "vm", "old", "-n", old, "--wait=false", check=True)
+        freed = plane.kubectl("patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        assert freed.returncode == 0, freed.stderr
+        assert plane.kubectl("get", "vm", "old", "-n", old).returncode == 1
+
+
+def test_a_webhook_that_is_down_stops_nobody(crds, plane, tmp_path):
+    webhook = plane.webhook
+    webhook.stop()
+    try:
+        plane.kubectl("create", "namespace", "down", check=True)
+        answer = apply(plane, vm("db", "down", running=True))
+        assert answer.returncode == 0, answer.stderr
+    finally:
+        webhook.start()
+
+
+def test_every_match_condition_is_evaluated_without_an_error(plane, namespace):
+    """Under ``Fail`` an error in a condition would refuse the request: create, update, delete, missing fields."""
+    plane.kubectl("create", "namespace", "openshift-machine-api")
+    register(plane, plane.webhook, failure_policy="Fail")
+    try:
+        for kind in ("VirtualMachine", "VirtualMachineInstanceReplicaSet", "VirtualMachineInstance"):
+            obj = {**vm("odd", namespace), "kind": kind}
+            if kind == "VirtualMachineInstance":
+                obj["spec"] = obj["spec"]["template"]["spec"]
+            if kind == "VirtualMachineInstanceReplicaSet":
+                obj["spec"] = {"selector": {"matchLabels": {"a": "b"}}, "template": obj["spec"]["template"]}
+            made = apply(plane, obj, args=("--validate=false",))
+            assert made.returncode == 0, made.stderr
+            resource = f"{kind.lower()}s.kubevirt.io"
+            for change in ('{"metadata":{"annotations":{"a":"b"}}}', '{"metadata":{"annotations":null}}'):
+                done = plane.kubectl("patch", resource, "odd", "-n", namespace, "--type=merge", "-p", change)
+                assert done.returncode == 0, done.stderr
+            done = plane.kubectl("delete", resource, "odd", "-n", namespace, "--wait=false")
+            assert done.returncode == 0, done.stderr
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-9"}}
+        assert apply(plane, node).returncode == 0
+        for change in (
+            '{"spec":{"unschedulable":true}}',
+            '{"spec":{"unschedulable":null}}',
+            '{"metadata":{"labels":{"remediation.medik8s.io/exclude-from-remediation":"yes"}}}',
+            '{"metadata":{"annotations":{"node-labeller.kubevirt.io/skip-node":"false"}}}',
+            '{"metadata":{"annotations":null,"labels":null}}',
+        ):
+            done = plane.kubectl("patch", "node", "worker-9", "--type=merge", "-p", change)
+            assert done.returncode == 0, done.stderr
+        assert plane.kubectl("delete", "node", "worker-9").returncode == 0
+        for kind in ("Machine", "MachineSet"):
+            machine = {
+                "apiVersion": "machine.openshift.io/v1beta1",
+                "kind": kind,
+                "metadata": {"name": "m", "namespace": "openshift-machine-api"},
+                "spec": {"replicas": 2} if kind == "MachineSet" else {},
+            }
+            assert apply(plane, machine, args=("--validate=false",)).returncode == 0
+            if kind == "MachineSet":
+                scaled = plane.kubectl("scale", "machineset", "m", "-n", "openshift-machine-api", "--replicas=1")
+                assert scaled.returncode == 0, scaled.stderr
+            resource = f"{kind.lower()}s.machine.openshift.io"
+            gone = plane.kubectl("delete", resource, "m", "-n", "openshift-machine-api", "--wait=false")
+            assert gone.returncode == 0, gone.stderr
+    finally:
+        register(plane, plane.webhook)
