@@ -244,7 +244,7 @@ def test_the_effective_strategy(own, cluster, value, phrase):
 
 def test_an_unknown_strategy():
     assert strategy(vm(), NOTHING).value is None
-    assert strategy(vm({"spec": {"evictionStrategy": 5}}), kubevirt(evictionStrategy="None")).value is None
+    assert strategy(vm({"spec": {"evictionStrategy": 5}}), kubevirt(evictionStrategy="None")).value == ""
 
 
 def test_the_namespace_of_what_an_object_names():

@@ -3,6 +3,7 @@
 import pytest
 
 from webhook.model import texts
+from webhook.model.objects import Path
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,31 @@ def test_names(items, width, text):
 @pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
 def test_count(number, text):
     assert texts.count(number, "node") == text
+
+
+def test_the_first_text_that_fits_is_taken():
+    path, rule = Path("spec", "x"), "some-rule"
+    room = 256 - len("spec.x:  [virt-admit/some-rule]")
+    assert texts.fitting(path, rule, "a" * room, "b") == "a" * room
+    assert texts.fitting(path, rule, "a" * (room + 1), "b") == "b"
+    assert texts.fitting(path, rule, "a" * 300, "b" * 300) == "b" * 300
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("livemigrate", "LiveMigrate"),
+        ("LiveMigrat", "LiveMigrate"),
+        ("LiveMigrateIfPossibl", "LiveMigrateIfPossible"),
+        ("Shutdown", "None"),
+        ("Nonee", "None"),
+        ("Evict", None),
+        ("", None),
+        ("o", None),
+        (True, None),
+        ("x" * 1_000_000, None),
+    ],
+)
+def test_what_was_meant(word, meant):
+    known = ("None", "LiveMigrate", "LiveMigrateIfPossible")
+    assert texts.meant(word, known, {"shutdown": "None"}) == meant

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.model import configuration, kinds, storage
+from webhook.model import configuration, effective, kinds, storage
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.configuration import SCHEDULABLE, Change, Gate
-from webhook.model.effective import Effective, Given, effective
-from webhook.model.kinds import NODE, VMI
+from webhook.model.effective import Effective, Given
+from webhook.model.kinds import HCO, KUBEVIRT, NODE, VMI
 from webhook.model.objects import Field, Object, Path
 from webhook.model.selectors import integer
 from webhook.model.texts import count
@@ -28,6 +28,10 @@ BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
 
 TSC_FREQUENCY: Final = "cpu-timer.node.kubevirt.io/tsc-frequency"
 """Label of nodes: hertz of their time stamp counter."""
+
+
+READS: Final = (*effective.READS, *storage.READS, KUBEVIRT, HCO, NODE)
+"""The kinds that ``verdict`` looks up."""
 
 
 class Answer(enum.Enum):
@@ -71,7 +75,7 @@ def verdict(obj: Object, cluster: Cluster) -> Verdict:
     status = obj.condition("LiveMigratable")["status"].text if kinds.of(obj) is VMI else None
     if status == "True":
         return Verdict(Answer.YES)
-    machine = effective(obj, cluster)
+    machine = effective.effective(obj, cluster)
     reasons: list[Reason] = []
     unseen = list(machine.unseen)
     for check in _CHECKS:

@@ -21,6 +21,10 @@ DEFAULT_FOR_VMS: Final = "storageclass.kubevirt.io/is-default-virt-class"
 DEFAULT_FOR_ALL: Final = "storageclass.kubernetes.io/is-default-class"
 
 
+READS: Final = (PVC, DATA_VOLUME, STORAGE_PROFILE, STORAGE_CLASS)
+"""The kinds that ``access`` looks up."""
+
+
 class Access(NamedTuple):
     """The access modes of a claim."""
 

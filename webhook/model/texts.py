@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+from webhook.model.objects import Path
+
+LONGEST_WARNING: Final = 256
+"""Characters: the API server may cut what is longer."""
 
 MOST_NAMES: Final = 5
 """Objects that one message names; what matters is how many there are."""
@@ -29,3 +34,33 @@ def _list(shown: list[str], total: int) -> str:
 def count(number: int, noun: str) -> str:
     """``1 machine``, ``3 machines``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def fitting(path: Path, rule: str, *choices: str) -> str:
+    """The first text that fits uncut into a warning of that rule at that path, else the last one."""
+    room = LONGEST_WARNING - len(f"{path}:  [virt-admit/{rule}]")
+    return next((text for text in choices if len(text) <= room), choices[-1])
+
+
+_MOST_EDITS: Final = 2
+
+
+def meant(word: object, known: Sequence[str], aliases: Mapping[str, str] | None = None) -> str | None:
+    """The known word that was probably meant: other case, or at most two edits away. Aliases are in lower case."""
+    if not isinstance(word, str) or len(word) > max(map(len, known)) + _MOST_EDITS:
+        return None
+    lower = word.lower()
+    if aliases and lower in aliases:
+        return aliases[lower]
+    edits, nearest = min((_edits(lower, each.lower()), each) for each in known)
+    return nearest if edits <= _MOST_EDITS and edits < len(word) else None
+
+
+def _edits(left: str, right: str) -> int:
+    """Insertions, deletions and replacements that make one word the other (Levenshtein)."""
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, start=1):
+        previous, row = row, [i]
+        for j, b in enumerate(right, start=1):
+            row.append(min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a != b)))
+    return row[-1]
