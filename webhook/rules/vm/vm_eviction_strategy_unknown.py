@@ -1,0 +1,68 @@
+"""A virtual machine sets an ``evictionStrategy`` that KubeVirt does not know.
+
+**Why.** The schema takes any text; KubeVirt takes four words, exactly as they are written, and refuses the VM
+otherwise. Documents are no help: an upstream runbook recommends ``shutdown``, which does not exist.
+
+**Fix.** Write one of None (shut down), LiveMigrate, LiveMigrateIfPossible (migrate, else shut down) or External (a
+controller outside KubeVirt acts). For words of a newer KubeVirt there is the parameter ``also``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.model import configuration, texts, virt
+from webhook.model.configuration import Change
+from webhook.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from webhook.model.objects import Object
+from webhook.model.units import show
+from webhook.rule import Action, Cause, Context, Finding, Rule, param
+
+_ALIASES: Final = {"shutdown": "None", "livemigration": "LiveMigrate", "migrate": "LiveMigrate"}
+_SINCE: Final = {"External": Change.EXTERNAL, "LiveMigrateIfPossible": Change.LIVE_MIGRATE_IF_POSSIBLE}
+
+
+@dataclass(frozen=True)
+class Params:
+    also: tuple[str, ...] = param((), "further eviction strategies that are accepted")
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    strategy = virt.vmi_spec(obj)["evictionStrategy"]
+    if not strategy.present:
+        return
+    if strategy.value not in virt.EVICTION_STRATEGIES:
+        if strategy.value not in context.params.also:
+            meant = texts.meant(strategy.value, virt.EVICTION_STRATEGIES, _ALIASES)
+            yield Finding(
+                strategy.path,
+                f"{show(strategy.value)} is none of {', '.join(virt.EVICTION_STRATEGIES)}, KubeVirt refuses it; "
+                f"write {meant or 'one of them'}",
+                cause=Cause.NOT_SUPPORTED,
+                at_most=Action.WARN if configuration.newer_than_known(context.cluster) else Action.DENY,
+            )
+    elif strategy.value in _SINCE:
+        since = _SINCE[strategy.value].since
+        if not configuration.has_release(context.cluster, since):
+            yield Finding(
+                strategy.path,
+                f"{strategy.value} needs KubeVirt {since} or later, this is {configuration.kubevirt_version(context.cluster)}; "
+                "write None or LiveMigrate",
+                cause=Cause.NOT_SUPPORTED,
+                at_most=Action.WARN,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=(KUBEVIRT,),
+    action=Action.DENY,
+    params=Params(),
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:vmi-create-admitter.go#validateLiveMigration",
+        "kubevirt/monitoring:docs/runbooks/VMCannotBeEvicted.md",
+    ),
+)

@@ -1,0 +1,34 @@
+"""A virtual machine uses the deprecated key ``running``.
+
+**Why.** ``running`` knows on and off only: a VM that shall be run again after a failure alone, once, or at the
+request of a person cannot be described with it. KubeVirt warns of it since about release 1.4.
+
+**Fix.** Write ``runStrategy: Always`` instead of ``running: true``, ``runStrategy: Halted`` instead of
+``running: false``.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import virt
+from webhook.model.kinds import POOL, VM
+from webhook.model.objects import Object
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
+    spec = virt.vm_spec(vm)
+    running = spec["running"]
+    if not running.present or spec["runStrategy"].present or not virt.vmi_spec(vm).is_map:
+        return
+    instead = virt.run_strategy(spec) or "Always or Halted"
+    yield Finding(running.path, f"running is deprecated; write runStrategy: {instead} instead, and remove running")
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL),
+    action=Action.WARN,
+    check=check,
+    sources=("kubevirt/kubevirt#11993", "000_abb9fefe9c820fac.txt#10.1.2"),
+)
