@@ -1,6 +1,7 @@
 """What an action leads to: ratchet, ceilings, exemptions, unseen and broken rules."""
 
 import json
+from typing import ClassVar
 
 import pytest
 
@@ -228,7 +229,7 @@ class TestFix:
 
 
 class TestWire:
-    review = {
+    review: ClassVar = {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "request": {

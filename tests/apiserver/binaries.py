@@ -21,7 +21,7 @@ MODULE = Path(__file__).resolve().parent
 NAMES = ("etcd", "kube-apiserver", "kubectl")
 
 
-class Unavailable(Exception):  # noqa: N818 - a state of the machine, not an error
+class Unavailable(Exception):
     """This machine has no binaries and cannot build them; the text says what would help."""
 
 

@@ -156,8 +156,7 @@ def test_400_silent_peers_do_not_slow_the_others(webhook):
     """200 silent TCP and 200 silent TLS connections: the others are answered within 50 ms (best of three)."""
     peers = []
     try:
-        for _ in range(200):
-            peers.append(socket.create_connection(("127.0.0.1", webhook.port)))
+        peers += [socket.create_connection(("127.0.0.1", webhook.port)) for _ in range(200)]
         context = webhook.tls()
         for _ in range(200):
             plain = socket.create_connection(("127.0.0.1", webhook.port))

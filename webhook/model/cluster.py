@@ -16,7 +16,7 @@ from webhook.model.objects import Object
 T = TypeVar("T")
 
 
-class Unseen(Exception):  # noqa: N818 - a state of knowledge, not an error
+class Unseen(Exception):
     """Something that a rule needs could not be seen.
 
     Raised by look-ups. A rule may also *yield* it, when only one of several independent look-ups was blind.
