@@ -1,0 +1,78 @@
+"""Whom it hits when a CPU model becomes obsolete (cluster-configuration.md 5).
+
+The node labeller takes an obsolete model off all nodes. A machine with that model then finds no node: it does not
+start again, and it does not migrate either, since a migration is the start of another pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from webhook.model import configuration, cpu_models, drain
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.kinds import NODE, VM, VMI
+from webhook.model.objects import Object
+
+SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
+"""Annotation of nodes that the labeller leaves as they are; only its presence counts (node_labeller.go)."""
+
+
+def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
+    """The models that are obsolete with this HyperConverged or KubeVirt and were not with the old one."""
+    models = configuration.own_obsolete_models(obj)
+    return models if old is None else models - configuration.own_obsolete_models(old)
+
+
+def machines(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """The known machines by the CPU model that they name: VMs, and running VMIs whose VM cannot be seen."""
+    return cluster.derive(_machines)
+
+
+def _machines(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    found: dict[str, list[Object]] = {}
+    for vm in cluster.known(VM):
+        model = vm.at("spec", "template", "spec", "domain", "cpu", "model").text
+        if model:
+            found.setdefault(model, []).append(vm)
+    for vmi in cluster.known(VMI):
+        model = vmi.at("spec", "domain", "cpu", "model").text
+        if model and drain.running(vmi) and not _has_vm(vmi, cluster):
+            found.setdefault(model, []).append(vmi)
+    return found
+
+
+def _has_vm(vmi: Object, cluster: Cluster) -> bool:
+    try:
+        return drain.owner_vm(vmi, cluster) is not None
+    except Unseen:
+        return False
+
+
+def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:
+    """The known nodes that the labeller skips and that go on offering a model."""
+    for node in cluster.known(NODE):
+        if SKIP_NODE in node.annotations and node.labels.get(cpu_models.OFFERED + model) == "true":
+            yield node.name
+
+
+def host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    """What ``host-model`` means on each node that says so.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    configuration.nodes(cluster)
+    return cluster.derive(_host_models)
+
+
+def _host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    found = {
+        node.name: frozenset(
+            label.removeprefix(cpu_models.HOST_MODEL)
+            for label in node.labels
+            if label.startswith(cpu_models.HOST_MODEL)
+        )
+        for node in configuration.nodes(cluster)
+    }
+    return {name: models for name, models in found.items() if models}

@@ -1,0 +1,40 @@
+"""The default CPU model is one of the obsolete ones.
+
+**Why.** The node labeller takes obsolete models off all nodes, so every machine that names no model of its own finds
+no node.
+
+**Fix.** Choose a model that the nodes offer, remove the default, or take the model off the list.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import configuration
+from webhook.model.configuration import Setting, setting
+from webhook.model.kinds import HCO, KUBEVIRT
+from webhook.model.objects import Object
+from webhook.model.units import show
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    model = setting(obj, Setting.DEFAULT_CPU_MODEL)
+    if model.text and model.text in configuration.own_obsolete_models(obj):
+        predefined = "predefined as " if model.text in configuration.PREDEFINED_OBSOLETE else ""
+        yield Finding(
+            model.path,
+            f"{show(model.text)} is {predefined}obsolete, no node will offer it, and machines without their own model "
+            "would not start; choose another",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go#filterCpuModels",
+        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
+    ),
+)

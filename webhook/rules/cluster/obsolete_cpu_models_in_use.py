@@ -1,0 +1,54 @@
+"""A CPU model becomes obsolete while machines still name it.
+
+**Why.** The node labeller takes the model off all nodes. Machines that name it keep running where they are, but do not
+start again, and no migration of theirs finds a node: each attempt waits five minutes and is repeated for ever, so
+that drains and updates hang.
+
+**Fix.** Give those machines another model and restart them first. A node that the labeller skips goes on offering the
+model, which only hides the problem until it is drained.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import obsolete_cpus
+from webhook.model.cluster import Unseen, more_may_exist
+from webhook.model.configuration import Setting, setting
+from webhook.model.kinds import HCO, KUBEVIRT, NODE, VM, VMI
+from webhook.model.objects import Object
+from webhook.model.texts import count, names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    obsolete = obsolete_cpus.newly_obsolete(obj, context.old)
+    if not obsolete:
+        return
+    machines = obsolete_cpus.machines(context.cluster)
+    hit = sorted((machine.full_name, model) for model in obsolete for machine in machines.get(model, ()))
+    if hit:
+        models = sorted({model for _, model in hit})
+        skipped = sorted({node for model in models for node in obsolete_cpus.skipped_nodes(context.cluster, model)})
+        hidden = f"; skipped by the labeller: {names(skipped, 25)}" if skipped else ""
+        yield Finding(
+            setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
+            f"{count(len(hit), 'machine')} will not start again or migrate, each try waits 5 min, for ever: "
+            f"{names((f'{machine} → {model}' for machine, model in hit), 50)}{hidden}",
+            value=tuple(hit),
+        )
+    yield from more_may_exist(context.cluster, VM)
+    yield from more_may_exist(context.cluster, VMI)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(VM, VMI, NODE),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "002_a4d22719b2fa2b5f.txt#11.5",
+        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getObsoleteCPUConfig",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go",
+    ),
+)
