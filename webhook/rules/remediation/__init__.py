@@ -1,0 +1,1 @@
+"""Templates of remediators, and references to them."""

@@ -1,0 +1,68 @@
+"""A health check refers to a remediation template in a way that can never work.
+
+**Why.** The controllers make a remediation request of the template: they cut ``Template`` off its kind. A reference
+without apiVersion, kind or name, or to a kind that does not end in ``Template``, gives none. A NodeHealthCheck has no
+namespace of its own, so it cannot guess that of the template; Metal3's templates work from ``openshift-machine-api``
+only.
+
+**Fix.** Write apiVersion, kind, name, and in a NodeHealthCheck the namespace of an existing template.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from webhook.model import health
+from webhook.model.kinds import CAPI_MHC, METAL3_TEMPLATE, MHC, NHC
+from webhook.model.objects import Field, Object
+from webhook.model.units import show
+from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+_SUFFIX: Final = "Template"
+_METAL3_NAMESPACE: Final = "openshift-machine-api"
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    view = health.view(obj)
+    if view.handler:
+        return
+    for reference in view.templates:
+        for key in ("apiVersion", "kind", "name"):
+            if not reference[key].text:
+                yield _missing(reference[key], f"a reference to a template needs its {key}")
+        kind = reference["kind"].text
+        if kind and (kind == _SUFFIX or not kind.endswith(_SUFFIX)):
+            yield Finding(
+                reference["kind"].path,
+                f"{show(kind)} is no template: the kind of a remediation template ends in {_SUFFIX}",
+            )
+        if view.kind is NHC:
+            yield from _judge_namespace(reference)
+
+
+def _judge_namespace(reference: Field) -> Iterator[Finding]:
+    namespace = reference["namespace"]
+    if not namespace.text:
+        yield _missing(
+            namespace, "a NodeHealthCheck has no namespace, so it cannot guess that of the template; write it"
+        )
+    elif reference["kind"].text == METAL3_TEMPLATE.kind and namespace.text != _METAL3_NAMESPACE:
+        yield Finding(
+            namespace.path, f"templates of Metal3 work from namespace {_METAL3_NAMESPACE} only; move it there"
+        )
+
+
+def _missing(field: Field, message: str) -> Finding:
+    return Finding(field.path, message, cause=Cause.REQUIRED)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "openshift/machine-api-operator:pkg/util/external",
+        "medik8s/node-healthcheck-operator:internal/controller/resources/templates.go",
+    ),
+)
