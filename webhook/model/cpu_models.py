@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.model import configuration
+from webhook.model import configuration, effective
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.effective import Effective
-from webhook.model.kinds import NODE
+from webhook.model.kinds import KUBEVIRT, NODE
 from webhook.model.objects import Path
+
+READS: Final = (*effective.READS, KUBEVIRT, NODE)
 
 OFFERED: Final = "cpu-model.node.kubevirt.io/"
 """Label prefix: the node can run this model."""

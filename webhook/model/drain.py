@@ -12,14 +12,45 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.model import configuration, cpu_models, effective, lifecycle, migrations, placement, selectors, virt
+from webhook.model import (
+    configuration,
+    cpu_models,
+    effective,
+    lifecycle,
+    migratability,
+    migrations,
+    placement,
+    selectors,
+    virt,
+)
 from webhook.model.cluster import Cluster, Unseen
-from webhook.model.kinds import NODE, PDB, VM, VMI
+from webhook.model.kinds import NODE, PDB, VM, VMI, VMIM
 from webhook.model.lifecycle import Eviction, Then
 from webhook.model.objects import Object
 from webhook.model.texts import names
 
+READS: Final = (VMI, VM, VMIM, PDB, *placement.READS, *effective.STRATEGY_READS)
+"""What the forecast looks up."""
+
 FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
+
+
+# --- objects that are not running yet -------------------------------------------------------------------------------
+
+
+def awaits_migration(obj: Object, cluster: Cluster) -> bool:
+    """Whether a drain would wait for the VMI of an object to migrate, as KubeVirt sees it: its strategy is
+    LiveMigrate, or LiveMigrateIfPossible and nothing is known that rules a migration out.
+
+    Raises:
+        Unseen: the strategy is the cluster's, and that is unknown.
+    """
+    wanted = effective.strategy(obj, cluster)
+    if wanted.value is None:
+        raise Unseen("the eviction strategy of the cluster")
+    if wanted.value == "LiveMigrateIfPossible":
+        return migratability.verdict(obj, cluster).answer is not migratability.Answer.NO
+    return wanted.value == "LiveMigrate"
 
 
 # --- facts of a VMI ------------------------------------------------------------------------------------------------

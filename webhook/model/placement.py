@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.model import cpu_models
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.configuration import SCHEDULABLE, Gate, gate_is_on
 from webhook.model.cpu_models import OFFERED, TARGET, named
@@ -18,6 +19,8 @@ from webhook.model.kinds import NODE
 from webhook.model.objects import Field, Object, Path
 from webhook.model.scheduling import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
 from webhook.model.units import parse_quantity
+
+READS: Final = cpu_models.READS
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 

@@ -1,0 +1,51 @@
+"""A VM that should migrate on a drain is tied to one node by name.
+
+**Why.** KubeVirt does not look at node selectors and affinity when it calls a VM migratable. A drain asks for a
+migration, its target pod can be scheduled nowhere, the migration is given up after five minutes and repeated for
+ever: the node is never empty. ``LiveMigrateIfPossible`` blocks in the same way.
+
+**Fix.** Let other nodes run the VM too, or set ``evictionStrategy: None``: the VM stops during the drain and comes
+back when the node does.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import drain, placement
+from webhook.model.effective import effective
+from webhook.model.kinds import POOL, VM, VMI, VMIRS
+from webhook.model.migratability import READS
+from webhook.model.objects import Object
+from webhook.model.texts import fitting
+from webhook.model.units import show
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    vmi = context.fact(effective, obj)
+    pin = placement.pin(vmi.spec, vmi.inherited_node_selector, vmi.node_selector.field.path)
+    if pin is None or not pin.tight or not drain.awaits_migration(obj, context.cluster):
+        return
+    hosts = sorted(pin.hosts)
+    where = f"only node {show(hosts[0])} may run it" if hosts else "its restrictions leave it no node"
+    message = fitting(
+        pin.path,
+        RULE.id,
+        f"{where}, so a drain waits for ever; let others run it too, or set evictionStrategy None",
+        f"{where}: a drain hangs; unpin it, or set evictionStrategy None",
+    )
+    yield Finding(pin.path, message, value=hosts)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=READS,
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt#9585",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+        "003_83afd32b2483f06d.txt#6.2.1",
+    ),
+)

@@ -1,0 +1,55 @@
+"""A VM that should migrate on a drain fits on one node only.
+
+**Why.** KubeVirt does not look at selectors, affinity, taints and CPU model labels when it calls a VM migratable. If
+one node alone fulfils them, the target of each migration stays unscheduled, and a drain of that node waits for ever.
+
+**Fix.** Loosen what excludes the other nodes, prepare a second node, or set ``evictionStrategy: None``: the VM stops
+during the drain and comes back when the node does.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from webhook.model import configuration, drain, placement
+from webhook.model.effective import effective
+from webhook.model.kinds import POOL, VM, VMI, VMIRS
+from webhook.model.migratability import READS
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    cluster = context.cluster
+    vmi = context.fact(effective, obj)
+    pin = placement.pin(vmi.spec, vmi.inherited_node_selector)
+    if not vmi.spec.is_map or (pin is not None and pin.tight) or not drain.awaits_migration(obj, cluster):
+        return
+    nodes = configuration.kubevirt_nodes(cluster)
+    wanted, conclusive = placement.demand(vmi, cluster), placement.conclusive_labels(cluster)
+    candidates = list(islice(placement.takers(wanted, nodes, conclusive), 2))
+    if len(candidates) != 1:
+        return
+    only = candidates[0].name
+    obstacles = dict.fromkeys(filter(None, (placement.obstacle(wanted, node, conclusive) for node in nodes)))
+    others = f"the others: {names(obstacles, 70)}" if obstacles else "there is no other"
+    yield Finding(
+        vmi.spec.path,
+        f"only node {only} can take it ({others}), so a drain waits for ever; let others, or set evictionStrategy None",
+        value=only,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=READS,
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt#9585",
+        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+    ),
+)
