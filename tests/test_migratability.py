@@ -138,7 +138,7 @@ def test_a_vm_without_networks_gets_the_default(objects, annotations, answer):
 def test_the_opt_in_on_the_vm_itself_has_no_effect():
     misplaced = vm(pod_interface(bridge={}), metadata={"annotations": OPT_IN})
     assert judged(misplaced) == STUCK
-    assert "template" in verdict(misplaced, NOTHING).reasons[0].remedy
+    assert "template only" in verdict(misplaced, NOTHING).reasons[0].what
 
 
 # --- 5.1 -----------------------------------------------------------------------------------------------------------

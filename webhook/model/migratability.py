@@ -146,7 +146,7 @@ def _other_binding(primary: Field, machine: Effective, cluster: Cluster) -> _Fou
     binding = primary["binding"]
     if primary["bridge"].is_map:
         if not _may_have_opted_in(machine):
-            yield _interface(primary, "bridge on the pod network", _bridge_remedy(machine))
+            yield _interface(primary, _bridge(machine))
     elif binding.is_map:
         plugin = binding["name"].text or ""
         if not configuration.binding_migrates(cluster, plugin):
@@ -166,10 +166,10 @@ def _may_have_opted_in(machine: Effective) -> bool:
     return bool(machine.unseen) or machine.annotated(BRIDGE_OPT_IN)
 
 
-def _bridge_remedy(machine: Effective) -> str:
+def _bridge(machine: Effective) -> str:
     if machine.obj.annotation(BRIDGE_OPT_IN).present:
-        return "the opt-in annotation counts in the template's metadata only; or use masquerade"
-    return "use masquerade"
+        return "bridge, its opt-in annotation counts in the template only"
+    return "bridge on the pod network"
 
 
 # --- devices -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,70 @@
+"""A virtual machine that must live-migrate cannot be migrated.
+
+**Why.** With ``LiveMigrate`` the eviction of a VM that cannot migrate is refused for ever: the node never becomes
+empty, and drains, configuration rollouts and cluster upgrades stop behind it. KubeVirt tells nobody before the drain,
+and then only the first reason.
+
+**Fix.** Remove each reason, or set ``LiveMigrateIfPossible`` or ``None``: then a drain shuts the guest down. With
+``runStrategy: RerunOnFailure`` that leaves the VM switched off, so set ``runStrategy: Always`` as well.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import effective, migratability, texts, virt
+from webhook.model.cluster import Unseen
+from webhook.model.effective import Strategy
+from webhook.model.kinds import POOL, VM, VMI, VMIRS
+from webhook.model.migratability import Answer, Reason
+from webhook.model.objects import Object
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    if not virt.vmi_spec(obj).is_map:
+        return
+    strategy = effective.strategy(obj, context.cluster)
+    if strategy.value is None:
+        yield Unseen("the eviction strategy of the cluster")
+    if strategy.value != "LiveMigrate":
+        return
+    verdict = context.fact(migratability.verdict, obj)
+    if verdict.answer is not Answer.YES:
+        remedy = "set LiveMigrateIfPossible or None"
+        if virt.run_strategy(virt.vm_spec(obj)) == "RerunOnFailure":
+            remedy += " with runStrategy Always"
+        for reason in verdict.reasons:
+            yield _finding(reason, strategy, remedy)
+    yield from map(Unseen, verdict.unseen)
+
+
+def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
+    inherited = f" ({strategy.phrase})" if strategy.origin else ""
+    consequence = f"drains hang{inherited}"
+    either = f"{reason.remedy}, or {remedy}" if reason.remedy else remedy
+    return Finding(
+        reason.path,
+        texts.fitting(
+            reason.path,
+            RULE.id,
+            f"{reason.name}: {reason.what}; {consequence}: {either}",
+            f"{reason.name}: {reason.what}; {consequence}: {remedy}",
+            f"{reason.name}: {consequence}; {remedy}",
+        ),
+        value=(reason.name, reason.what),
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=migratability.READS,
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "000_abb9fefe9c820fac.txt#10.1.1",
+        "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",
+        "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go#VMCannotBeEvicted",
+    ),
+)

@@ -1,0 +1,52 @@
+"""A virtual machine that is rerun on failure is shut down by a drain, and stays off.
+
+**Why.** A drained guest is shut down in an orderly way, which ends its run as a success. ``RerunOnFailure`` starts a VM
+again after a failure only, so a routine drain or upgrade switches it off for good. (Documents say that it is recreated
+elsewhere; the code does not do that.)
+
+**Fix.** Use ``runStrategy: Always``. If the VM can migrate, ``evictionStrategy: LiveMigrate`` spares it the shutdown.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import effective, migratability, virt
+from webhook.model.cluster import Unseen
+from webhook.model.kinds import POOL, VM
+from webhook.model.migratability import Answer
+from webhook.model.objects import Object
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    run = virt.vm_spec(vm)["runStrategy"]
+    if run.value != "RerunOnFailure" or not virt.vmi_spec(vm).is_map:
+        return
+    strategy = effective.strategy(vm, context.cluster)
+    if strategy.value is None:
+        yield Unseen("the eviction strategy of the cluster")
+    if strategy.value not in ("None", "LiveMigrateIfPossible"):
+        return
+    verdict = context.fact(migratability.verdict, vm)
+    if strategy.value == "LiveMigrateIfPossible" and verdict.answer is not Answer.NO:
+        if verdict.answer is Answer.UNKNOWN:
+            yield from map(Unseen, verdict.unseen)
+        return
+    why = "" if strategy.value == "None" else ", it cannot migrate"
+    instead = ", or evictionStrategy: LiveMigrate" if verdict.answer is Answer.YES else ""
+    yield Finding(
+        run.path,
+        f"a drain shuts the guest down ({strategy.phrase}{why}), a success, after which RerunOnFailure leaves it off; "
+        f"use Always{instead}",
+        value=(run.value, strategy.value),
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL),
+    reads=migratability.READS,
+    action=Action.WARN,
+    check=check,
+    sources=("kubevirt/kubevirt#9823", "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy"),
+)
