@@ -7,11 +7,13 @@ Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-up
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from webhook.model import kinds
+from webhook.model import drain, kinds
+from webhook.model.cluster import Cluster
 from webhook.model.configuration import Setting, setting
-from webhook.model.kinds import HCO
+from webhook.model.kinds import HCO, VMI
 from webhook.model.objects import Field, Object
 
 LIVE_MIGRATE: Final = "LiveMigrate"
@@ -63,3 +65,29 @@ def _edits(left: str, right: str) -> int:
         for j, b in enumerate(right, start=1):
             row.append(min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a != b)))
     return row[-1]
+
+
+# --- the machines that it is about ---------------------------------------------------------------------------------
+
+
+def running(cluster: Cluster) -> Sequence[Object]:
+    """The VMIs that are known to run, by name."""
+    return cluster.derive(_running)
+
+
+def not_migratable(cluster: Cluster) -> Sequence[Object]:
+    """Those of which KubeVirt says that they cannot migrate; what it has not judged yet does not count."""
+    return cluster.derive(_not_migratable)
+
+
+def outdated(cluster: Cluster) -> Sequence[Object]:
+    """Those whose launcher is older than the KubeVirt that runs."""
+    return tuple(vmi for vmi in running(cluster) if OUTDATED in vmi.labels)
+
+
+def _running(cluster: Cluster) -> Sequence[Object]:
+    return sorted(filter(drain.running, cluster.known(VMI)), key=lambda vmi: (vmi.namespace, vmi.name))
+
+
+def _not_migratable(cluster: Cluster) -> Sequence[Object]:
+    return tuple(vmi for vmi in running(cluster) if drain.migratable(vmi) is False)

@@ -1,0 +1,60 @@
+"""The cluster's eviction strategy makes machines block drains that cannot migrate.
+
+**Why.** ``LiveMigrate`` refuses the eviction of a machine, and a machine that cannot migrate never goes. The drain of
+its node, and with it an upgrade of the cluster, waits until somebody stops the machine.
+
+**Fix.** Use ``LiveMigrateIfPossible`` here, or ``LiveMigrateIfPossible`` or ``None`` on those VMs. A change reaches a
+running machine at its next restart.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import configuration, drain, virt, workload_updates
+from webhook.model.cluster import Cluster, Unseen, more_may_exist
+from webhook.model.configuration import Setting, setting
+from webhook.model.kinds import HCO, KUBEVIRT, VM, VMI
+from webhook.model.objects import Object
+from webhook.model.texts import count, names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    if configuration.eviction_strategy(context.cluster, obj).value != "LiveMigrate":
+        return
+    stuck = [
+        vmi.full_name
+        for vmi in workload_updates.not_migratable(context.cluster)
+        if vmi.at("spec", "evictionStrategy").value in (None, "LiveMigrate") and not _says_itself(vmi, context.cluster)
+    ]
+    if stuck:
+        yield Finding(
+            setting(obj, Setting.EVICTION_STRATEGY).path,
+            f"{count(len(stuck), 'machine')} cannot migrate and block the drain of their node and any upgrade; "
+            f"set LiveMigrateIfPossible here and restart them: {names(stuck, 50)}",
+            value=("LiveMigrate", len(stuck)),
+        )
+    yield from more_may_exist(context.cluster, VMI)
+
+
+def _says_itself(vmi: Object, cluster: Cluster) -> bool:
+    """Whether the machine's VM sets a strategy, so that the cluster's is not to blame."""
+    try:
+        vm = drain.owner_vm(vmi, cluster)
+    except Unseen:
+        return False
+    return vm is not None and virt.vmi_spec(vm)["evictionStrategy"].present
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(VMI, VM, HCO, KUBEVIRT),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "000_abb9fefe9c820fac.txt#10.1.1",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
+        "#admitLauncherPod",
+    ),
+)

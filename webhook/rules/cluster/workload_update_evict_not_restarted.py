@@ -1,0 +1,63 @@
+"""Evict is listed, and machines stay off after it.
+
+**Why.** An eviction that goes through shuts the guest down cleanly. What comes back depends on the VM: not with the run
+strategies ``Manual``, ``Halted`` and ``Once``, and not with ``RerunOnFailure`` either, since a clean shutdown is no failure. A
+machine without a VM is lost.
+
+**Fix.** Set ``runStrategy: Always`` on the VM, or start the machine by hand after each update.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import drain, workload_updates
+from webhook.model.cluster import Unseen, more_may_exist
+from webhook.model.kinds import HCO, KUBEVIRT, VM, VMI
+from webhook.model.lifecycle import Eviction
+from webhook.model.objects import Object
+from webhook.model.texts import count, names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    methods = workload_updates.methods(obj)
+    if workload_updates.EVICT not in methods:
+        return
+    cluster = context.cluster
+    migrates_first = workload_updates.LIVE_MIGRATE in methods
+    evicted = workload_updates.not_migratable(cluster) if migrates_first else workload_updates.running(cluster)
+    off: list[str] = []
+    blind: Unseen | None = None
+    for vmi in evicted:
+        if drain.eviction(vmi, cluster, obj) is not Eviction.SHUTS_DOWN:
+            continue
+        try:
+            after = drain.comes_back(vmi, cluster)
+        except Unseen as unseen:
+            blind = blind or unseen
+            continue
+        if not after.comes:
+            off.append(f"{vmi.full_name} ({after.why})")
+    if off:
+        yield Finding(
+            workload_updates.listed(obj).path,
+            f"an update shuts {count(len(off), 'machine')} down for good; write runStrategy: Always, "
+            f"or start them by hand: {names(off, 40)}",
+            value=(workload_updates.EVICT, migrates_first, len(off)),
+        )
+    if blind:
+        yield blind
+    yield from more_may_exist(cluster, VMI)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(VMI, VM, HCO, KUBEVIRT),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "003_83afd32b2483f06d.txt#6.2.1",
+        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#WorkloadUpdateMethodEvict",
+    ),
+)

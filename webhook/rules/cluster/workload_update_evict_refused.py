@@ -1,0 +1,52 @@
+"""Evict is listed, and machines refuse the eviction.
+
+**Why.** The updater evicts through the eviction API, and KubeVirt refuses the eviction of a machine with the strategy
+``LiveMigrate`` that cannot migrate; with ``External`` it waits for somebody outside. So listing both methods does not
+update these machines.
+
+**Fix.** Set ``LiveMigrateIfPossible`` or ``None`` on the VM and restart it.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import drain, workload_updates
+from webhook.model.cluster import Unseen, more_may_exist
+from webhook.model.kinds import HCO, KUBEVIRT, VMI
+from webhook.model.lifecycle import Eviction
+from webhook.model.objects import Object
+from webhook.model.texts import count, names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    if workload_updates.EVICT not in workload_updates.methods(obj):
+        return
+    refusing = [
+        vmi.full_name
+        for vmi in workload_updates.not_migratable(context.cluster)
+        if drain.eviction(vmi, context.cluster, obj) in (Eviction.REFUSED, Eviction.WAITS)
+    ]
+    if refusing:
+        yield Finding(
+            workload_updates.listed(obj).path,
+            f"{count(len(refusing), 'machine')} cannot migrate and refuse eviction: never updated; "
+            f"set LiveMigrateIfPossible or None on the VM and restart it: {names(refusing, 30)}",
+            value=(workload_updates.EVICT, len(refusing)),
+        )
+    yield from more_may_exist(context.cluster, VMI)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(VMI, HCO, KUBEVIRT),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
+        "#admitLauncherPod",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
+        "003_83afd32b2483f06d.txt#6.2.2",
+    ),
+)

@@ -1,0 +1,52 @@
+"""Machines that cannot migrate are never updated.
+
+**Why.** With ``LiveMigrate`` as the only method an update neither reaches nor interrupts a machine that cannot
+migrate. It keeps its old launcher, with its bugs and holes, until somebody restarts it.
+
+**Fix.** Add ``Evict`` as second method: it restarts those machines and only those. Or restart them by hand.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import drain, workload_updates
+from webhook.model.cluster import Cluster, Unseen, more_may_exist
+from webhook.model.kinds import HCO, KUBEVIRT, VM, VMI
+from webhook.model.objects import Object
+from webhook.model.texts import count, names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    if workload_updates.methods(obj) != {workload_updates.LIVE_MIGRATE}:
+        return
+    left = workload_updates.not_migratable(context.cluster)
+    if left:
+        again = sum(_restarts(vmi, context.cluster) for vmi in left)
+        yield Finding(
+            workload_updates.listed(obj).path,
+            f"{count(len(left), 'machine')} cannot migrate ({drain.hindrance(left[0])}) and stay outdated; "
+            f"add Evict, {again} would restart alone: {names((vmi.full_name for vmi in left), 30)}",
+            value=(workload_updates.LIVE_MIGRATE, len(left)),
+        )
+    yield from more_may_exist(context.cluster, VMI)
+
+
+def _restarts(vmi: Object, cluster: Cluster) -> bool:
+    try:
+        return drain.comes_back(vmi, cluster).comes
+    except Unseen:
+        return False
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(VMI, VM),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "003_83afd32b2483f06d.txt#6.2.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
+    ),
+)
