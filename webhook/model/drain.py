@@ -109,7 +109,7 @@ def owner_vm(vmi: Object, cluster: Cluster) -> Object | None:
         Unseen: it has one that cannot be seen.
     """
     name = owner(vmi, "VirtualMachine")
-    return None if name is None else cluster.get(VM, vmi.namespace, name)
+    return None if name is None else cluster.get(VM, virt.home(vmi), name)
 
 
 class Return(NamedTuple):
@@ -250,9 +250,11 @@ class _Budget(NamedTuple):
     selector: selectors.Selector
 
 
-def launcher_labels(vmi: Object) -> Mapping[str, str]:
-    """The labels of the VMI's virt-launcher pod that others may select it by (pkg/virt-controller/services/template.go)."""
-    return {**vmi.labels, "kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": vmi.name}
+def launcher_labels(obj: Object) -> Mapping[str, str]:
+    """The labels by which others may select the virt-launcher pod of a VMI, or of the VMI that a VM would make
+    (pkg/virt-controller/services/template.go)."""
+    labels = virt.vmi_template(obj).at("metadata", "labels").texts
+    return {**labels, "kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": obj.name}
 
 
 def users_budget(budget: Object) -> bool:
@@ -270,7 +272,7 @@ def needs_scale(budget: Object) -> bool:
 def forbidding_budget(vmi: Object, cluster: Cluster) -> Object | None:
     """A known PodDisruptionBudget that forbids the eviction of the VMI's pod just now."""
     labels = launcher_labels(vmi)
-    for budget, selector in cluster.derive(_budgets).get(vmi.namespace, ()):
+    for budget, selector in cluster.derive(_budgets).get(virt.home(vmi), ()):
         if selector.matches(labels):
             allowed = budget.at("status", "disruptionsAllowed").integer
             if needs_scale(budget) or (allowed is not None and allowed <= 0):
@@ -284,7 +286,7 @@ def _budgets(cluster: Cluster) -> Mapping[str, list[_Budget]]:
     for budget in cluster.known(PDB):
         selector = budget.at("spec", "selector")
         if selector.is_map and users_budget(budget):
-            found.setdefault(budget.namespace, []).append(_Budget(budget, selectors.parse(selector.value)))
+            found.setdefault(virt.home(budget), []).append(_Budget(budget, selectors.parse(selector.value)))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from webhook.model import virt
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import VMIM
 from webhook.model.objects import Object
@@ -20,7 +21,7 @@ RETRY_LOOP: Final = 3
 
 def of_vmi(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
     """The known migrations of a VMI, oldest first."""
-    return cluster.derive(_by_vmi).get((vmi.namespace, vmi.name), ())
+    return cluster.derive(_by_vmi).get((virt.home(vmi), vmi.name), ())
 
 
 def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
@@ -51,7 +52,7 @@ def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
     groups: dict[tuple[str, str], list[Object]] = {}
     for migration in cluster.known(VMIM):
         name = migration.at("spec", "vmiName").text or ""
-        groups.setdefault((migration.namespace, name), []).append(migration)
+        groups.setdefault((virt.home(migration), name), []).append(migration)
     return {key: tuple(sorted(group, key=_age)) for key, group in groups.items()}
 
 
