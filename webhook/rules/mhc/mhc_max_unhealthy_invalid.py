@@ -16,10 +16,11 @@ from webhook.model.objects import Object
 from webhook.model.units import Fault, LimitError
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
+_WRITE: Final = 'write an integer such as 2, or "40%"'
 _EFFECT: Final = {
-    Fault.NEGATIVE: "nothing would ever be remediated",
-    Fault.TOO_LARGE: "such a value stops all health checks",
-    Fault.ABOVE_100: "there would be no limit",
+    Fault.NEGATIVE: f"nothing would ever be remediated; {_WRITE}",
+    Fault.TOO_LARGE: f"such a value stops all health checks; {_WRITE}",
+    Fault.ABOVE_100: f"there would be no limit; {_WRITE}",
 }
 
 
@@ -29,7 +30,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         view.read_limit()
     except LimitError as error:
         effect = _EFFECT.get(error.fault, "the controller cannot read it and remediates nothing")
-        yield Finding(view.limit.path, f'{error}; {effect}; write an integer such as 2, or "40%"')
+        yield Finding(view.limit.path, f"{error}; {effect}")
 
 
 RULE = Rule(

@@ -1,0 +1,259 @@
+"""Which machines a health check or a machine set has, and what is to become of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.model import health, kinds, machines, selectors
+from webhook.model.cluster import NOTHING, Snapshot, Unseen
+from webhook.model.labels import LabelIndex
+from webhook.model.objects import Object
+
+ROLE = "machine.openshift.io/cluster-api-machine-role"
+TYPE = "machine.openshift.io/cluster-api-machine-type"
+CLUSTER = "cluster.x-k8s.io/cluster-name"
+
+
+def machine(name="m", labels=None, *, group="machine.openshift.io/v1beta1", namespace="apis", **more):
+    metadata = {"name": name, "namespace": namespace, "labels": labels or {}} | more.pop("metadata", {})
+    return Object({"apiVersion": group, "kind": "Machine", "metadata": metadata, **more})
+
+
+def check(selector, *, group="machine.openshift.io/v1beta1", namespace="apis", name="check", **spec):
+    metadata = {"name": name, "namespace": namespace}
+    spec = {"selector": selector, **spec}
+    return Object({"apiVersion": group, "kind": "MachineHealthCheck", "metadata": metadata, "spec": spec})
+
+
+def names(selection):
+    return [each.name for each in selection.machines]
+
+
+# --- the index ---------------------------------------------------------------------------------------------------
+
+KEYS = st.sampled_from(["pool", "zone", "role"])
+VALUES = st.sampled_from(["", "a", "b"])
+LABELS = st.dictionaries(KEYS, VALUES | st.none() | st.integers(), max_size=3)
+EXPRESSIONS = st.one_of(
+    st.builds(
+        lambda key, operator, values: {"key": key, "operator": operator, "values": values},
+        KEYS,
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(VALUES, min_size=1, max_size=2),
+    ),
+    st.builds(
+        lambda key, operator: {"key": key, "operator": operator}, KEYS, st.sampled_from(["Exists", "DoesNotExist"])
+    ),
+    st.just({"key": "pool", "operator": "in"}),
+)
+SELECTORS = st.fixed_dictionaries(
+    {"matchLabels": st.dictionaries(KEYS, VALUES, max_size=2), "matchExpressions": st.lists(EXPRESSIONS, max_size=3)}
+)
+
+
+@given(st.lists(LABELS, max_size=8), SELECTORS)
+def test_the_index_selects_what_the_selector_matches(labels, selector):
+    objects = [machine(str(number), each) for number, each in enumerate(labels)]
+    parsed = selectors.parse(selector)
+
+    selected = LabelIndex(objects).select(parsed)
+
+    assert selected == {number for number, each in enumerate(labels) if parsed.matches(each)}
+
+
+def test_what_has_no_labels_is_selected_by_an_empty_selector():
+    objects = [Object({"metadata": {"labels": labels}}) for labels in (None, [], "a", {})]
+    assert LabelIndex(objects).select(selectors.parse({})) == {0, 1, 2, 3}
+
+
+# --- machines ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [({ROLE: "master"}, True), ({TYPE: "master"}, True), ({ROLE: "infra", TYPE: "master"}, True),
+     ({ROLE: "worker"}, False), ({ROLE: "Master"}, False), ({"role": "master"}, False), ({ROLE: True}, False)],
+)  # fmt: skip
+def test_control_plane(labels, expected):
+    assert machines.is_control_plane(machine(labels=labels)) is expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, False),
+        ({"metadata": {"annotations": {"machine.openshift.io/delete-machine": "true"}}}, True),
+        ({"metadata": {"annotations": {"machine.openshift.io/delete-machine": "false"}}}, True),
+        ({"metadata": {"annotations": {"machine.openshift.io/delete-machine": ""}}}, False),
+        ({"metadata": {"annotations": {"machine.openshift.io/cluster-api-delete-machine": "yes"}}}, True),
+        ({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "yes"}}}, False),
+        ({"metadata": {"deletionTimestamp": "2026-11-01T00:00:00Z"}}, True),
+        ({"status": {"errorReason": "CreateError"}}, True),
+        ({"status": {"errorMessage": "no quota"}}, True),
+        ({"status": {"phase": "Failed", "nodeRef": None}}, False),
+    ],
+)
+def test_machines_that_go_first(more, expected):
+    assert machines.goes_first(machine(**more)) is expected
+
+
+@pytest.mark.parametrize(("status", "expected"), [({"nodeRef": {"name": "n"}}, "n"), ({}, ""), ({"nodeRef": "n"}, "")])
+def test_node_of_a_machine(status, expected):
+    assert machines.node_name(machine(status=status)) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [({"platformStatus": {"type": "AWS"}, "platform": "None"}, "AWS"), ({"platform": "None"}, "None"), ({}, ""),
+     (None, "")],
+)  # fmt: skip
+def test_platform(status, expected):
+    infrastructure = {"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": {"name": "cluster"}}
+    assert machines.platform(Snapshot([Object(infrastructure | {"status": status})])) == expected
+
+
+def test_platform_without_openshift():
+    assert machines.platform(Snapshot(complete=["*"])) == ""
+    with pytest.raises(Unseen):
+        machines.platform(NOTHING)
+
+
+# --- what a check selects ----------------------------------------------------------------------------------------
+
+
+def test_a_check_selects_in_its_own_namespace_and_group():
+    cluster = Snapshot(
+        [
+            machine("b", {"pool": "x"}),
+            machine("a", {"pool": "x"}),
+            machine("c", {"pool": "y"}),
+            machine("d", {"pool": "x"}, namespace="other"),
+            machine("e", {"pool": "x"}, group="cluster.x-k8s.io/v1beta1"),
+        ],
+        complete=["*"],
+    )
+    selection = machines.selected(check({"matchLabels": {"pool": "x"}}), cluster)
+    assert names(selection) == ["b", "a"]
+    assert len(selection) == 2
+    selection.demand_all()
+
+
+def test_an_incomplete_selection_says_so():
+    cluster = Snapshot([machine("a", {"pool": "x"})])
+    selection = machines.selected(check({"matchLabels": {"pool": "x"}}), cluster)
+    assert names(selection) == ["a"]
+    with pytest.raises(Unseen, match=r"machines\.machine\.openshift\.io"):
+        selection.demand_all()
+
+
+@pytest.mark.parametrize("group", ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"])
+def test_a_check_of_cluster_api_selects_in_its_cluster(group):
+    cluster = Snapshot(
+        [
+            machine("labelled", {CLUSTER: "a"}, group=group),
+            machine("spoken", group=group, spec={"clusterName": "a"}),
+            machine("other", {CLUSTER: "b"}, group=group, spec={"clusterName": "a"}),
+            machine("foreign", {CLUSTER: "a"}),
+        ],
+        complete=["*"],
+    )
+    assert names(machines.selected(check({}, group=group, clusterName="a"), cluster)) == ["labelled", "spoken"]
+
+
+def test_a_malformed_selector_selects_nothing():
+    cluster = Snapshot([machine("a", {"pool": "<x>"})], complete=["*"])
+    assert not machines.selected(check({"matchLabels": {"pool": "<x>"}}), cluster).positions
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({"matchLabels": {ROLE: "master"}}, True),
+        ({"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["master"]}]}, True),
+        ({"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["master", "master"]}]}, True),
+        ({"matchExpressions": [{"key": TYPE, "operator": "In", "values": ["master", "infra"]}]}, False),
+        ({"matchExpressions": [{"key": ROLE, "operator": "NotIn", "values": ["worker"]}]}, False),
+        ({"matchExpressions": [{"key": ROLE, "operator": "Exists"}]}, False),
+        ({"matchLabels": {"role": "master"}}, False),
+        ({}, False),
+    ],
+)
+def test_a_selector_for_the_control_plane(selector, expected):
+    assert machines.selects_control_plane(health.view(check(selector))) is expected
+
+
+def test_watches_are_kept_by_namespace_and_computed_once():
+    objects = [check({"matchLabels": {"pool": "x"}}), check({}, namespace="other"), machine("a", {"pool": "x"})]
+    cluster = Snapshot(objects, complete=["*"])
+    everybody = machines.watches(cluster)
+    assert [names(watch.selection) for watch in everybody.of("apis")] == [["a"]]
+    assert [names(watch.selection) for watch in everybody.of("other")] == [[]]
+    assert everybody.of("nowhere") == ()
+    assert machines.watches(cluster) is everybody
+    assert machines.watches(cluster, kinds.CAPI_MHC) is not everybody
+    everybody.demand_all()
+    with pytest.raises(Unseen):
+        machines.watches(Snapshot(objects)).demand_all()
+
+
+# --- machine sets ------------------------------------------------------------------------------------------------
+
+
+def machine_set(name="set", replicas=None, namespace="apis"):
+    spec = {"selector": {"matchLabels": {"set": "x"}}} | ({} if replicas is None else {"replicas": replicas})
+    metadata = {"name": name, "namespace": namespace}
+    return Object(
+        {"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "metadata": metadata, "spec": spec}
+    )
+
+
+def owned(kind, name):
+    return {"ownerReferences": [{"kind": kind, "name": name, "controller": True}]}
+
+
+def test_machines_of_a_set():
+    cluster = Snapshot(
+        [
+            machine("mine", {"set": "x"}, metadata=owned("MachineSet", "set")),
+            machine("orphan", {"set": "x"}),
+            machine("taken", {"set": "x"}, metadata=owned("MachineSet", "other")),
+            machine("master", {"set": "x"}, metadata=owned("ControlPlaneMachineSet", "set")),
+            machine("unlike", {"set": "y"}, metadata=owned("MachineSet", "set")),
+            machine("far", {"set": "x"}, namespace="other"),
+        ],
+        complete=["*"],
+    )
+    assert names(machines.of_set(machine_set(), cluster)) == ["mine", "orphan"]
+
+
+def scale(replicas=None):
+    spec = {} if replicas is None else {"replicas": replicas}
+    metadata = {"name": "set", "namespace": "apis"}
+    return Object({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [(3, 1, (3, 1)), (3, None, (3, 1)), (1, None, None), (None, 0, (1, 0)), (1, 3, None), (2, 2, None), (3, "1", (3, 1)),
+     (2, 0, (2, 0))],
+)  # fmt: skip
+def test_scaling_down_a_set(old, new, expected):
+    change = machines.scale_down(machine_set(replicas=new), machine_set(replicas=old), "", NOTHING)
+    assert (change and (change.before, change.after)) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"), [(3, 1, (3, 1)), (3, None, (3, 0)), (None, 1, None), (1, 3, None), (None, None, None)]
+)
+def test_scaling_down_by_the_sub_resource(old, new, expected):
+    stored = machine_set(replicas=3)
+    change = machines.scale_down(scale(new), scale(old), "scale", Snapshot([stored]))
+    assert (change and (change.before, change.after)) == expected
+    assert change is None or change.machine_set is stored
+
+
+def test_the_set_behind_the_sub_resource_may_be_gone_or_out_of_sight():
+    assert machines.scale_down(scale(1), scale(2), "scale", Snapshot(complete=["*"])) is None
+    with pytest.raises(Unseen):
+        machines.scale_down(scale(1), scale(2), "scale", NOTHING)
+    assert machines.scale_down(scale(1), None, "scale", NOTHING) is None
