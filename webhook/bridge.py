@@ -22,36 +22,50 @@ BODY_DEADLINE: Final = 15.0
 
 
 def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """The WSGI app as an ASGI one. Bodies above ``max_body`` bytes are answered 413 without being read."""
+    """The WSGI app as an ASGI one. Bodies above ``max_body`` bytes are answered 413."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        environ = _environ(scope)
-        if int(environ.get("CONTENT_LENGTH") or 0) > max_body:
-            await _plain(send, 413, b"the body is larger than 7 MiB\n")
-            return
-        body = bytearray()
         try:
             async with asyncio.timeout(BODY_DEADLINE):
-                more = True
-                while more:
-                    event = await receive()
-                    if event["type"] == "http.disconnect":
-                        return
-                    body += event.get("body", b"")
-                    more = event.get("more_body", False)
-                    if len(body) > max_body:
-                        await _plain(send, 413, b"the body is larger than 7 MiB\n")
-                        return
+                body = await _body(receive, max_body)
         except TimeoutError:
             await _plain(send, 408, b"the body did not arrive\n")
             return
-        environ["wsgi.input"] = io.BytesIO(body)
-        environ["CONTENT_LENGTH"] = str(len(body))
-        await _answer(app, environ, send)
+        except _TooLarge:
+            await _plain(send, 413, f"the body is larger than {max_body >> 20} MiB\n".encode())
+            return
+        if body is not None:
+            await _answer(app, _environ(scope, body), send)
 
     return serve
+
+
+class _TooLarge(Exception):
+    pass
+
+
+async def _body(receive: Receive, most: int) -> bytes | None:
+    """The whole body; None if the client has gone.
+
+    Of a body that is too large the rest is read and thrown away, up to four times the limit: a client that is still
+    sending when the connection closes never reads the answer.
+    """
+    body = bytearray()
+    size = 0
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            return None
+        part = event.get("body", b"")
+        size += len(part)
+        if size <= most:
+            body += part
+        if size > 4 * most or (size > most and not event.get("more_body")):
+            raise _TooLarge
+        if not event.get("more_body"):
+            return bytes(body)
 
 
 async def _answer(app: Wsgi, environ: dict[str, Any], send: Send) -> None:
@@ -78,7 +92,7 @@ async def _plain(send: Send, status: int, text: bytes) -> None:
     await send({"type": "http.response.body", "body": text})
 
 
-def _environ(scope: Scope) -> dict[str, Any]:
+def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
     host, port = scope.get("server") or ("", 0)
     environ = {
         "REQUEST_METHOD": scope["method"],
@@ -91,6 +105,7 @@ def _environ(scope: Scope) -> dict[str, Any]:
         "REMOTE_ADDR": str((scope.get("client") or ("",))[0]),
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": "https",
+        "wsgi.input": io.BytesIO(body),
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": False,
         "wsgi.multiprocess": False,
@@ -98,5 +113,6 @@ def _environ(scope: Scope) -> dict[str, Any]:
     }
     for name, value in scope["headers"]:
         key = name.decode("latin-1").upper().replace("-", "_")
-        environ[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key] = value.decode("latin-1")
+        environ[key if key == "CONTENT_TYPE" else "HTTP_" + key] = value.decode("latin-1")
+    environ["CONTENT_LENGTH"] = str(len(body))
     return environ

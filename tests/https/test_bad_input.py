@@ -132,7 +132,7 @@ def test_a_chunked_body_that_never_ends_is_refused(webhook):
     connection.endheaders()
     chunk = b"x" * 1024 * 1024
     try:
-        for _ in range(12):
+        for _ in range(40):
             connection.send(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         status = connection.getresponse().status
     except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
@@ -153,7 +153,7 @@ def test_a_body_split_in_the_middle_is_read(webhook):
 
 
 def test_400_silent_peers_do_not_slow_the_others(webhook):
-    """200 silent TCP and 200 silent TLS connections: the others are answered within 50 ms (best of three)."""
+    """200 silent TCP and 200 silent TLS connections: the others are answered within 50 ms (the median of 20)."""
     peers = []
     try:
         peers += [socket.create_connection(("127.0.0.1", webhook.port)) for _ in range(200)]
@@ -171,6 +171,7 @@ def test_400_silent_peers_do_not_slow_the_others(webhook):
             answer.read()
             times.append(time.perf_counter() - start)
             assert answer.status == 200
+        connection.close()
         assert sorted(times)[len(times) // 2] < 0.05
     finally:
         for peer in peers:
