@@ -127,6 +127,7 @@ def test_stricter_than_kubectl(text: str, message: str, column: int) -> None:
         ("{a: yes, b: [x]}", [{"a": True, "b": ["x"]}]),  # YAML in flow style
         ('{"a": 1,}', [{"a": 1}]),
         ('{"a": 1} # comment', [{"a": 1}]),
+        ('{"a", "b": 1}', [{"a": None, "b": 1}]),
     ],
 )
 def test_json(text: str, expected: list[Any] | None) -> None:
@@ -153,16 +154,11 @@ def test_json(text: str, expected: list[Any] | None) -> None:
         (b"a:\r\n  b: 1\r\n---\r\nc: 2\r\n", [{"a": {"b": 1}}, {"c": 2}]),
         (b"a: |\n  x\n  ---\n  y\n", [{"a": "x\n---\ny\n"}]),
         (b"a: x\n---b: z\n", [{"a": "x", "---b": "z"}]),
-        ("a: é\n".encode("utf-16"), [{"a": "é"}]),
-        ("a: é\n".encode("utf-16-be"), None),
         (b"{}", [{}]),
     ],
 )
-def test_streams(content: bytes, expected: list[Any] | None) -> None:
-    if expected is None:
-        assert failure(content).line == 1
-    else:
-        assert values(content) == expected
+def test_streams(content: bytes, expected: list[Any]) -> None:
+    assert values(content) == expected
 
 
 def test_aliases_are_copies() -> None:
@@ -404,7 +400,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (b"a: \xff\n", (1, 4), "not UTF-8"),
         ("ä: ü".encode() + b"\n b\xc3\n", (2, 3), "not UTF-8"),
         (b"\xef\xbb\xbfab\xff", (1, 3), "not UTF-8"),
-        (b"\xff\xfea\x00:\x00\x00\xd8\x00\x00", (1, 3), "not UTF-16"),
+        ("a: é".encode("utf-16"), (1, 1), "not UTF-8 but UTF-16"),
         (b"\xed\xa0\x80: 1", (1, 1), "not UTF-8"),
         ("é: 1\nb: \x00".encode(), (2, 4), "does not allow the character '\\x00'"),
         (b"a: \x1b[0m", (1, 4), "does not allow the character '\\x1b'"),

@@ -178,6 +178,20 @@ def test_allowed_values(selector: object, values: set[str] | None) -> None:
     assert parse(selector).allowed_values(ROLE) == values
 
 
+@pytest.mark.parametrize(
+    ("requirement", "text"),
+    [
+        (Requirement("a", "In", frozenset("x")), "a=x"),
+        (Requirement("a", "In", frozenset("yx")), "a In (x, y)"),
+        (Requirement("a", "NotIn", frozenset("x")), "a NotIn (x)"),
+        (Requirement("a", "Exists"), "a Exists"),
+        (Requirement("a", "Gt", frozenset("5")), "a Gt 5"),
+    ],
+)
+def test_requirements_in_words(requirement: Requirement, text: str) -> None:
+    assert str(requirement) == text
+
+
 def test_an_unknown_operator_matches_nothing() -> None:
     assert not Requirement("a", "Like", frozenset({"x"})).matches({"a": "x"})
 

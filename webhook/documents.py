@@ -101,8 +101,8 @@ class _Text:
     def location(self, start: int, end: int) -> Location:
         return Location(self.file, *self.place(start), *self.place(end))
 
-    def error(self, fault: MarkupError) -> DocumentError:
-        return DocumentError(fault.message, self.file, *self.place(fault.offset))
+    def error(self, error: MarkupError) -> DocumentError:
+        return DocumentError(error.message, self.file, *self.place(error.offset))
 
 
 def read(content: bytes, file: str) -> tuple[list[Document], list[DocumentError]]:
@@ -120,14 +120,16 @@ def read(content: bytes, file: str) -> tuple[list[Document], list[DocumentError]
 def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
     """The documents in a file, one by one. One that cannot be read is an error; those after it are read all the same."""
     try:
-        text = _decode(content)
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = error.object[: error.start].decode(error.encoding, "replace").removeprefix("\ufeff")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        yield DocumentError(f"not {error.encoding.upper()}: {error.reason}", file, line, column)
+        before = error.object[: error.start].decode()
+        place = before.count("\n") + 1, len(before) - before.rfind("\n")
+        utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        yield DocumentError(f"not UTF-8 but {'UTF-16' if utf16 else 'other bytes'}: save it as UTF-8", file, *place)
         return
+    template = "{{" in text
     for each in (_json if _BRACE.match(text) else _yaml)(file, text):
-        if isinstance(each, DocumentError) and "{{" in text:
+        if template and isinstance(each, DocumentError):
             message = f"{each.message}; the file contains {{{{: if it is a template, render it first"
             yield DocumentError(message, file, each.line, each.column)
         else:
@@ -167,13 +169,6 @@ def _walk(folder: str) -> Iterator[str]:
             if name.endswith(SUFFIXES) and not name.startswith("."):
                 yield os.path.join(top, name)
     yield from unreadable
-
-
-def _decode(content: bytes) -> str:
-    """The text, without its byte order mark. Windows shells redirect into UTF-16, which kubectl reads, too."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return content.decode("utf-16")
-    return content.decode("utf-8-sig")
 
 
 _BRACE: Final = re.compile(r"\s*\{")

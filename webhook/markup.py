@@ -434,11 +434,9 @@ class JsonReader:
             if match[0] not in _ATOMS:
                 raise MarkupError(f"{match[0]} is not a number that JSON has", match.start())
             return _ATOMS[match[0]]
-        if not rest and len(whole) < 19:
-            return int(whole)
+        if not rest and len(whole) <= 20 and -(2**63) <= (number := int(whole)) < 2**63:
+            return number
         value = float(match[0])
         if not math.isfinite(value):
             raise MarkupError("a number too large for JSON readers", match.start())
-        if not rest and len(whole) <= 20 and -(2**63) <= int(whole) < 2**63:
-            return int(whole)
         return _integral(value)
