@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import http.client
+import itertools
 import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -35,7 +37,7 @@ def main() -> int:
     virt_admit = Path(sys.executable).with_name("virt-admit")
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        command = [virt_admit, "serve", "--bind", f"127.0.0.1:{port}", "--ops-bind", "off", "--certs", folder,
+        command: list[str | Path] = [virt_admit, "serve", "--bind", f"127.0.0.1:{port}", "--ops-bind", "off", "--certs", folder,
                    "--cluster", HERE / "cluster.yaml", "--stop-delay", "0", "--log-level", "warning"]  # fmt: skip
         server = subprocess.Popen(command)  # noqa: S603 - our own command
         try:
@@ -68,13 +70,17 @@ def wait(port: int, ca: Path, server: subprocess.Popen[bytes]) -> http.client.HT
 
 
 def show(connection: http.client.HTTPSConnection) -> None:
-    print("The webhook answers over HTTPS; its certificate is its own and was verified.\n")
+    """Send every example and print the table."""
+    rows = []
     for file in sorted(HERE.glob("[0-9]*.yaml")):
         found, errors = documents.read(file.read_bytes(), file.name)
         if errors:
             raise SystemExit(str(errors[0]))
-        for document in found:
-            print("\n".join(row(file.name, Object(document.data), *ask(connection, Object(document.data)))), "\n")
+        rows += [
+            row for each in found for row in rows_of(file.stem, Object(each.data), *ask(connection, Object(each.data)))
+        ]
+    print("The webhook answers over HTTPS, with a certificate of its own that was verified.\n")
+    print_table(("object", "decision", "rule", "what to change", "patch"), rows)
 
 
 def ask(connection: http.client.HTTPSConnection, obj: Object) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -112,18 +118,35 @@ def post(connection: http.client.HTTPSConnection, path: str, obj: Object) -> dic
     return response
 
 
-def row(file: str, obj: Object, steps: list[dict[str, Any]], answer: dict[str, Any]) -> list[str]:
-    """The lines of one example: decision, then each thing to change with its rule, then the patch."""
-    decision = "allowed" if answer["allowed"] else "DENIED"
-    if answer["allowed"] and answer.get("warnings"):
-        decision = "warned"
-    lines = [f"{decision:8} {obj.kind} {obj.full_name}   ({file})"]
+Row = tuple[str, str, str, str, str]
+
+
+def rows_of(file: str, obj: Object, steps: list[dict[str, Any]], answer: dict[str, Any]) -> list[Row]:
+    """The rows of one object: one for each thing to change."""
+    decision = "denied" if not answer["allowed"] else "warned" if answer.get("warnings") else "allowed"
     causes = answer.get("status", {}).get("details", {}).get("causes", [])
     texts = [f"{cause['field']}: {cause['message']}" for cause in causes] + answer.get("warnings", [])
-    texts += [f"patched: {step['path']} = {step['value']}" for step in steps]
-    for text in texts:
-        lines += textwrap.wrap(text, 116, initial_indent="         ", subsequent_indent="           ")
-    return lines
+    places = [step["path"].rpartition("/") for step in steps]
+    changes = [f"{name} = {step['value']} in {parent}" for (parent, _, name), step in zip(places, steps, strict=True)]
+    rows = []
+    for text, change in itertools.zip_longest(texts or [""], changes, fillvalue=""):
+        message, _, rule = text.partition(" [virt-admit/")
+        rows.append(("", "", rule.rstrip("]"), message, change))
+    rows[0] = (f"{obj.kind} {obj.full_name} ({file})", decision, *rows[0][2:])
+    return rows
+
+
+def print_table(head: Row, rows: list[Row]) -> None:
+    """The table, as wide as the terminal: the last but one column takes what the others leave."""
+    total = max(shutil.get_terminal_size((160, 24)).columns, 120)
+    widths = [24, 8, 26, 0, 30]
+    widths[3] = total - sum(widths) - 2 * (len(widths) - 1)
+    for row in (head, tuple("-" * width for width in widths), *rows):
+        cells = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in itertools.zip_longest(*cells, fillvalue=""):
+            print("  ".join(f"{part:{width}}" for part, width in zip(line, widths, strict=True)).rstrip())
+        if row is not head and not row[0].startswith("-"):
+            print()
 
 
 if __name__ == "__main__":
