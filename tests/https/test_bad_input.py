@@ -137,6 +137,8 @@ def test_a_chunked_body_that_never_ends_is_refused(webhook):
         status = connection.getresponse().status
     except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
         status = 413  # it hung up on us
+    finally:
+        connection.close()
     assert status == 413
 
 
