@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -115,7 +116,7 @@ class FakeApi:
 
     def trusts(self, chain: tuple[Certificate, ...]) -> bool:
         """Whether a call to somebody who shows this chain succeeds, through each entry."""
-        return all(trusts(bundle, chain, self.time.now) for bundle in self.published)
+        return all(trusts(bundle, chain, self.time.now) for bundle in set(self.published))
 
     # The API
 
@@ -199,7 +200,7 @@ class FakeApi:
     def _found(self, body: Mapping[str, Any] | None) -> Answer:
         if body is None:
             return self._answer(404)
-        return Answer(200, copy.deepcopy(body), self.time.now.replace(microsecond=0))
+        return Answer(200, body, self.time.now.replace(microsecond=0))  # read at once: no copy needed
 
     def _next(self) -> str:
         self._version += 1
@@ -220,21 +221,34 @@ class FakeApi:
             target[key] = value
 
 
+class _Line:
+    """The network between one replica and the API server."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def __getattr__(self, request: str) -> Any:
+        if self._replica.cut:
+            raise ApiError("unreachable", "the API server did not answer")
+        return getattr(self._replica.api, request)
+
+
 class Replica:
-    """A process with its own clock that serves from the Secret."""
+    """A process with its own clock that serves from the Secret; ``cut`` off, it reaches nobody."""
 
     def __init__(
         self, api: FakeApi, settings: Settings = DAILY, *, error: timedelta = timedelta(), name: str = "a"
     ) -> None:
         self.api = api
+        self.cut = False
         self.error = error
         self.events: Counter[tuple[str, str]] = Counter()
         self.chain: tuple[Certificate, ...] = ()
         self.rotator = Rotator(
-            SecretStore(api, "virt-admit", "virt-admit-certs"),
+            SecretStore(_Line(self), "virt-admit", "virt-admit-certs"),
             settings,
             show=self._show,
-            configurations=Configurations(api),
+            configurations=Configurations(_Line(self)),
             count=lambda what, label: self.events.update([(what, label)]),
             clock=Clock(lambda: api.time.now + self.error, api.time.monotonic),
             identity=name,
@@ -262,9 +276,12 @@ def trusts(bundle: bytes, chain: tuple[Certificate, ...], now: datetime) -> bool
     leaf, *between = (cert for cert in chain if cert.not_valid_before_utc <= now < cert.not_valid_after_utc)
     if leaf != chain[0]:
         return False
-    roots = [cert for cert in parse_bundle(bundle, []) if cert.not_valid_before_utc <= now < cert.not_valid_after_utc]
+    roots = [cert for cert in _authorities(bundle) if cert.not_valid_before_utc <= now < cert.not_valid_after_utc]
     paths = [leaf, *(cross for cross in between if issued_by(leaf, cross))]
     return any(issued_by(cert, root) for cert in paths for root in roots)
+
+
+_authorities = functools.lru_cache(maxsize=256)(lambda bundle: parse_bundle(bundle, []))
 
 
 def pem(*certs: Certificate) -> bytes:

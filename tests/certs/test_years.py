@@ -1,0 +1,231 @@
+"""Years of certificates in seconds: outages, restarts, wrong clocks, lost races, damage and deletion.
+
+At every instant each serving cert that is shown and has not expired is trusted by what the configurations carry; and
+one that has expired is shown only by somebody who was cut off for longer than a renewal has time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from certs.issue import KEYS
+from certs.plan import PROFILES, STEPS, Settings, parse_settings
+from tests.certs.world import HOUR, KINDS, NAMES, SECOND, START, FakeApi, Replica, Time
+
+MINUTE = timedelta(minutes=1)
+TEN_YEARS = timedelta(days=3653)
+
+
+class Years:
+    """Three replicas and what happens to them."""
+
+    def __init__(self, settings: Settings, replicas: int = 3) -> None:
+        self.settings = settings
+        self.hour = settings.serving_renew_before / 24  # as long as an hour is on the daily schedule
+        self.now = Time()
+        self.api = FakeApi(self.now)
+        self.api.register(entries=1)
+        self.replicas = [Replica(self.api, settings, name=name) for name in "abc"[:replicas]]
+        self.dirty = False  # what was published or stored is damaged, and nobody has had a round since
+        self.gone: list[Replica] = []
+        self.rounds()
+
+    def rounds(self, first: int = 0) -> None:
+        """Everybody who reaches the API server has a round; after each of them the world is right."""
+        for replica in self.replicas[first:] + self.replicas[:first]:
+            replica.settle()
+            if self.reaches(replica):
+                self.dirty = False
+                assert self.api.trusts(replica.chain), "healed within one tick"
+            self.check()
+
+    def reaches(self, replica: Replica) -> bool:
+        return not (self.api.down or replica.cut)
+
+    def check(self) -> None:
+        if self.dirty:
+            return
+        for replica in self.replicas:
+            if not replica.chain:
+                continue
+            leaf = replica.chain[0]
+            if leaf.not_valid_after_utc <= self.now.now:
+                checked = replica.rotator.facts.checked
+                assert checked is not None
+                assert self.now.now - checked > self.settings.serving_renew_before - self.hour, (
+                    "expired though it was connected"
+                )
+            else:
+                assert self.api.trusts(replica.chain), "shown, alive, and not trusted"
+
+    # What happens. Each takes a replica's number and a quantity.
+
+    def passes(self, first: int, hours: int) -> None:
+        self.now.now += hours * self.hour
+        self.check()
+        self.rounds(first)
+
+    def a_minute_passes(self, first: int, _: int) -> None:
+        self.now.now += 61 * SECOND
+        self.check()
+        self.rounds(first)
+
+    def is_cut_off(self, number: int, _: int) -> None:
+        self.replicas[number].cut = not self.replicas[number].cut
+
+    def restarts(self, number: int, _: int) -> None:
+        old = self.replicas[number]
+        self.gone.append(old)
+        self.replicas[number] = Replica(self.api, self.settings, error=old.error, name="abc"[number])
+        self.replicas[number].cut = old.cut
+
+    def everybody_restarts(self, _number: int, _: int) -> None:
+        for number in range(len(self.replicas)):
+            self.restarts(number, 0)
+
+    def api_server_stops(self, _number: int, _: int) -> None:
+        self.api.down = not self.api.down
+
+    def local_clock_steps(self, number: int, hours: int) -> None:
+        self.replicas[number].error = (hours - 10) * 7 * HOUR
+
+    def api_servers_clock_steps(self, _number: int, hours: int) -> None:
+        self.now.now += (hours - 10) * 3 * MINUTE
+
+    def loses_a_race(self, number: int, _: int) -> None:
+        """The next to write finds that another was quicker."""
+        quicker = self.replicas[number]
+
+        def before(verb: str) -> None:
+            if verb == "patch secret":
+                self.api.before = lambda _verb: None
+                quicker.settle()
+
+        self.api.before = before
+
+    def rotation_is_asked_for(self, _number: int, hours: int) -> None:
+        if not self.dirty and self.api.secret and len(self.api.state.bundle) < 5:
+            self.api.edit(notes={"rotate": f"{'signer' if hours % 2 else 'serving'}/{self.now.now.timestamp()}"})
+
+    def secret_is_deleted(self, number: int, hours: int) -> None:
+        if not self.dirty and len(self.api.state.bundle) < 5:
+            self.api.delete_secret()
+            self.dirty = True
+            if hours % 2:  # somebody still remembers
+                self.rounds(number)
+
+    def secret_is_damaged(self, number: int, hours: int) -> None:
+        if not self.dirty and self.api.secret and len(self.api.state.bundle) < 5:
+            self.api.edit({KEYS[hours % len(KEYS)]: b"garbage"})
+            self.dirty = True
+            if hours % 3:
+                self.rounds(number)
+
+    def notes_are_lost(self, _number: int, _: int) -> None:
+        if self.api.secret:
+            self.api.edit(notes=dict.fromkeys(("announced-at", "promoted-at", "rotate", "generation")))
+
+    def bundle_is_overwritten(self, _number: int, _: int) -> None:
+        if not self.dirty:
+            self.api.overwrite_bundles(b"")
+            self.dirty = True
+
+    def configuration_comes_and_goes(self, number: int, _: int) -> None:
+        kind = KINDS[number % 2]
+        if self.dirty:
+            return
+        if self.api.configurations.pop(kind, None) is None:
+            self.api.register(kind, entries=1)
+            self.dirty = True
+
+    def everybody_is_back(self) -> None:
+        self.api.down = False
+        for replica in self.replicas:
+            replica.cut = False
+
+    def steps(self) -> Counter[str]:
+        """How often each step was done, and a race lost."""
+        counts = Counter[str]()
+        for replica in self.replicas + self.gone:
+            counts.update({label or what: count for (what, label), count in replica.events.items() if what != "error"})
+        return counts
+
+    def heals(self) -> None:
+        """Whatever has happened: with everybody back, one tick mends all, and some days later nothing is left of it."""
+        self.everybody_is_back()
+        self.rounds()
+        assert all(self.api.trusts(replica.chain) for replica in self.replicas)
+        assert not [fault for fault in self.api.state.faults if not fault.startswith("cross.crt")]
+        mended, state = self.now.now, self.api.state
+        fading = set(state.bundle) - {pair.cert for pair in (state.signer, state.next) if pair}
+        while fading & set(self.api.state.bundle):
+            self.passes(0, 5)
+            assert self.now.now - mended < self.settings.signer_duration + self.settings.retire_after
+        assert len({replica.chain for replica in self.replicas}) == 1
+
+
+HAPPENINGS = (
+    *(Years.passes,) * 8,
+    Years.a_minute_passes,
+    Years.is_cut_off,
+    Years.restarts,
+    Years.everybody_restarts,
+    Years.api_server_stops,
+    Years.local_clock_steps,
+    Years.api_servers_clock_steps,
+    Years.loses_a_race,
+    Years.rotation_is_asked_for,
+    Years.secret_is_deleted,
+    Years.secret_is_damaged,
+    Years.notes_are_lost,
+    Years.bundle_is_overwritten,
+    Years.configuration_comes_and_goes,
+)
+
+
+def test_whatever_happens() -> None:
+    lived = Counter[str]()
+
+    @settings(max_examples=70, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(
+        st.sampled_from(list(PROFILES)),
+        st.lists(
+            st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 2), st.integers(1, 20)), min_size=20, max_size=50
+        ),
+    )
+    def live(profile: str, happenings: list[Any]) -> None:
+        years = Years(parse_settings({"profile": profile}, names=NAMES[:1]))
+        for happening, number, quantity in happenings:
+            happening(years, number, quantity)
+            lived[happening.__name__] += 1
+        years.heals()
+        lived.update(years.steps())
+
+    live()
+
+    assert set(lived) >= {happening.__name__ for happening in HAPPENINGS} | set(STEPS) | {"conflict"}
+
+
+def test_ten_years_of_daily_certificates() -> None:
+    """The default schedule; something goes wrong about every third day."""
+    chance = random.Random(11)
+    years = Years(parse_settings({}, names=NAMES[:1]), replicas=2)
+    happened = 0
+    while years.now.now < START + TEN_YEARS:
+        years.passes(chance.randrange(2), chance.randint(16, 22))
+        if chance.random() < 0.2:
+            chance.choice(HAPPENINGS)(years, chance.randrange(2), chance.randint(1, 20))
+            happened += 1
+        if chance.random() < 0.3:
+            years.everybody_is_back()
+    years.heals()
+
+    assert happened > 800
+    assert years.steps()["renew"] > 1500
+    assert years.steps()["promote"] > 200
