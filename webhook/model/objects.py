@@ -170,7 +170,7 @@ class Object:
 
     @property
     def api_version(self) -> str:
-        return self["apiVersion"].text or ""
+        return _text(self.data.get("apiVersion"))
 
     @property
     def group(self) -> str:
@@ -184,7 +184,7 @@ class Object:
 
     @property
     def kind(self) -> str:
-        return self["kind"].text or ""
+        return _text(self.data.get("kind"))
 
     @property
     def metadata(self) -> Field:
@@ -193,21 +193,22 @@ class Object:
     @property
     def name(self) -> str:
         """``metadata.name``, else ``metadata.generateName`` and an ellipsis, else empty."""
-        name = self.metadata["name"].text
+        name = _text(self._meta("name"))
         if name:
             return name
-        prefix = self.metadata["generateName"].text
+        prefix = _text(self._meta("generateName"))
         return f"{prefix}…" if prefix else ""
 
     @property
     def namespace(self) -> str:
         """The namespace; empty for what has none."""
-        return self._namespace or self.metadata["namespace"].text or ""
+        return self._namespace or _text(self._meta("namespace"))
 
     @property
     def full_name(self) -> str:
         """``namespace/name``, or the name alone where there is no namespace."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        namespace = self.namespace
+        return f"{namespace}/{self.name}" if namespace else self.name
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -220,7 +221,7 @@ class Object:
     @property
     def deleted(self) -> bool:
         """Whether the object is being deleted: it has a deletion timestamp."""
-        return self.metadata["deletionTimestamp"].present
+        return self._meta("deletionTimestamp") is not None
 
     def annotation(self, key: str) -> Field:
         """One annotation as a field: value and path."""
@@ -233,7 +234,10 @@ class Object:
     def condition(self, kind: str) -> Field:
         """The item of ``status.conditions`` of that type; absent if there is none."""
         conditions = self.at("status", "conditions")
-        return next((item for item in conditions.items() if item["type"].text == kind), conditions["-"])
+        for index, item in enumerate(conditions.value if conditions.is_list else ()):
+            if isinstance(item, dict) and item.get("type") == kind:
+                return conditions[index]
+        return conditions["-"]
 
     @property
     def controller(self) -> Field | None:
@@ -243,5 +247,14 @@ class Object:
                 return owner
         return None
 
+    def _meta(self, key: str) -> Any:
+        """A value of the metadata, without the fields on the way: it is read for every object of a cluster."""
+        metadata = self.data.get("metadata")
+        return metadata.get(key) if isinstance(metadata, dict) else None
+
     def __repr__(self) -> str:
         return f"<{self.kind or 'object'} {self.full_name}>"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
