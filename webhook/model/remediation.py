@@ -7,21 +7,25 @@ the VMs of a lost node run again (node-and-machine-health.md 4, 11, 13, 15).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.model import health, kinds, machines, remediators
 from webhook.model.cluster import Cluster, Unseen
-from webhook.model.health import HealthCheck
+from webhook.model.health import TERMINATING, HealthCheck
 from webhook.model.kinds import Kind
 from webhook.model.labels import LabelIndex
 from webhook.model.machines import Selection, Watch, Watches
 from webhook.model.objects import Field, Object
-from webhook.model.units import DURATION, IntOrPercent, allowed_unhealthy, parse_duration
+from webhook.model.texts import names
+from webhook.model.units import DURATION, MINUTE, Limit, allowed_unhealthy, format_duration, parse_duration, show
 
 CONTROL_PLANE_LABELS: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 """Either one, with any value, makes a Node one of the control plane."""
+
+NHC_TIME: Final = 5 * MINUTE
+"""How long Ready must be False or Unknown where a NodeHealthCheck does not say (the schema's default)."""
 
 TEMPLATE: Final = "Template"
 """What a template's kind ends in; the rest is the kind of the request that is made from it."""
@@ -107,9 +111,144 @@ def overlaps(check: HealthCheck, cluster: Cluster) -> Iterator[tuple[Object, fro
 # --- how many may be unhealthy -----------------------------------------------------------------------------------
 
 
-def allowed(limit: IntOrPercent | None, check: HealthCheck, total: int) -> int | None:
-    """How many of ``total`` may be unhealthy while the check still acts; None where nobody can read the limit."""
-    return None if limit is None else allowed_unhealthy(limit, total, check.limit_of)
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many of what a check selects may be unhealthy while it still acts: from ``least`` to ``most``."""
+
+    limit: str
+    """As it is written: ``maxUnhealthy 40%``."""
+    total: int | None
+    """How many are selected; None: not all of them can be seen."""
+    most: int | None
+    """None: nobody can tell, for the limit cannot be read, or the number of which it is a share cannot be seen."""
+    least: int = 1
+
+    @property
+    def never(self) -> bool:
+        """Whether there is no number of unhealthy ones on which the check acts."""
+        return self.most is not None and self.most < max(1, self.least) and self.total != 0
+
+    @property
+    def everything(self) -> bool:
+        """Whether it may take all that it selects at once."""
+        return bool(self.total) and self.most is not None and self.most >= (self.total or 0)
+
+
+def budget(check: HealthCheck, selection: Selection) -> Budget:
+    """How many of the selected may be unhealthy, with the rounding of the check's own controller."""
+    total = None if selection.unseen else len(selection)
+    if check.range.present:
+        limit = f"{check.range.path[-1]} {check.range.text or ''}".rstrip()
+        try:
+            low, high = check.read_range()
+        except ValueError:
+            return Budget(limit, total, None)
+        return Budget(limit, total, high, low)
+    known = check.known_limit()
+    limit = f"{check.limit.path[-1]} {known if known is not None else show(check.limit.value)}"
+    if known is None or (total is None and (known.percent or check.limit_of is Limit.NODE_MIN_HEALTHY)):
+        return Budget(limit, total, None)
+    return Budget(limit, total, known.number if total is None else allowed_unhealthy(known, total, check.limit_of))
+
+
+# --- who is unhealthy --------------------------------------------------------------------------------------------
+
+
+class Condition(NamedTuple):
+    """A node in this state for this long (nanoseconds; None: unreadable) is unhealthy."""
+
+    type: str
+    status: str
+    time: int | None
+
+
+def conditions(check: HealthCheck) -> tuple[Condition, ...]:
+    """The conditions of a check; those of the schema where a NodeHealthCheck has no list."""
+    if check.kind is kinds.NHC and not check.conditions.present:
+        return (Condition("Ready", "False", NHC_TIME), Condition("Ready", "Unknown", NHC_TIME))
+    return tuple(Condition(each.type, each.status, each.known_nanoseconds()) for each in check.entries)
+
+
+def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[tuple[str, str] | Unseen]:
+    """What is selected and counts as unhealthy now, or will when its time is over: name and reason."""
+    sick = {(each.type, each.status) for each in conditions(check)}
+    for obj in selection.machines:
+        node: Object | None = obj
+        if check.kind is not kinds.NHC:
+            name = machines.node_name(obj)
+            if obj.at("status", "phase").text == "Failed" or not name:
+                yield obj.name, "Failed" if name else "has no node"
+                continue
+            try:
+                node = cluster.get(kinds.NODE, "", name)
+            except Unseen as blind:
+                yield blind
+                continue
+        if node is None:
+            yield obj.name, "its node is gone"
+            continue
+        for condition in node.at("status", "conditions").items():
+            if (condition["type"].text, condition["status"].text) in sick:
+                yield obj.name, f"{condition['type'].text}={condition['status'].text}"
+                break
+
+
+def nodes_of(check: HealthCheck, selection: Selection) -> Iterator[str]:
+    """The names of the nodes that a check watches, be it directly or through their machines."""
+    for obj in selection.machines:
+        name = obj.name if check.kind is kinds.NHC else machines.node_name(obj)
+        if name:
+            yield name
+
+
+# --- what keeps a check from acting at all -----------------------------------------------------------------------
+
+
+def conflicting(cluster: Cluster) -> list[Object]:
+    """The MachineHealthChecks because of which the operator disables every NodeHealthCheck.
+
+    Only the built-in termination handler is in nobody's way, as long as it is alone (mhc/checker.go#UpdateStatus).
+
+    Raises:
+        Unseen: none is known, but there may be some.
+    """
+    found: list[Object] = []
+    blind: Unseen | None = None
+    try:
+        found.extend(cluster.list(kinds.MHC))
+    except Unseen as unseen:
+        blind = unseen
+    custom = [mhc for mhc in found if [each.type for each in health.view(mhc).entries] != [TERMINATING]]
+    if not custom and len(found) > 1:
+        return found
+    if not custom and blind:
+        raise blind
+    return custom
+
+
+def obstacles(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    """Why a check does nothing at all just now."""
+    if check.selector.errors:
+        yield "its selector is malformed"
+    if check.kind is not kinds.NHC:
+        if check.paused.present:
+            yield f"it is paused by the annotation {health.PAUSED}"
+        return
+    reasons = [item.text or "?" for item in check.obj.at("spec", "pauseRequests").items()]
+    if reasons:
+        yield f"it is paused: {names(reasons)}"
+    try:
+        others = conflicting(cluster)
+        if others:
+            yield f"disabled as long as there are MachineHealthChecks: {names(mhc.full_name for mhc in others)}"
+    except Unseen as blind:
+        yield blind
+    for step in steps(check.obj):
+        try:
+            if step.template(cluster) is None:
+                yield f"disabled as long as there is no {step.reference['kind'].text} {step.name}"
+        except Unseen as blind:
+            yield blind
 
 
 # --- the steps of a remediation ----------------------------------------------------------------------------------
@@ -130,6 +269,16 @@ class Step:
         """The template's kind, if the table knows it."""
         group, slash, _ = (self.reference["apiVersion"].text or "").partition("/")
         return kinds.find(group if slash else "", self.reference["kind"].text or "")
+
+    @property
+    def name(self) -> str:
+        """``namespace/name`` of the template."""
+        return "/".join(filter(None, (self.reference["namespace"].text, self.reference["name"].text)))
+
+    @property
+    def remediator(self) -> str:
+        """The kind of the requests that are made from the template."""
+        return (self.reference["kind"].text or "?").removesuffix(TEMPLATE)
 
     @property
     def known_timeout(self) -> int | None:
@@ -176,18 +325,40 @@ def steps(check: Object) -> tuple[Step, ...]:
     return tuple(sorted(escalation(check), key=lambda step: step.order.integer or 0))
 
 
-def longest(step: Step, cluster: Cluster, nodes: Selection) -> int | None:
-    """Nanoseconds that the remediator of a step may take to succeed or fail; None where there is no telling.
+class Span(NamedTuple):
+    """Nanoseconds, at the least and at the most; None: no telling."""
+
+    least: int
+    most: int | None
+
+    def after(self, start: int) -> Span:
+        """This long, from a start on."""
+        return Span(start + self.least, None if self.most is None else start + self.most)
+
+    def __str__(self) -> str:
+        if self.most is None:
+            return f"{format_duration(self.least)} or later"
+        least, most = format_duration(self.least), format_duration(self.most)
+        return least if least == most else f"{least} to {most}"
+
+
+def exactly(nanoseconds: int) -> Span:
+    return Span(nanoseconds, nanoseconds)
+
+
+def takes(step: Step, cluster: Cluster, nodes: Iterable[Object] | None = None) -> Span:
+    """How long the remediator of a step works on one of these nodes (None: any) until it succeeds or gives up.
+
+    Self node remediation waits for its safe time, a fence agent takes seconds or is tried again and again. Of other
+    remediators nothing is known, nor of one whose template does not exist or cannot be read.
 
     Raises:
         Unseen: the remediator's template cannot be seen.
     """
     if step.kind is kinds.SNR_TEMPLATE:
-        return remediators.snr_duration(cluster, nodes.machines)
-    if step.kind is not kinds.FAR_TEMPLATE:
-        return None
-    template = step.template(cluster)
+        return exactly(remediators.snr_duration(cluster, nodes))
+    template = step.template(cluster) if step.kind is kinds.FAR_TEMPLATE else None
     try:
-        return None if template is None else remediators.far_duration(template)
+        return Span(0, None if template is None else remediators.far_duration(template))
     except ValueError:
-        return None
+        return Span(0, None)

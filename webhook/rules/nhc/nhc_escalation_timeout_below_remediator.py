@@ -17,20 +17,20 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    nodes = context.fact(remediation.selected, obj)
     for step in remediation.escalation(obj):
         timeout = step.known_timeout
         if timeout is None or step.kind not in (SNR_TEMPLATE, FAR_TEMPLATE):
             continue
         try:
-            needed = remediation.longest(step, context.cluster, context.fact(remediation.selected, obj))
+            needed = remediation.takes(step, context.cluster, nodes.machines).most
         except Unseen as blind:
             yield blind
             continue
         if needed is not None and timeout < needed:
-            remediator = step.kind.kind.removesuffix(remediation.TEMPLATE)
             yield Finding(
                 step.timeout.path,
-                f"{format_duration(timeout)} is less than the {format_duration(needed)} that {remediator} may need: "
+                f"{format_duration(timeout)} is less than the {format_duration(needed)} that {step.remediator} may need: "
                 "it is cancelled half-way and the next step begins; write more than that",
                 value=(timeout, needed),
             )

@@ -1,0 +1,54 @@
+"""Health checks, nodes and machines for tests, as short as they can be."""
+
+from webhook.model.objects import Object
+
+NHC = "remediation.medik8s.io/v1alpha1"
+MHC = "machine.openshift.io/v1beta1"
+CAPI = "cluster.x-k8s.io/v1beta1"
+SNR = "self-node-remediation.medik8s.io/v1alpha1"
+FAR = "fence-agents-remediation.medik8s.io/v1alpha1"
+POOL = {"matchLabels": {"pool": "a"}}
+
+
+def make(api_version, kind, name, namespace="", labels=None, **more):
+    metadata = {"name": name, "labels": labels or {}} | ({"namespace": namespace} if namespace else {})
+    return Object({"apiVersion": api_version, "kind": kind, "metadata": metadata, **more})
+
+
+def nhc(name="workers", **spec):
+    return make(NHC, "NodeHealthCheck", name, spec={"selector": POOL, **spec})
+
+
+def mhc(name="workers", **spec):
+    spec = {"selector": POOL, "clusterName": "c", **spec}
+    return make(MHC, "MachineHealthCheck", name, "openshift-machine-api", spec=spec)
+
+
+def capi(**spec):
+    return make(CAPI, "MachineHealthCheck", "md", "c", spec={"selector": POOL, "clusterName": "c", **spec})
+
+
+def node(name, pool="a", **status):
+    conditions = [{"type": kind, "status": value} for kind, value in (status or {"Ready": "True"}).items()]
+    return make("v1", "Node", name, labels={"pool": pool}, status={"conditions": conditions})
+
+
+def machine(name, api_version=MHC, namespace="openshift-machine-api", pool="a", **status):
+    labels = {"pool": pool, "cluster.x-k8s.io/cluster-name": "c"}
+    return make(api_version, "Machine", name, namespace, labels, status=status)
+
+
+def template(kind=SNR, name="auto"):
+    return {"apiVersion": kind, "kind": KIND[kind], "name": name, "namespace": "wa"}
+
+
+KIND = {SNR: "SelfNodeRemediationTemplate", FAR: "FenceAgentsRemediationTemplate", "r/v1": "RTemplate"}
+
+
+def ladder(*steps):
+    return nhc(
+        escalatingRemediations=[
+            {"order": order, "timeout": timeout, "remediationTemplate": template(kind)}
+            for order, timeout, kind in steps
+        ]
+    )

@@ -1,0 +1,178 @@
+"""``virt-admit explain``, as people and as programs read it."""
+
+import json
+
+import pytest
+
+from tests.checks import CAPI, FAR, capi, ladder, machine, make, mhc, nhc, node, template
+from webhook.model import kinds
+from webhook.model.cluster import NOTHING, Snapshot
+from webhook.model.objects import Object
+from webhook.verbs.explain import KINDS, LOOKS_UP, as_data, explain, text
+
+FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa")
+SNR = make("self-node-remediation.medik8s.io/v1alpha1", "SelfNodeRemediationTemplate", "auto", "wa")
+
+
+def vm(name, strategy, where):
+    owner = {"kind": "VirtualMachine", "name": name, "controller": True, "apiVersion": "kubevirt.io/v1"}
+    vmi = make("kubevirt.io/v1", "VirtualMachineInstance", name, "shop", status={"nodeName": where, "phase": "Running"})
+    vmi.data["metadata"]["ownerReferences"] = [owner]
+    return [make("kubevirt.io/v1", "VirtualMachine", name, "shop", spec={"runStrategy": strategy}), vmi]
+
+
+def world():
+    check = ladder((5, "6m", SNR.api_version), (15, "15m", FAR))
+    check.data["spec"] |= {
+        "minHealthy": 1,
+        "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "2m"}],
+    }
+    objects = [node("n0"), node("n1", Ready="Unknown"), node("n2"), SNR, FENCE, nhc("again"),
+               *vm("db", "Manual", "n0"), *vm("web", "Always", "n1"), *vm("api", "Always", "n2")]  # fmt: skip
+    return check, objects
+
+
+def lines(explanation):
+    return [" ".join(line.split()) for line in text(explanation).splitlines()]
+
+
+def test_text():
+    check, objects = world()
+    assert lines(explain(check, Snapshot(objects, complete=["*"]))) == [
+        "NodeHealthCheck workers",
+        "selects 3 nodes: n0, n1, n2",
+        "limit minHealthy 1: acts while no more than 2 of 3 are unhealthy",
+        "unhealthy if Ready=Unknown for 2m",
+        "unhealthy now 1: n1 (Ready=Unknown)",
+        "VMs restart after 5m50s = 50s until noticed + 2m Ready=Unknown + 3m remediator",
+        "overlaps with again: both watch n0, n1, n2",
+        "",
+        "Remediation of a node",
+        "remediator takes next step after",
+        "1. SelfNodeRemediation wa/auto 3m 6m",
+        "2. FenceAgentsRemediation wa/auto up to 5m20s 15m",
+        "",
+        "When a node falls silent, and the limit lets the check act",
+        "0s the node falls silent",
+        "50s Ready becomes Unknown, at the end of the grace period",
+        "2m50s NodeHealthCheck workers acts: Ready was Unknown for 2m",
+        "2m50s SelfNodeRemediation wa/auto",
+        "5m50s the node is down for certain; its pods are removed, its VMs may start elsewhere",
+        "8m50s step 2, if the node is still not healthy: FenceAgentsRemediation wa/auto",
+        "8m50s to 14m10s the node is down for certain; its pods are removed, its VMs may start elsewhere",
+        "23m50s nothing more is tried",
+        "",
+        "What becomes of the VMs, once their node is down for certain",
+        "restarted runStrategy Always 2 VMs: shop/api, shop/web",
+        "stays off runStrategy Manual 1 VM: shop/db",
+    ]
+
+
+def test_data():
+    check, objects = world()
+    data = as_data(explain(check, Snapshot(objects, complete=["*"])))
+    assert json.loads(json.dumps(data)) == data
+    assert data["object"] == {
+        "apiVersion": check.api_version,
+        "kind": "NodeHealthCheck",
+        "namespace": "",
+        "name": "workers",
+    }
+    assert data["selected"] == {"kind": "Node", "count": 3, "complete": True, "names": ["n0", "n1", "n2"]}
+    assert data["limit"] == {"text": "minHealthy 1", "least": 1, "most": 2, "never": False, "everything": False}
+    assert data["conditions"] == [{"type": "Ready", "status": "Unknown", "seconds": 120}]
+    assert data["unhealthy"] == [{"name": "n1", "why": "Ready=Unknown"}]
+    assert data["overlaps"] == [{"name": "again", "shared": ["n0", "n1", "n2"]}]
+    assert data["steps"][1] == {
+        "name": "FenceAgentsRemediation wa/auto", "takes": {"least": 0, "most": 320}, "timeout": 900, "cancelled": False
+    }  # fmt: skip
+    assert [(moment["event"], moment["at"]["least"]) for moment in data["timeline"]][2] == ("acts", 170)
+    assert data["restart"] == {
+        "least": 350, "most": 350, "grace": 50, "patience": 120, "wasted": 0, "remediator": {"least": 180, "most": 180}
+    }  # fmt: skip
+    assert [(each["name"], each["node"], each["then"]) for each in data["vms"]] == [
+        ("db", "n0", "stays off"), ("web", "n1", "restarted"), ("api", "n2", "restarted")
+    ]  # fmt: skip
+    assert data["obstacles"] == data["unseen"] == []
+
+
+def test_what_cannot_be_seen_is_said():
+    check, _ = world()
+    explanation = explain(check, NOTHING)
+    assert "selects 0 nodes that can be seen" in lines(explanation)
+    assert "limit minHealthy 1: nobody can tell what it allows" in lines(explanation)
+    assert explanation.unseen == (
+        "nodes",
+        "machinehealthchecks.machine.openshift.io",
+        "selfnoderemediationtemplates.self-node-remediation.medik8s.io wa/auto",
+        "fenceagentsremediationtemplates.fence-agents-remediation.medik8s.io wa/auto",
+        "nodes.config.openshift.io cluster",
+    )
+    assert not as_data(explanation)["selected"]["complete"]
+
+
+TIMES = [
+    {"type": "Ready", "status": "Unknown", "timeout": "5m"},
+    {"type": "Ready", "status": "False", "timeout": "soon"},
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "objects", "expected"),
+    [
+        (mhc(unhealthyConditions=TIMES, maxUnhealthy="30%"), [machine("m0"), machine("m1")], [
+            "limit maxUnhealthy 30%: never acts, for it lets none of 2 be unhealthy",
+            "unhealthy if Ready=Unknown for 5m; Ready=False for an unreadable time",
+            "unhealthy now 2: m0 (has no node), m1 (has no node)",
+            "VMs restart after 5m50s or later = 50s until noticed + 5m Ready=Unknown + what the platform takes",
+            "1. the Machine is deleted, its owner makes another depends on the platform",
+        ]),
+        (mhc(unhealthyConditions=TIMES), [machine("m0")], ["limit maxUnhealthy 100%: no brake, may take all 1 at once"]),
+        (mhc(unhealthyConditions=TIMES), [], ["selects 0 machines", "unhealthy now none"]),
+        (mhc(), [], ["unhealthy if (no condition is listed)"]),
+        (capi(unhealthyRange="[2-3]"), [machine(f"m{i}", CAPI, "c") for i in range(4)], [
+            "limit unhealthyRange [2-3]: acts while 2 to 3 of 4 are unhealthy",
+            "VMs restart never: the check does not act on a silent node, or no step has enough time",
+        ]),
+        (nhc(remediationTemplate=template()), [], [
+            "does nothing disabled as long as there is no SelfNodeRemediationTemplate wa/auto",
+        ]),
+        (ladder((1, "1m", SNR.api_version)), [SNR], ["1. SelfNodeRemediation wa/auto 3m 1m: too short"]),
+        (ladder((1, "1m", SNR.api_version), (2, "1h", SNR.api_version)), [SNR], [
+            "VMs restart after 9m50s = 50s until noticed + 5m Ready=Unknown + 1m wasted + 3m remediator",
+            "6m50s cancelled half-way: it would need 3m",
+        ]),
+    ],
+)  # fmt: skip
+def test_lines(check, objects, expected):
+    found = lines(explain(check, Snapshot(objects, complete=["*"])))
+    for line in expected:
+        assert line in found
+
+
+def test_other_kinds_are_refused():
+    with pytest.raises(ValueError, match="VirtualMachine shop/db cannot be explained"):
+        explain(make("kubevirt.io/v1", "VirtualMachine", "db", "shop"), NOTHING)
+    with pytest.raises(ValueError, match="MachineHealthCheck md cannot be explained"):
+        explain(make("machineremediation.kubevirt.io/v1alpha1", "MachineHealthCheck", "md"), NOTHING)
+
+
+def test_every_kind_that_is_looked_up_is_declared():
+    check, objects = world()
+    looked_up = set()
+
+    class Recorder(Snapshot):
+        def sees_all(self, kind):
+            looked_up.add(kind)
+            return super().sees_all(kind)
+
+    for each in (check, mhc(remediationTemplate=template()), capi()):
+        explain(each, Recorder(objects))
+    assert looked_up <= set(LOOKS_UP)
+    assert kinds.VMI in looked_up
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_an_empty_check(kind):
+    obj = Object({"apiVersion": kind.api_version, "kind": kind.kind})
+    assert text(explain(obj, Snapshot(complete=["*"])))

@@ -1,0 +1,197 @@
+"""From the loss of a node to its VMs running again (seed 004)."""
+
+import pytest
+
+from tests.checks import FAR, SNR, ladder, make, mhc, nhc, node, template
+from webhook.model import health, timeline
+from webhook.model.cluster import NOTHING, Snapshot, Unseen
+from webhook.model.lifecycle import Then
+from webhook.model.timeline import Event
+from webhook.model.units import SECOND
+
+MDR = "machine-deletion-remediation.medik8s.io/v1alpha1"
+
+
+def profile(name):
+    spec = {"workerLatencyProfile": name} if name else {}
+    return make("config.openshift.io/v1", "Node", "cluster", spec=spec)
+
+
+def seconds(span):
+    return span.least // SECOND, None if span.most is None else span.most // SECOND
+
+
+def course(check, *objects):
+    found = timeline.timeline(health.view(check), Snapshot(objects, complete=["*"]))
+    return [(*seconds(moment.at), moment.event) for moment in found.moments], found.restart
+
+
+UNKNOWN = [
+    {"type": "Ready", "status": "Unknown", "duration": "2m"},
+    {"type": "Ready", "status": "False", "duration": "4m"},
+]
+
+
+def test_the_ladder_of_the_examples():
+    steps = [(5, "6m", SNR), (15, "15m", FAR)]
+    check = ladder(*steps)
+    check.data["spec"]["unhealthyConditions"] = UNKNOWN
+    fence = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa")
+
+    moments, restart = course(check, node("n0"), fence)
+
+    assert moments == [
+        (0, 0, Event.SILENT),
+        (50, 50, Event.NOTICED),
+        (170, 170, Event.ACTS),
+        (170, 170, Event.STEP),
+        (350, 350, Event.DOWN),
+        (530, 530, Event.STEP),
+        (530, 850, Event.DOWN),
+        (1430, 1430, Event.EXHAUSTED),
+    ]
+    assert seconds(restart.at) == (350, 350)
+    assert (restart.grace, restart.patience, restart.wasted) == (50 * SECOND, 120 * SECOND, 0)
+
+
+def test_a_step_without_enough_time_only_costs_time():
+    moments, restart = course(ladder((1, "1m", SNR), (2, "5m", SNR)), node("n0"))
+    assert moments[3:] == [
+        (350, 350, Event.STEP),
+        (410, 410, Event.CANCELLED),
+        (410, 410, Event.STEP),
+        (590, 590, Event.DOWN),
+        (710, 710, Event.EXHAUSTED),
+    ]
+    assert restart.wasted == 60 * SECOND
+    assert seconds(restart.at) == (590, 590)
+
+
+def test_no_step_has_enough_time():
+    moments, restart = course(ladder((1, "1m", SNR)), node("n0"))
+    assert moments[-1] == (410, 410, Event.EXHAUSTED)
+    assert restart is None
+
+
+@pytest.mark.parametrize(
+    ("name", "grace"),
+    [("", 50), ("Default", 50), ("MediumUpdateAverageReaction", 120), ("LowUpdateSlowReaction", 300)],
+)
+def test_the_latency_profile_decides_when_silence_is_noticed(name, grace):
+    moments, _ = course(nhc(remediationTemplate=template()), profile(name))
+    assert moments[1] == (grace, grace, Event.NOTICED)
+    assert moments[2] == (grace + 300, grace + 300, Event.ACTS)
+
+
+def test_the_latency_profile_is_out_of_sight():
+    found = timeline.timeline(health.view(nhc(remediationTemplate=template())), NOTHING)
+    assert found.moments[1].at.least == 50 * SECOND
+    assert found.unseen == ("nodes.config.openshift.io cluster",)
+
+
+def test_a_check_that_does_not_mind_silence():
+    conditions = [{"type": "Ready", "status": "False", "duration": "5m"}]
+    moments, restart = course(nhc(unhealthyConditions=conditions, remediationTemplate=template()))
+    assert [event for *_, event in moments] == [Event.SILENT, Event.NOTICED]
+    assert restart is None
+
+
+def test_the_shortest_time_counts():
+    conditions = [*UNKNOWN, {"type": "Ready", "status": "Unknown", "duration": "90s"}]
+    moments, _ = course(nhc(unhealthyConditions=conditions, remediationTemplate=template()))
+    assert moments[2] == (140, 140, Event.ACTS)
+
+
+CONDITIONS = [{"type": "Ready", "status": "Unknown", "timeout": "300s"}]
+
+
+@pytest.mark.parametrize(
+    ("more", "annotations", "part"),
+    [
+        ({}, {}, "the Machine is deleted"),
+        ({}, {"machine.openshift.io/remediation-strategy": "external-baremetal"}, "power-cycles"),
+        ({"remediationTemplate": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "name": "reboot",
+                                  "kind": "Metal3RemediationTemplate"}}, {}, "Metal3Remediation reboot"),
+    ],
+)  # fmt: skip
+def test_what_a_machine_health_check_does(more, annotations, part):
+    check = mhc(unhealthyConditions=CONDITIONS, **more)
+    check.data["metadata"]["annotations"] = annotations
+    (stage,) = timeline.stages(health.view(check), Snapshot(complete=["*"]))
+    assert part in stage.name
+    moments, restart = course(check)
+    assert moments[-1] == (350, None, Event.DOWN)
+    assert seconds(restart.at) == (350, None)
+
+
+def test_a_deleted_machine_takes_its_node_along():
+    reference = {"apiVersion": MDR, "kind": "MachineDeletionRemediationTemplate", "name": "replace", "namespace": "wa"}
+    (stage,) = timeline.stages(health.view(nhc(remediationTemplate=reference)), Snapshot(complete=["*"]))
+    assert "gone" in stage.done
+
+
+def test_a_fence_agent_out_of_sight():
+    found = list(timeline.stages(health.view(nhc(remediationTemplate=template(FAR))), NOTHING))
+    assert isinstance(found[0], Unseen)
+    assert found[1].takes == (0, None)
+
+
+# --- the VMs -----------------------------------------------------------------------------------------------------
+
+
+def vmi(name, owner="", node="n0", phase="Running"):
+    owners = [{"kind": owner, "name": name, "controller": True, "apiVersion": "kubevirt.io/v1"}] if owner else []
+    made = make("kubevirt.io/v1", "VirtualMachineInstance", name, "shop", status={"nodeName": node, "phase": phase})
+    made.data["metadata"]["ownerReferences"] = owners
+    return made
+
+
+def fate(strategy):
+    vm = make("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec=strategy)
+    (found,) = timeline.fates(["n0", "n1"], Snapshot([vm, vmi("db", "VirtualMachine")], complete=["*"]))
+    return found.then
+
+
+@pytest.mark.parametrize(
+    ("strategy", "then"),
+    [
+        ({"runStrategy": "Always"}, Then.RESTARTED),
+        ({"running": True}, Then.RESTARTED),
+        ({"runStrategy": "RerunOnFailure"}, Then.RESTARTED),
+        ({"runStrategy": "Manual"}, Then.OFF),
+        ({"runStrategy": "Once"}, Then.OFF),
+        ({"runStrategy": "Halted"}, Then.NOT_RUNNING),
+        ({"runStrategy": "WaitAsReceiver"}, Then.RECEIVES),
+        ({"runStrategy": "Sometimes"}, None),
+        ({}, None),
+    ],
+)
+def test_what_becomes_of_a_vm(strategy, then):
+    assert fate(strategy) is then
+
+
+@pytest.mark.parametrize(
+    ("owner", "complete", "then"),
+    [
+        ("", ["*"], Then.OFF),
+        ("VirtualMachineInstanceReplicaSet", ["*"], Then.RESTARTED),
+        ("VirtualMachine", ["*"], Then.OFF),
+        ("VirtualMachine", ["virtualmachineinstances.kubevirt.io"], None),
+        ("Something", ["*"], None),
+    ],
+)
+def test_what_becomes_of_an_instance(owner, complete, then):
+    (found,) = timeline.fates(["n0"], Snapshot([vmi("db", owner)], complete=complete))
+    assert found.then is then
+    assert found.why
+
+
+def test_vms_elsewhere_and_such_as_have_ended_are_not_meant():
+    cluster = Snapshot([vmi("a", node="n1"), vmi("b", phase="Succeeded")], complete=["*"])
+    assert list(timeline.fates(["n0"], cluster)) == []
+
+
+def test_vms_out_of_sight():
+    first, second = timeline.fates(["n0"], Snapshot([vmi("a")]))
+    assert first.vmi.name == "a"
+    assert isinstance(second, Unseen)

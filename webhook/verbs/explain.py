@@ -1,0 +1,267 @@
+"""``virt-admit explain``: what a health check would do, and when the VMs of a lost node run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.model import health, kinds, remediation, timeline
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.health import HealthCheck
+from webhook.model.kinds import Kind
+from webhook.model.machines import Selection
+from webhook.model.objects import Object
+from webhook.model.remediation import Budget, Span
+from webhook.model.texts import count, names
+from webhook.model.timeline import Fate, Restart, Stage, Timeline
+from webhook.model.units import SECOND, format_duration
+
+KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
+"""What can be explained."""
+
+LOOKS_UP: Final[tuple[Kind, ...]] = (
+    *KINDS,
+    *(kinds.NODE, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.VMI, kinds.VM, kinds.CONFIG_NODE, kinds.SNR_CONFIG),
+    *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE, kinds.METAL3_TEMPLATE),
+)
+"""What an explanation looks at: a live cluster need list nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that there is to say about one health check in one cluster."""
+
+    check: HealthCheck
+    selection: Selection
+    budget: Budget
+    unhealthy: tuple[tuple[str, str], ...]
+    """What is selected and counts as unhealthy now: name and reason."""
+    obstacles: tuple[str, ...]
+    """Why the check does nothing at all just now."""
+    overlaps: tuple[tuple[str, tuple[str, ...]], ...]
+    """Other checks that watch some of the same, and what they share with it."""
+    stages: tuple[Stage, ...]
+    timeline: Timeline
+    fates: tuple[Fate, ...]
+    unseen: tuple[str, ...]
+    """What could not be seen; with it, other things might be said."""
+
+
+def explain(obj: Object, cluster: Cluster) -> Explanation:
+    """What a health check would do in this cluster.
+
+    Raises:
+        ValueError: the object is no health check.
+    """
+    if kinds.of(obj) not in KINDS:
+        shown = ", ".join(f"{kind.kind} ({kind.group})" for kind in KINDS)
+        raise ValueError(f"{obj.kind or 'this'} {obj.full_name} cannot be explained; what can is {shown}")
+    check = health.view(obj)
+    selection = remediation.selected_by(check, cluster)
+    unseen = [selection.unseen] if selection.unseen else []
+
+    def seen(items: Iterable[Any]) -> Iterator[Any]:
+        """What could be seen; what could not is noted."""
+        try:
+            for item in items:
+                if isinstance(item, Unseen):
+                    unseen.append(item.what)
+                else:
+                    yield item
+        except Unseen as blind:
+            unseen.append(blind.what)
+
+    course = timeline.timeline(check, cluster)
+    return Explanation(
+        check=check,
+        selection=selection,
+        budget=remediation.budget(check, selection),
+        unhealthy=tuple(seen(remediation.unhealthy(check, selection, cluster))),
+        obstacles=tuple(seen(remediation.obstacles(check, cluster))),
+        overlaps=tuple(
+            (other.full_name, tuple(sorted(some))) for other, some in seen(remediation.overlaps(check, cluster))
+        ),
+        stages=tuple(seen(timeline.stages(check, cluster))),
+        timeline=course,
+        fates=tuple(seen(timeline.fates(remediation.nodes_of(check, selection), cluster))),
+        unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
+    )
+
+
+# --- as text -----------------------------------------------------------------------------------------------------
+
+
+def text(explanation: Explanation) -> str:
+    """An explanation for people: a table of facts, one of the steps, a time line, and the VMs."""
+    check, what = explanation.check, _noun(explanation.check)
+    steps = [("", "remediator", "takes", "next step after")] if explanation.stages else []
+    steps += [(f"{number}.", *_stage(stage)) for number, stage in enumerate(explanation.stages, 1)]
+    moments = [(str(moment.at), moment.what) for moment in explanation.timeline.moments]
+    parts: tuple[tuple[str, Sequence[tuple[str, ...]]], ...] = (
+        (f"{check.obj.kind} {check.obj.full_name}", list(_facts(explanation))),
+        (f"Remediation of a {what}", steps),
+        ("When a node falls silent, and the limit lets the check act", moments),
+        ("What becomes of the VMs, once their node is down for certain", list(_vms(explanation.fates))),
+        ("What could not be seen", [(each,) for each in explanation.unseen]),
+    )
+    return "\n".join(line for title, rows in parts if rows for line in (title, *_columns(rows), ""))
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _noun(check: HealthCheck) -> str:
+    return "node" if check.kind is kinds.NHC else "machine"
+
+
+def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    check, selection = explanation.check, explanation.selection
+    total = count(len(selection), _noun(check))
+    some = " that can be seen" if selection.unseen else ""
+    yield (
+        "selects",
+        f"{total}{some}: {names(obj.name for obj in selection.machines)}" if len(selection) else total + some,
+    )
+    yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget)}"
+    conditions = remediation.conditions(check)
+    yield "unhealthy if", "; ".join(map(_condition, conditions)) or "(no condition is listed)"
+    sick = explanation.unhealthy
+    yield "unhealthy now", f"{len(sick)}: {names(f'{name} ({why})' for name, why in sick)}" if sick else "none"
+    yield "VMs restart", _restart(explanation.timeline.restart)
+    for other, shared in explanation.overlaps:
+        yield "overlaps with", f"{other}: both watch {names(shared)}"
+    for obstacle in explanation.obstacles:
+        yield "does nothing", obstacle
+
+
+def _meaning(budget: Budget) -> str:
+    of = "" if budget.total is None else f" of {budget.total}"
+    if budget.most is None:
+        return "nobody can tell what it allows"
+    if budget.never:
+        return f"never acts, for it lets none{of} be unhealthy"
+    if budget.least > 1:
+        return f"acts while {budget.least} to {budget.most}{of} are unhealthy"
+    if budget.everything:
+        return f"no brake, may take all {budget.total} at once"
+    return f"acts while no more than {budget.most}{of} are unhealthy"
+
+
+def _condition(condition: remediation.Condition) -> str:
+    time = "an unreadable time" if condition.time is None else format_duration(condition.time)
+    return f"{condition.type or '?'}={condition.status or '?'} for {time}"
+
+
+def _stage(stage: Stage) -> tuple[str, str, str]:
+    following = "" if stage.timeout is None else format_duration(stage.timeout)
+    return stage.name, _lasting(stage.takes), f"{following}: too short" if stage.cut_off else following
+
+
+def _lasting(span: Span) -> str:
+    if span.most is None:
+        return "depends on the platform"
+    return str(span) if span.least else f"up to {format_duration(span.most)}"
+
+
+def _restart(restart: Restart | None) -> str:
+    if restart is None:
+        return "never: the check does not act on a silent node, or no step has enough time"
+    parts = [f"{format_duration(restart.grace)} until noticed", f"{format_duration(restart.patience)} Ready=Unknown"]
+    if restart.wasted:
+        parts.append(f"{format_duration(restart.wasted)} wasted")
+    remediator = "what the platform takes" if restart.takes.most is None else f"{_lasting(restart.takes)} remediator"
+    return f"after {restart.at} = {' + '.join([*parts, remediator])}"
+
+
+def _vms(fates: Sequence[Fate]) -> Iterator[tuple[str, str, str]]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for fate in fates:
+        outcome = "unknown" if fate.then is None else str(fate.then)
+        groups.setdefault((outcome, fate.why), []).append(fate.vmi.full_name)
+    for (outcome, why), vms in sorted(groups.items()):
+        yield outcome, why, f"{count(len(vms), 'VM')}: {names(sorted(vms))}"
+
+
+# --- as data -----------------------------------------------------------------------------------------------------
+
+
+def as_data(explanation: Explanation) -> dict[str, Any]:
+    """An explanation as JSON data. Times are seconds, counted from the moment in which a node falls silent."""
+    check, selection, budget = explanation.check, explanation.selection, explanation.budget
+    obj, restart = check.obj, explanation.timeline.restart
+    return {
+        "version": 1,
+        "object": {
+            "apiVersion": obj.api_version,
+            "kind": obj.kind,
+            "namespace": obj.namespace,
+            "name": obj.name,
+        },
+        "selected": {
+            "kind": "Node" if check.kind is kinds.NHC else "Machine",
+            "count": len(selection),
+            "complete": not selection.unseen,
+            "names": [each.name for each in selection.machines],
+        },
+        "limit": {
+            "text": budget.limit,
+            "least": budget.least,
+            "most": budget.most,
+            "never": budget.never,
+            "everything": budget.everything,
+        },
+        "conditions": [
+            {"type": each.type, "status": each.status, "seconds": _seconds(each.time)}
+            for each in remediation.conditions(check)
+        ],
+        "unhealthy": [{"name": name, "why": why} for name, why in explanation.unhealthy],
+        "obstacles": list(explanation.obstacles),
+        "overlaps": [{"name": other, "shared": list(shared)} for other, shared in explanation.overlaps],
+        "steps": [
+            {
+                "name": stage.name,
+                "takes": _span(stage.takes),
+                "timeout": _seconds(stage.timeout),
+                "cancelled": stage.cut_off,
+            }
+            for stage in explanation.stages
+        ],
+        "timeline": [
+            {"at": _span(moment.at), "event": str(moment.event), "what": moment.what}
+            for moment in explanation.timeline.moments
+        ],
+        "restart": restart
+        and {
+            **_span(restart.at),
+            "grace": _seconds(restart.grace),
+            "patience": _seconds(restart.patience),
+            "wasted": _seconds(restart.wasted),
+            "remediator": _span(restart.takes),
+        },
+        "vms": [
+            {
+                "namespace": fate.vmi.namespace,
+                "name": fate.vmi.name,
+                "node": fate.vmi.at("status", "nodeName").text,
+                "then": None if fate.then is None else str(fate.then),
+                "why": fate.why,
+            }
+            for fate in explanation.fates
+        ],
+        "unseen": list(explanation.unseen),
+    }
+
+
+def _span(span: Span) -> dict[str, float | None]:
+    return {"least": _seconds(span.least), "most": _seconds(span.most)}
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    if nanoseconds is None:
+        return None
+    whole, rest = divmod(nanoseconds, SECOND)
+    return nanoseconds / SECOND if rest else whole
