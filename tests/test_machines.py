@@ -75,7 +75,8 @@ def test_what_has_no_labels_is_selected_by_an_empty_selector():
      ({ROLE: "worker"}, False), ({ROLE: "Master"}, False), ({"role": "master"}, False), ({ROLE: True}, False)],
 )  # fmt: skip
 def test_control_plane(labels, expected):
-    assert machines.is_control_plane(machine(labels=labels)) is expected
+    cluster = Snapshot([machine("x", labels), machine("worker", {ROLE: "worker"})], complete=["*"])
+    assert names(machines.selected(check({}), cluster).control_plane) == (["x"] if expected else [])
 
 
 @pytest.mark.parametrize(

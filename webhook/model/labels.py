@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from webhook.model.objects import Object
 from webhook.model.selectors import DOES_NOT_EXIST, IN, NOT_IN, Requirement, Selector
+
+NOBODY: Final[frozenset[int]] = frozenset()
 
 
 class LabelIndex:
     """Objects by their labels. They are named by their position in ``objects``."""
 
-    __slots__ = ("_by_key", "_by_label", "objects")
+    __slots__ = ("_all", "_by_key", "_by_label", "objects")
 
     def __init__(self, objects: Iterable[Object]) -> None:
         self.objects = tuple(objects)
-        self._by_label: dict[tuple[str, str], set[int]] = {}
-        self._by_key: dict[str, set[int]] = {}
+        by_label: dict[tuple[str, str], set[int]] = {}
+        by_key: dict[str, set[int]] = {}
         for position, obj in enumerate(self.objects):
             for key, value in obj.at("metadata", "labels").map.items():
-                self._by_key.setdefault(key, set()).add(position)
+                by_key.setdefault(key, set()).add(position)
                 if isinstance(value, str):
-                    self._by_label.setdefault((key, value), set()).add(position)
+                    by_label.setdefault((key, value), set()).add(position)
+        self._all = frozenset(range(len(self.objects)))
+        self._by_label: Mapping[tuple[str, str], frozenset[int]] = {
+            label: frozenset(some) for label, some in by_label.items()
+        }
+        self._by_key: Mapping[str, frozenset[int]] = {key: frozenset(some) for key, some in by_key.items()}
+
+    def having(self, key: str, value: str) -> frozenset[int]:
+        """The positions of the objects with that label."""
+        return self._by_label.get((key, value), NOBODY)
 
     def select(self, selector: Selector) -> frozenset[int]:
         """The positions of the objects that a selector matches: the same as ``selector.matches`` for each of them.
@@ -29,19 +41,19 @@ class LabelIndex:
         Only for the four operators of label selectors; a selector with errors matches nothing.
         """
         if selector.errors:
-            return frozenset()
-        chosen: set[int] | None = None
-        excluded: set[int] = set()
+            return NOBODY
+        chosen = self._all
         for requirement in selector.requirements:
-            having = self._having(requirement)
+            named = self._named(requirement)
             if requirement.operator in (NOT_IN, DOES_NOT_EXIST):
-                excluded |= having
+                chosen = chosen - named if named else chosen
             else:
-                chosen = having if chosen is None else chosen & having
-        return frozenset(range(len(self.objects)) if chosen is None else chosen) - excluded
+                chosen = chosen & named if chosen is not self._all else named
+        return chosen
 
-    def _having(self, requirement: Requirement) -> set[int]:
+    def _named(self, requirement: Requirement) -> frozenset[int]:
         """The objects that have the key, with one of the values where the operator takes any."""
-        if requirement.operator in (IN, NOT_IN):
-            return set().union(*(self._by_label.get((requirement.key, value), ()) for value in requirement.values))
-        return self._by_key.get(requirement.key, set())
+        if requirement.operator not in (IN, NOT_IN):
+            return self._by_key.get(requirement.key, NOBODY)
+        several = [self.having(requirement.key, value) for value in requirement.values]
+        return several[0] if len(several) == 1 else NOBODY.union(*several)

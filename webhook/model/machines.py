@@ -35,12 +35,6 @@ CONTROL_PLANE_SIZE: Final = 3
 _MASTERS: Final = frozenset((MASTER,))
 
 
-def is_control_plane(machine: Object) -> bool:
-    """Whether a Machine of machine.openshift.io belongs to the control plane."""
-    labels = machine.labels
-    return any(labels.get(key) == MASTER for key in ROLE_LABELS)
-
-
 def node_name(machine: Object) -> str:
     """The Node that a Machine became; empty as long as there is none."""
     return machine.at("status", "nodeRef", "name").text or ""
@@ -71,6 +65,12 @@ class Selection:
         """In the order in which the cluster lists them."""
         return tuple(self.index.objects[position] for position in sorted(self.positions))
 
+    @property
+    def control_plane(self) -> Selection:
+        """Those of the control plane (machine.openshift.io)."""
+        masters = frozenset[int]().union(*(self.index.having(label, MASTER) for label in ROLE_LABELS))
+        return Selection(self.index, self.positions & masters, self.unseen)
+
     def __len__(self) -> int:
         return len(self.positions)
 
@@ -84,50 +84,52 @@ class Selection:
             raise Unseen(self.unseen)
 
 
+_Home = tuple[str, str | None]
+"""A namespace, and within it a cluster of Cluster API: what a check can select from."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """All Machines of one kind, by namespace."""
+    """All Machines of one kind, by where they are at home."""
 
-    homes: Mapping[str, LabelIndex]
+    homes: Mapping[_Home, LabelIndex]
     unseen: str
+
+    def at(self, namespace: str, cluster_name: str | None = None) -> LabelIndex:
+        return self.homes.get((namespace or "default", cluster_name), _NOWHERE)
 
 
 _NOWHERE: Final = LabelIndex(())
 
 
-def _fleet(cluster: Cluster, kind: Kind) -> _Fleet:
-    homes: dict[str, list[Object]] = {}
-    unseen = ""
-    try:
-        for machine in cluster.list(kind):
-            homes.setdefault(machine.namespace or "default", []).append(machine)
-    except Unseen as blind:
-        unseen = blind.what
-    return _Fleet({namespace: LabelIndex(machines) for namespace, machines in homes.items()}, unseen)
-
-
 def _machine_api(cluster: Cluster) -> _Fleet:
-    return _fleet(cluster, kinds.MACHINE)
+    return _fleet(cluster, kinds.MACHINE, lambda _: None)
 
 
 def _cluster_api(cluster: Cluster) -> _Fleet:
-    return _fleet(cluster, kinds.CAPI_MACHINE)
+    return _fleet(cluster, kinds.CAPI_MACHINE, _capi_cluster)
+
+
+def _fleet(cluster: Cluster, kind: Kind, cluster_of: Callable[[Object], str | None]) -> _Fleet:
+    homes: dict[_Home, list[Object]] = {}
+    unseen = ""
+    try:
+        for machine in cluster.list(kind):
+            homes.setdefault((machine.namespace or "default", cluster_of(machine)), []).append(machine)
+    except Unseen as blind:
+        unseen = blind.what
+    return _Fleet({home: LabelIndex(machines) for home, machines in homes.items()}, unseen)
+
+
+def _capi_cluster(machine: Object) -> str | None:
+    return machine.label(CAPI_CLUSTER_LABEL).text or machine.at("spec", "clusterName").text
 
 
 def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
     """``M``, the Machines of its own namespace that a MachineHealthCheck selects; in Cluster API, of its cluster."""
-    of_cluster_api = check.kind is kinds.CAPI_MHC
-    fleet = cluster.derive(_cluster_api if of_cluster_api else _machine_api)
-    index = fleet.homes.get(check.obj.namespace or "default", _NOWHERE)
-    positions = index.select(check.selector)
-    if of_cluster_api:
-        name = check.cluster_name
-        positions = frozenset(position for position in positions if _capi_cluster(index.objects[position]) == name)
-    return Selection(index, positions, fleet.unseen)
-
-
-def _capi_cluster(machine: Object) -> str | None:
-    return machine.labels.get(CAPI_CLUSTER_LABEL) or machine.at("spec", "clusterName").text
+    fleet = cluster.derive(_cluster_api if check.kind is kinds.CAPI_MHC else _machine_api)
+    index = fleet.at(check.obj.namespace, check.cluster_name)
+    return Selection(index, index.select(check.selector), fleet.unseen)
 
 
 def selected(obj: Object, cluster: Cluster) -> Selection:
@@ -195,7 +197,7 @@ _WATCHES: Final[Mapping[Kind, Callable[[Cluster], Watches]]] = {
 def of_set(machine_set: Object, cluster: Cluster) -> Selection:
     """The Machines of a MachineSet: those that its selector matches and that nothing else controls."""
     fleet = cluster.derive(_machine_api)
-    index = fleet.homes.get(machine_set.namespace or "default", _NOWHERE)
+    index = fleet.at(machine_set.namespace)
     chosen = index.select(selectors.parse(machine_set.at("spec", "selector").value))
     mine = frozenset(position for position in chosen if _may_own(machine_set, index.objects[position]))
     return Selection(index, mine, fleet.unseen)

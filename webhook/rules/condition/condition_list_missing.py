@@ -16,8 +16,8 @@ from webhook.model.objects import Object
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     if view.entries or (view.kind is NHC and not view.conditions.present):  # the schema fills in both states of Ready
         return
     if view.kind is not CAPI_MHC:

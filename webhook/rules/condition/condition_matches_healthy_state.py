@@ -15,8 +15,8 @@ from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    for condition in health.view(obj).entries:
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    for condition in context.fact(health.view, obj).entries:
         if condition.well_known and condition.status == health.HEALTHY[condition.type]:
             meant = '"False" or "Unknown"' if condition.type == "Ready" else '"True" or "Unknown"'
             yield Finding(

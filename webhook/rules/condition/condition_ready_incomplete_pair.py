@@ -17,8 +17,8 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 _MEANING: Final = {"Unknown": "the node is silent: power, network", "False": "its kubelet reports trouble"}
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     listed = {condition.status for condition in view.entries if condition.type == "Ready"}
     missing = [status for status in _MEANING if status not in listed]
     if len(missing) == 1:

@@ -16,8 +16,8 @@ from webhook.model.units import show
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     if view.handler:
         return
     for condition in view.entries:

@@ -21,7 +21,7 @@ class Params:
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
-    for condition in health.view(obj).entries:
+    for condition in context.fact(health.view, obj).entries:
         time = condition.known_nanoseconds() if condition.type == "Ready" else None
         if time is not None and time > context.params.longest:
             yield Finding(

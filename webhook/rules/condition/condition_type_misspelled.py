@@ -19,8 +19,8 @@ from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 _MEANT: Final = {"notready": "Ready"} | {known.lower(): known for known in health.HEALTHY}
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    for condition in health.view(obj).entries:
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    for condition in context.fact(health.view, obj).entries:
         meant = _MEANT.get(condition.type.lower())
         if meant is not None and not condition.well_known:
             yield Finding(

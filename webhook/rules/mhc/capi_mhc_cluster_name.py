@@ -26,7 +26,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 f"cannot be changed (it is {show(before)}); create another check for another cluster",
                 cause=Cause.FORBIDDEN,
             )
-    selector = health.view(obj).selector_field
+    selector = context.fact(health.view, obj).selector_field
     labels = selector["matchLabels"].map
     if CAPI_CLUSTER_LABEL in labels and labels[CAPI_CLUSTER_LABEL] != name.value:
         yield Finding(

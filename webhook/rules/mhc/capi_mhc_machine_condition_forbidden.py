@@ -17,8 +17,8 @@ from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 _FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"))
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    for entry in health.view(obj).machine_conditions.items():
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    for entry in context.fact(health.view, obj).machine_conditions.items():
         if entry["type"].text in _FORBIDDEN:
             yield Finding(
                 entry["type"].path,

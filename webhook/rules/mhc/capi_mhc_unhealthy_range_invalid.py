@@ -14,8 +14,8 @@ from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     if view.range.present:
         try:
             view.read_range()

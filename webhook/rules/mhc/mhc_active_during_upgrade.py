@@ -15,7 +15,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     if view.paused.present or view.handler:
         return
     version = context.cluster.get(CLUSTER_VERSION, "", "version")

@@ -16,12 +16,12 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     limit = view.known_limit()
     if limit is None or view.handler or (not limit.percent and limit.number <= 1):
         return
     selection = context.fact(machines.selected, obj)
-    masters = sum(map(machines.is_control_plane, selection.machines))
+    masters = len(selection.control_plane)
     if not masters and not machines.selects_control_plane(view):
         selection.demand_all()
         return

@@ -24,8 +24,8 @@ _EFFECT: Final = {
 }
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     try:
         view.read_limit()
     except LimitError as error:

@@ -17,7 +17,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     limit = view.known_limit()
     if limit is None or not limit.percent or limit.number in (0, 100) or view.range.present or view.handler:
         return

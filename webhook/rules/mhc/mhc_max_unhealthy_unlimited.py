@@ -18,7 +18,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     brake = _brake(view)
     if brake is None or view.handler or view.inert or view.hosted:
         return
@@ -58,7 +58,7 @@ def _is_control_plane(view: HealthCheck, selection: Selection) -> bool:
     """The control plane has a rule of its own, and in Cluster API a controller that minds its quorum."""
     if view.kind is CAPI_MHC:
         return any(each.key == machines.CAPI_CONTROL_PLANE_LABEL for each in view.selector.requirements)
-    return machines.selects_control_plane(view) or any(map(machines.is_control_plane, selection.machines))
+    return machines.selects_control_plane(view) or bool(selection.control_plane)
 
 
 RULE = Rule(

@@ -14,8 +14,8 @@ from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     limit = view.known_limit()
     if limit is not None and limit.number == 0 and not view.range.present and not view.handler:
         yield Finding(view.limit.path, f"{limit} switches remediation off; to pause use the annotation {health.PAUSED}")

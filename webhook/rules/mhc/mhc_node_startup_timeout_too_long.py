@@ -22,7 +22,7 @@ class Params:
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     time = view.known_startup_time()
     if time is not None and time > context.params.longest and not view.handler:
         yield Finding(

@@ -23,7 +23,7 @@ class Params:
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
-    view, params = health.view(obj), context.params
+    view, params = context.fact(health.view, obj), context.params
     time = view.known_startup_time()
     if time is None or not 0 < time < max(params.refused, params.shortest) or view.handler:
         return

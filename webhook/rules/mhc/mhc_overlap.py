@@ -17,15 +17,14 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     if view.handler:
         return
     mine = context.fact(machines.selected, obj)
     everybody = machines.watches(context.cluster, view.kind)
     rivals = [watch for watch in everybody.of(obj.namespace) if _is_rival(watch, view, mine)]
     if rivals:
-        common = frozenset[int]().union(*(mine.positions & rival.selection.positions for rival in rivals))
-        shared = Selection(mine.index, common, mine.unseen).machines
+        shared = _shared(mine, rivals)
         whom = f" {names((machine.name for machine in shared), 50)}" if shared else " the same machines"
         yield Finding(
             view.selector_field.path,
@@ -34,6 +33,16 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         )
     everybody.demand_all()
     mine.demand_all()
+
+
+def _shared(mine: Selection, rivals: list[Watch]) -> tuple[Object, ...]:
+    """The machines that some rival selects, too."""
+    common: frozenset[int] = frozenset()
+    for rival in rivals:
+        common |= mine.positions & rival.selection.positions
+        if len(common) == len(mine):
+            break
+    return Selection(mine.index, common, mine.unseen).machines
 
 
 def _is_rival(watch: Watch, view: health.HealthCheck, mine: Selection) -> bool:

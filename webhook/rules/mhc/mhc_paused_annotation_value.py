@@ -14,8 +14,8 @@ from webhook.model.units import show
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     value = view.paused.text
     if value is not None and health.means_no(value) and not view.handler:
         yield Finding(

@@ -15,7 +15,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    if not health.view(obj).handler and machines.platform(context.cluster) == "None":
+    if not context.fact(health.view, obj).handler and machines.platform(context.cluster) == "None":
         yield Finding(
             obj["spec"].path,
             "the Machine API does not run on platform None, the check never acts; use a NodeHealthCheck",

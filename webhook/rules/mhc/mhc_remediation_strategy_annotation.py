@@ -17,7 +17,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     annotation = obj.annotation(health.STRATEGY)
     if not annotation.present or view.handler:
         return

@@ -15,8 +15,8 @@ from webhook.model.objects import Object
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     if view.selector.empty and not view.handler:
         label = (
             "machine.openshift.io/cluster-api-machineset" if view.kind is MHC else "cluster.x-k8s.io/deployment-name"

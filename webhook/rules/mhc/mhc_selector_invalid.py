@@ -15,8 +15,8 @@ from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     for steps, problem in view.selector.errors:
         yield Finding(view.selector_field.at(*steps).path, f"{problem}; with it the check never does anything")
 

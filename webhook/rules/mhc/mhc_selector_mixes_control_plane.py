@@ -16,18 +16,17 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     if view.handler:
         return
     selection = context.fact(machines.selected, obj)
-    selected = selection.machines
-    masters = [machine.name for machine in selected if machines.is_control_plane(machine)]
-    others = len(selected) - len(masters)
+    masters = selection.control_plane
+    others = len(selection) - len(masters)
     if masters and others:
+        whom = names((machine.name for machine in masters.machines), 60)
         yield Finding(
             view.selector_field.path,
-            f"selects machines of the control plane ({names(masters, 60)}) and {count(others, 'other')}; "
-            "use one check per role",
+            f"selects machines of the control plane ({whom}) and {count(others, 'other')}; use one check per role",
         )
     else:
         selection.demand_all()

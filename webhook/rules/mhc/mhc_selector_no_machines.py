@@ -15,7 +15,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     if view.handler or view.hosted or view.selector.errors:
         return
     selection = context.fact(machines.selected, obj)

@@ -16,7 +16,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     if view.handler or view.external or view.template.present:
         return
     selection = context.fact(machines.selected, obj)

@@ -21,7 +21,7 @@ class Params:
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     wanted = context.params.namespace
-    if obj.namespace and obj.namespace != wanted and not health.view(obj).handler:
+    if obj.namespace and obj.namespace != wanted and not context.fact(health.view, obj).handler:
         yield Finding(
             obj.metadata["namespace"].path,
             f"nothing watches MachineHealthChecks in namespace {obj.namespace}, it would never act; move it to {wanted}",

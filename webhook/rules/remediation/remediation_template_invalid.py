@@ -21,8 +21,8 @@ _SUFFIX: Final = "Template"
 _METAL3_NAMESPACE: Final = "openshift-machine-api"
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    view = health.view(obj)
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.fact(health.view, obj)
     if view.handler:
         return
     for reference in view.templates:

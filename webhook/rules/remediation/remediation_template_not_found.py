@@ -21,7 +21,7 @@ _TEMPLATES: Final = (SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE)
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    view = health.view(obj)
+    view = context.fact(health.view, obj)
     if view.handler:
         return
     for reference in view.templates:
