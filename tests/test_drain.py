@@ -109,7 +109,7 @@ def test_the_object_under_review_speaks_for_the_cluster():
 
     found = drain.strategy(vmi(), cluster, subject=kubevirt(evictionStrategy="LiveMigrate"))
 
-    assert found.phrase == "LiveMigrate (from KubeVirt)"
+    assert found.phrase == "LiveMigrate from KubeVirt"
 
 
 def test_an_unknown_cluster_strategy_is_unseen():
@@ -251,7 +251,7 @@ def test_a_block_names_the_reason_that_kubevirt_gives():
 def test_an_inherited_strategy_is_called_so():
     found = foretold(vmi(None, False), HERE, THERE, kubevirt(evictionStrategy="LiveMigrate"))
 
-    assert "LiveMigrate (from KubeVirt)" in found.reason
+    assert "LiveMigrate from KubeVirt" in found.reason
 
 
 @pytest.mark.parametrize(

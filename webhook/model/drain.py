@@ -98,8 +98,12 @@ def eviction(vmi: Object, cluster: Cluster, subject: Object | None = None) -> Ev
 
 def owner(vmi: Object, kind: str) -> str | None:
     """The name of the owner of that kind, or None."""
-    owners = vmi.metadata["ownerReferences"].items()
-    return next((each["name"].text for each in owners if each["kind"].text == kind), None)
+    owners = vmi.metadata["ownerReferences"]
+    for each in owners.value if owners.is_list else ():  # read for every VMI of a cluster, hence without fields
+        if isinstance(each, dict) and each.get("kind") == kind:
+            name = each.get("name")
+            return name if isinstance(name, str) else None
+    return None
 
 
 def owner_vm(vmi: Object, cluster: Cluster) -> Object | None:
@@ -177,6 +181,19 @@ def _on_nodes(cluster: Cluster) -> _OnNodes:
     except Unseen as blind:
         unseen = blind.what
     return _OnNodes({node: tuple(vmis) for node, vmis in by_node.items()}, unseen)
+
+
+def evictions(cluster: Cluster, node: str) -> Iterator[tuple[Object, Eviction] | Unseen]:
+    """What an eviction does to each VMI on a node that nobody is stopping already, and what of it could not be seen."""
+    try:
+        for vmi in on_node(cluster, node):
+            if not vmi.deleted:
+                try:
+                    yield vmi, eviction(vmi, cluster)
+                except Unseen as unseen:
+                    yield unseen
+    except Unseen as unseen:
+        yield unseen
 
 
 # --- where a migration goes to, and who keeps a pod from going -----------------------------------------------------

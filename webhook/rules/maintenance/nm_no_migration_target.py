@@ -1,0 +1,47 @@
+"""A node is to be drained whose VMs must migrate, and no other node takes VMs.
+
+**Why.** The targets of the migrations stay Pending, each attempt is given up after five minutes and repeated for ever;
+the drain does not end.
+
+**Fix.** Uncordon or repair another node with KubeVirt first, or stop the VMs.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import configuration, drain, effective, maintenance, placement
+from webhook.model.cluster import Unseen
+from webhook.model.kinds import NM, NM_KUBEVIRT, NODE, VMI
+from webhook.model.lifecycle import Eviction
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    cluster, node = context.cluster, maintenance.node(obj)
+    migrating: list[str] = []
+    for each in drain.evictions(cluster, node.text or ""):
+        if isinstance(each, Unseen):
+            yield each
+        elif each[1] is Eviction.MIGRATES:
+            migrating.append(each[0].full_name)
+    if not migrating:
+        return
+    if not any(placement.ready(other) for other in configuration.nodes(cluster) if other.name != node.text):
+        yield Finding(
+            node.path,
+            f"no other node is Ready and takes VMs, so {names(migrating)} cannot migrate and the drain hangs; "
+            "uncordon or repair one first",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    reads=(VMI, NODE, *effective.STRATEGY_READS),
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    check=check,
+    sources=("000_abb9fefe9c820fac.txt#10.1.1", "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go"),
+)

@@ -1,0 +1,72 @@
+"""A node is to be drained, and a VM on it refuses to go.
+
+**Why.** KubeVirt answers the eviction of a VM that must live-migrate and cannot with 429, again and again, and nothing
+else happens: the maintenance never begins. With ``External`` a controller outside KubeVirt has to move the VM.
+
+**Fix.** For each VM: repair the reason that its condition ``LiveMigratable`` gives, or set ``evictionStrategy:
+LiveMigrateIfPossible`` or ``None`` and restart it, or stop it for the time of the maintenance. To go on all the same,
+annotate the NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import drain, effective, maintenance
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.kinds import NM, NM_KUBEVIRT, NODE, VMI
+from webhook.model.lifecycle import Eviction
+from webhook.model.objects import Object
+from webhook.model.texts import fitting, names
+from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    cluster, node = context.cluster, maintenance.node(obj)
+    refused: list[Object] = []
+    waiting: list[Object] = []
+    for each in drain.evictions(cluster, node.text or ""):
+        if isinstance(each, Unseen):
+            yield each
+        elif each[1] is Eviction.REFUSED:
+            refused.append(each[0])
+        elif each[1] is Eviction.WAITS:
+            waiting.append(each[0])
+    if refused:
+        remedy = "set LiveMigrateIfPossible or None and restart them, repair that, or stop them"
+        reasons = [f"{vmi.full_name} ({drain.hindrance(vmi)})" for vmi in refused]
+        message = fitting(
+            node.path,
+            RULE.id,
+            f"the drain hangs on {names(reasons, 200)}; {remedy}",
+            f"the drain hangs on {names((vmi.full_name for vmi in refused), 100)}; {remedy}",
+        )
+        yield Finding(node.path, message, at_most=Action.DENY if _is_ready(node.text or "", cluster) else Action.WARN)
+    if waiting:
+        yield Finding(
+            node.path,
+            f"strategy External: the drain waits until something moves {names(vmi.full_name for vmi in waiting)}",
+            at_most=Action.WARN,
+        )
+
+
+def _is_ready(node: str, cluster: Cluster) -> bool:
+    """Whether the node is known to be Ready: at a broken one nobody should stand in the way."""
+    try:
+        found = cluster.get(NODE, "", node)
+    except Unseen:
+        return False
+    return found is not None and found.condition("Ready")["status"].value == "True"
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    reads=(VMI, NODE, *effective.STRATEGY_READS),
+    operations=(Operation.CREATE,),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "000_abb9fefe9c820fac.txt#10.1.1",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+    ),
+)

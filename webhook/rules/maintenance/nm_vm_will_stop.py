@@ -1,0 +1,54 @@
+"""A node is to be drained, and a VM on it will be shut down and stay down.
+
+**Why.** Only ``runStrategy: Always`` brings a VM back after the clean shutdown of a drain. With ``RerunOnFailure``,
+``Manual``, ``Once`` or ``Halted`` it stays off until somebody starts it; a VMI that no VM owns is lost.
+
+**Fix.** Set ``runStrategy: Always``, or let the VM migrate (``evictionStrategy: LiveMigrate``), or plan to start it
+again afterwards.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import drain, effective, maintenance
+from webhook.model.cluster import Unseen
+from webhook.model.kinds import NM, NM_KUBEVIRT, VM, VMI
+from webhook.model.lifecycle import Eviction
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    cluster, node = context.cluster, maintenance.node(obj)
+    stopped: list[str] = []
+    for each in drain.evictions(cluster, node.text or ""):
+        if isinstance(each, Unseen):
+            yield each
+        elif each[1] is Eviction.SHUTS_DOWN:
+            try:
+                after = drain.comes_back(each[0], cluster)
+            except Unseen as unseen:
+                yield unseen
+            else:
+                stopped += [] if after.comes else [f"{each[0].full_name} ({after.why})"]
+    if stopped:
+        yield Finding(
+            node.path,
+            f"the drain stops for good: {names(stopped)}; set runStrategy Always, or start them again afterwards",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    reads=(VMI, VM, *effective.STRATEGY_READS),
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "002_a4d22719b2fa2b5f.txt#11.1.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",
+        "kubevirt/kubevirt#9823",
+    ),
+)

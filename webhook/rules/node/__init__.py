@@ -1,0 +1,1 @@
+"""Nodes: cordons, the CPU labeller, exclusion from remediation."""

@@ -1,0 +1,50 @@
+"""A node is cordoned, and a drain of it would hang on a VM.
+
+**Why.** A cordon is usually followed by ``kubectl drain``. KubeVirt refuses the eviction of a VM that must live-migrate
+and cannot, or that waits for a controller outside KubeVirt, for ever.
+
+**Fix.** For each VM: repair the reason that its condition ``LiveMigratable`` gives, or set ``evictionStrategy:
+LiveMigrateIfPossible`` or ``None`` and restart it, or stop it before the drain.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import drain, effective
+from webhook.model.cluster import Unseen
+from webhook.model.kinds import NODE, VMI
+from webhook.model.lifecycle import Eviction
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    cordon = node.at("spec", "unschedulable")
+    if not cordon.boolean or context.old is None or context.old.at(*cordon.path).boolean:
+        return
+    blocking: list[str] = []
+    for each in drain.evictions(context.cluster, node.name):
+        if isinstance(each, Unseen):
+            yield each
+        elif each[1] in (Eviction.REFUSED, Eviction.WAITS):
+            blocking.append(each[0].full_name)
+    if blocking:
+        yield Finding(
+            cordon.path,
+            f"a drain will hang on {names(blocking, 100)}; set LiveMigrateIfPossible or None and restart, or stop them",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NODE,),
+    reads=(VMI, *effective.STRATEGY_READS),
+    operations=(Operation.UPDATE,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "002_a4d22719b2fa2b5f.txt#11.2.2",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+    ),
+)

@@ -1,0 +1,39 @@
+"""The annotation that takes a node out of CPU labelling has a value other than "true".
+
+**Why.** The labeller only looks whether the annotation is there. With ``"false"`` or an empty value the node is skipped
+all the same, although whoever wrote it meant to switch labelling on again.
+
+**Fix.** Remove the annotation (``kubectl annotate node <name> node-labeller.kubevirt.io/skip-node-``).
+"""
+
+from collections.abc import Iterator
+
+from webhook.model.kinds import NODE
+from webhook.model.objects import Object
+from webhook.model.units import show
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+SKIP = "node-labeller.kubevirt.io/skip-node"
+
+
+def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    skip = node.annotation(SKIP)
+    if skip.text is not None and skip.text != "true":
+        yield Finding(
+            skip.path,
+            f"{show(skip.text)} skips the node as well, only the presence of the key counts; remove the annotation",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NODE,),
+    action=Action.WARN,
+    metadata=(SKIP,),
+    check=check,
+    sources=(
+        "002_a4d22719b2fa2b5f.txt#11.6",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#skipNodeLabelling",
+    ),
+)
