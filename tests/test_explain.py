@@ -135,7 +135,7 @@ TIMES = [
             "VMs restart never: the check does not act on a silent node, or no step has enough time",
         ]),
         (nhc(remediationTemplate=template()), [], [
-            "does nothing disabled as long as there is no SelfNodeRemediationTemplate wa/auto",
+            "does nothing there is no SelfNodeRemediationTemplate wa/auto",
         ]),
         (ladder((1, "1m", SNR.api_version)), [SNR], ["1. SelfNodeRemediation wa/auto 3m 1m: too short"]),
         (ladder((1, "1m", SNR.api_version), (2, "1h", SNR.api_version)), [SNR], [

@@ -190,8 +190,10 @@ def snr_template():
         (nhc(), [mhc("custom")], ["openshift-machine-api/custom"]),
         (nhc(selector={"matchLabels": {"pool": "a b"}}), [], ["malformed"]),
         (mhc(), [], []),
+        (mhc(remediationTemplate=template()), [snr_template()],
+         ["no SelfNodeRemediationTemplate openshift-machine-api/auto"]),
     ],
-)
+)  # fmt: skip
 def test_obstacles(check, objects, parts):
     view, _, cluster = of(check, *objects)
     found = list(remediation.obstacles(view, cluster))
@@ -248,7 +250,7 @@ def test_unhealthy_machines_whose_nodes_are_out_of_sight():
 def test_steps_are_taken_by_their_order():
     check = ladder((20, "10m", FAR), (5, "4m", SNR), (30, "never", "r/v1"))
     assert [step.order.integer for step in remediation.escalation(check)] == [20, 5, 30]
-    first, second, third = remediation.steps(check)
+    first, second, third = remediation.steps(health.view(check))
     assert (first.remediator, first.name, first.known_timeout) == ("SelfNodeRemediation", "wa/auto", 240 * SECOND)
     assert second.remediator == "FenceAgentsRemediation"
     assert (third.kind, third.known_timeout) == (None, None)
@@ -257,7 +259,7 @@ def test_steps_are_taken_by_their_order():
 
 
 def test_a_single_template_is_the_only_step():
-    (step,) = remediation.steps(nhc(remediationTemplate=template(), escalatingRemediations=[{"order": 1}]))
+    (step,) = remediation.steps(health.view(nhc(remediationTemplate=template(), escalatingRemediations=[{"order": 1}])))
     assert str(step.reference.path) == "spec.remediationTemplate"
     assert step.refers_to(snr_template())
     assert not step.refers_to(make(SNR, "SelfNodeRemediationTemplate", "auto", "elsewhere"))
@@ -274,7 +276,7 @@ def test_a_single_template_is_the_only_step():
     ],
 )
 def test_how_long_a_step_takes(kind, objects, least, most):
-    (step,) = remediation.steps(nhc(remediationTemplate=template(kind)))
+    (step,) = remediation.steps(health.view(nhc(remediationTemplate=template(kind))))
     found = remediation.takes(step, Snapshot(objects, complete=["*"]))
     assert found == (least * SECOND, None if most is None else most * SECOND)
 
@@ -299,4 +301,4 @@ def test_no_check_is_too_odd(spec, api_version):
     assert found.most is None or found.most >= 0
     list(remediation.unhealthy(view, selection, cluster))
     list(remediation.obstacles(view, cluster))
-    assert {step.known_timeout for step in remediation.steps(check)} <= {None}
+    assert {step.known_timeout for step in remediation.steps(view)} <= {None}

@@ -111,7 +111,7 @@ CONDITIONS = [{"type": "Ready", "status": "Unknown", "timeout": "300s"}]
         ({}, {}, "the Machine is deleted"),
         ({}, {"machine.openshift.io/remediation-strategy": "external-baremetal"}, "power-cycles"),
         ({"remediationTemplate": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "name": "reboot",
-                                  "kind": "Metal3RemediationTemplate"}}, {}, "Metal3Remediation reboot"),
+                                  "kind": "Metal3RemediationTemplate"}}, {}, "Metal3Remediation openshift-machine-api/reboot"),
     ],
 )  # fmt: skip
 def test_what_a_machine_health_check_does(more, annotations, part):

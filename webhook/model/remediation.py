@@ -230,25 +230,28 @@ def obstacles(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
     """Why a check does nothing at all just now."""
     if check.selector.errors:
         yield "its selector is malformed"
-    if check.kind is not kinds.NHC:
-        if check.paused.present:
-            yield f"it is paused by the annotation {health.PAUSED}"
-        return
+    if check.kind is not kinds.NHC and check.paused.present:
+        yield f"it is paused by the annotation {health.PAUSED}"
+    if check.kind is kinds.NHC:
+        yield from _disabled(check, cluster)
+    for step in steps(check):
+        try:
+            if step.template(cluster) is None:
+                yield f"there is no {step.reference['kind'].text} {step.name}"
+        except Unseen as blind:
+            yield blind
+
+
+def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
     reasons = [item.text or "?" for item in check.obj.at("spec", "pauseRequests").items()]
     if reasons:
         yield f"it is paused: {names(reasons)}"
     try:
         others = conflicting(cluster)
         if others:
-            yield f"disabled as long as there are MachineHealthChecks: {names(mhc.full_name for mhc in others)}"
+            yield f"it is disabled as long as there are MachineHealthChecks: {names(mhc.full_name for mhc in others)}"
     except Unseen as blind:
         yield blind
-    for step in steps(check.obj):
-        try:
-            if step.template(cluster) is None:
-                yield f"disabled as long as there is no {step.reference['kind'].text} {step.name}"
-        except Unseen as blind:
-            yield blind
 
 
 # --- the steps of a remediation ----------------------------------------------------------------------------------
@@ -263,6 +266,8 @@ class Step:
     order: Field
     timeout: Field
     """After this long without success the next step begins; absent where there is only one."""
+    home: str | None = None
+    """Where the template is looked up, whatever the reference says; None: the reference says it."""
 
     @property
     def kind(self) -> Kind | None:
@@ -271,9 +276,13 @@ class Step:
         return kinds.find(group if slash else "", self.reference["kind"].text or "")
 
     @property
+    def namespace(self) -> str:
+        return self.home if self.home is not None else self.reference["namespace"].text or ""
+
+    @property
     def name(self) -> str:
         """``namespace/name`` of the template."""
-        return "/".join(filter(None, (self.reference["namespace"].text, self.reference["name"].text)))
+        return "/".join(filter(None, (self.namespace, self.reference["name"].text)))
 
     @property
     def remediator(self) -> str:
@@ -296,8 +305,8 @@ class Step:
         """
         kind = self.kind
         if kind is None:
-            raise Unseen(f"{self.reference['kind'].text or 'a template'} {self.reference['name'].text or ''}".rstrip())
-        return cluster.get(kind, self.reference["namespace"].text or "", self.reference["name"].text or "")
+            raise Unseen(f"{self.reference['kind'].text or 'a template'} {self.name}".rstrip())
+        return cluster.get(kind, self.namespace, self.reference["name"].text or "")
 
     def refers_to(self, template: Object) -> bool:
         """Whether this is a reference to that template."""
@@ -305,7 +314,7 @@ class Step:
             self.kind is not None
             and self.kind is kinds.of(template)
             and self.reference["name"].text == template.name
-            and (self.reference["namespace"].text or "") == template.namespace
+            and self.namespace == template.namespace
         )
 
 
@@ -317,12 +326,16 @@ def escalation(check: Object) -> tuple[Step, ...]:
     )
 
 
-def steps(check: Object) -> tuple[Step, ...]:
-    """The steps of a NodeHealthCheck in the order in which they are taken."""
-    spec = check["spec"]
-    if spec["remediationTemplate"].present:
-        return (Step(spec["remediationTemplate"], spec["-"], spec["-"]),)
-    return tuple(sorted(escalation(check), key=lambda step: step.order.integer or 0))
+def steps(check: HealthCheck) -> tuple[Step, ...]:
+    """The remediators that a check calls, in the order in which it does.
+
+    None: a MachineHealthCheck without a template deletes the Machine.
+    """
+    if check.template.present:
+        nothing = check.template["-"]
+        home = None if check.kind is kinds.NHC else check.obj.namespace
+        return (Step(check.template, nothing, nothing, home),)
+    return tuple(sorted(escalation(check.obj), key=lambda step: step.order.integer or 0))
 
 
 class Span(NamedTuple):

@@ -126,16 +126,15 @@ _DELETED: Final = "machine and node are gone; its VMs may start elsewhere"
 
 def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
     """The remediators that a check calls, in order."""
-    if check.kind is kinds.NHC:
-        nodes = remediation.selected_by(check, cluster)
-        for step in remediation.steps(check.obj):
-            yield from _stage(step, cluster, nodes.machines)
-    elif check.template.present:
-        yield from _stage(Step(check.template, check.template["-"], check.template["-"]), cluster, None)
-    elif check.obj.annotations.get(BARE_METAL) == "external-baremetal":
-        yield Stage("the bare metal operator power-cycles the host", Span(0, None), _PODS_GONE)
-    else:
-        yield Stage("the Machine is deleted, its owner makes another", Span(0, None), _DELETED)
+    steps = remediation.steps(check)
+    nodes = remediation.selected_by(check, cluster).machines if check.kind is kinds.NHC else None
+    for step in steps:
+        yield from _stage(step, cluster, nodes)
+    if not steps and check.kind is not kinds.NHC:
+        if check.obj.annotations.get(BARE_METAL) == "external-baremetal":
+            yield Stage("the bare metal operator power-cycles the host", Span(0, None), _PODS_GONE)
+        else:
+            yield Stage("the Machine is deleted, its owner makes another", Span(0, None), _DELETED)
 
 
 def _stage(step: Step, cluster: Cluster, nodes: Iterable[Object] | None) -> Iterator[Stage | Unseen]:

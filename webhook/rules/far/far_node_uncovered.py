@@ -8,7 +8,7 @@ not at all, and the remediation neither fails nor is tried again: the node stays
 
 from collections.abc import Iterator
 
-from webhook.model import kinds, remediation
+from webhook.model import health, kinds, remediation
 from webhook.model.cluster import Unseen
 from webhook.model.kinds import FAR_TEMPLATE, NHC, NODE
 from webhook.model.machines import Selection
@@ -28,13 +28,13 @@ def _of_template(template: Object, context: Context[NoParams]) -> Iterator[Findi
     watches = remediation.node_watches(context.cluster)
     for watch in watches.of(""):
         nhc = watch.check.obj
-        if any(step.refers_to(template) for step in remediation.steps(nhc)):
+        if any(step.refers_to(template) for step in remediation.steps(watch.check)):
             yield from _gaps(template, watch.selection, f"NodeHealthCheck {nhc.name} selects")
     watches.demand_all()
 
 
 def _of_check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    for step in remediation.steps(nhc):
+    for step in remediation.steps(context.fact(health.view, nhc)):
         if step.kind is FAR_TEMPLATE:
             try:
                 template = step.template(context.cluster)
