@@ -232,8 +232,8 @@ def kubevirt(**configuration):
     [
         ("None", kubevirt(evictionStrategy="LiveMigrate"), "None", "None"),
         ("", kubevirt(evictionStrategy="LiveMigrate"), "", ""),
-        (None, kubevirt(evictionStrategy="LiveMigrate"), "LiveMigrate", "LiveMigrate (from KubeVirt)"),
-        (None, kubevirt(), "None", "None (from KubeVirt's default)"),
+        (None, kubevirt(evictionStrategy="LiveMigrate"), "LiveMigrate", "LiveMigrate from KubeVirt"),
+        (None, kubevirt(), "None", "None from KubeVirt's default"),
     ],
 )
 def test_the_effective_strategy(own, cluster, value, phrase):

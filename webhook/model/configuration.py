@@ -115,10 +115,12 @@ def parse_version(text: str | None) -> Version | None:
 
 def kubevirt_version(cluster: Cluster) -> Version | None:
     """The release that runs, from ``status.observedKubeVirtVersion``; None: unknown, to be taken as the newest."""
-    kubevirt = cluster.derive(_kubevirt)
-    if not isinstance(kubevirt, Object):
-        return None
-    return parse_version(kubevirt.at("status", "observedKubeVirtVersion").text)
+    return cluster.derive(_kubevirt_version)
+
+
+def _kubevirt_version(cluster: Cluster) -> Version | None:
+    kubevirt_ = _or_none(kubevirt, cluster)
+    return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text) if kubevirt_ is not None else None
 
 
 class Change(enum.Enum):

@@ -272,8 +272,8 @@ class Strategy(NamedTuple):
 
     @property
     def phrase(self) -> str:
-        """``LiveMigrate``, or ``LiveMigrate (from KubeVirt)`` where the object itself does not show it."""
-        return f"{self.value} (from {self.origin})" if self.origin else str(self.value)
+        """``LiveMigrate``, or ``LiveMigrate from KubeVirt`` where the object itself does not show it."""
+        return f"{self.value} from {self.origin}" if self.origin else str(self.value)
 
 
 _BUILT_IN: Final = "KubeVirt's default"

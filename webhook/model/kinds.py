@@ -126,6 +126,9 @@ BUILT_IN_GROUPS: Final = frozenset(("", "apps", "policy", "coordination.k8s.io",
 """The groups among ``ALL`` that every API server has; the others come with a CustomResourceDefinition."""
 
 _BY_NAME: Final = {(kind.group, kind.kind): kind for kind in ALL}
+_BY_API_VERSION: Final = {
+    (f"{kind.group}/{version}" if kind.group else version, kind.kind): kind for kind in ALL for version in kind.versions
+}
 _BY_RESOURCE: Final = {kind.resource: kind for kind in ALL}
 
 
@@ -136,7 +139,8 @@ def find(group: str, kind: str) -> Kind | None:
 
 def of(obj: Object) -> Kind | None:
     """The kind of an object, or None where the table does not know it."""
-    return _BY_NAME.get((obj.group, obj.kind))
+    api_version, kind = obj.api_version, obj.kind
+    return _BY_API_VERSION.get((api_version, kind)) or _BY_NAME.get((obj.group, kind))
 
 
 def by_resource(resource: str) -> Kind | None:

@@ -187,8 +187,11 @@ def _host_devices(machine: Effective, cluster: Cluster) -> _Found:
 
 
 def _device(given: Given, what: str) -> Reason:
-    brings = f"{given.source} brings " if given.source else ""
-    return Reason("HostDeviceNotLiveMigratable", given.field.path, f"{brings}{what}", "remove it")
+    if given.source:
+        what, remedy = f"{given.source} brings {what}", "choose another"
+    else:
+        remedy = "remove it"
+    return Reason("HostDeviceNotLiveMigratable", given.field.path, what, remedy)
 
 
 def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
@@ -204,28 +207,29 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
         return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off by default)"
 
 
-def _filesystems(machine: Effective, cluster: Cluster) -> _Found:
-    for filesystem in machine.devices["filesystems"].items():
-        if filesystem["virtiofs"].is_map and not configuration.has_release(cluster, Change.VIRTIOFS.since):
-            version = configuration.kubevirt_version(cluster)
-            yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"KubeVirt {version} cannot move virtiofs")
-
-
-def _reservations(machine: Effective, cluster: Cluster) -> _Found:
-    for disk in machine.devices["disks"].items():
-        reservation = disk["lun"]["reservation"]
-        if reservation.boolean and not configuration.has_release(cluster, Change.PERSISTENT_RESERVATION.since):
-            version = configuration.kubevirt_version(cluster)
-            what = f"KubeVirt {version} cannot move a persistent reservation"
-            yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what)
-
-
-def _persistent_state(machine: Effective, cluster: Cluster) -> _Found:
-    """Before 1.4 the state of vTPM and EFI had to be on shared storage; which one that is, is out of sight."""
-    domain = machine.spec["domain"]
-    state = (domain.at("devices", "tpm", "persistent"), domain.at("firmware", "bootloader", "efi", "persistent"))
-    if any(each.boolean for each in state) and not configuration.has_release(cluster, Change.PERSISTENT_STATE.since):
+def _older_releases(machine: Effective, cluster: Cluster) -> _Found:
+    """What the KubeVirt of this cluster cannot do yet."""
+    version = configuration.kubevirt_version(cluster)
+    if version is None:
+        return
+    unable = f"KubeVirt {version} cannot move"
+    if version < Change.VIRTIOFS.since:
+        for filesystem in machine.devices["filesystems"].items():
+            if filesystem["virtiofs"].is_map:
+                yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"{unable} virtiofs")
+    if version < Change.PERSISTENT_RESERVATION.since:
+        for disk in machine.devices["disks"].items():
+            reservation = disk["lun"]["reservation"]
+            if reservation.boolean:
+                what = f"{unable} a persistent reservation"
+                yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what)
+    if version < Change.PERSISTENT_STATE.since and _keeps_state(machine):  # it had to be on shared storage
         yield Unseen("the storage of vTPM and EFI state")
+
+
+def _keeps_state(machine: Effective) -> bool:
+    efi = machine.spec.at("domain", "firmware", "bootloader", "efi", "persistent")
+    return bool(efi.boolean or machine.devices["tpm"]["persistent"].boolean)
 
 
 # --- the processor -------------------------------------------------------------------------------------------------
@@ -316,16 +320,17 @@ def _disks(machine: Effective, cluster: Cluster) -> _Found:
         claim = claim_of(volume)
         if claim is not None:
             yield from _claim(claim, machine, cluster)
-        host_disk = volume["hostDisk"]
-        if host_disk.is_map and host_disk["shared"].boolean is not True:
+        elif volume["hostDisk"].is_map and volume["hostDisk"]["shared"].boolean is not True:
+            host_disk = volume["hostDisk"]
             yield Reason(_NOT_SHARED, host_disk.path, "a host disk that is not shared", "use a ReadWriteMany claim")
 
 
 def claim_of(volume: Field) -> Field | None:
     """Where a volume names the claim that it is, directly or as a data volume; None: it is something else."""
-    if volume["persistentVolumeClaim"].is_map:
-        return volume["persistentVolumeClaim"]["claimName"]
-    return volume["dataVolume"]["name"] if volume["dataVolume"].is_map else None
+    for source, name in (("persistentVolumeClaim", "claimName"), ("dataVolume", "name")):
+        if isinstance(volume.map.get(source), dict):
+            return volume.at(source, name)
+    return None
 
 
 def _claim(claim: Field, machine: Effective, cluster: Cluster) -> _Found:
@@ -345,12 +350,10 @@ def _claim(claim: Field, machine: Effective, cluster: Cluster) -> _Found:
 
 _CHECKS: Final[tuple[Callable[[Effective, Cluster], _Found], ...]] = (
     _interfaces,
-    _filesystems,
     _host_devices,
     _launch_security,
-    _reservations,
     _clock,
     _hyperv_passthrough,
     _disks,
-    _persistent_state,
+    _older_releases,
 )

@@ -19,6 +19,9 @@ def home(obj: Object) -> str:
     return obj.namespace or "default"
 
 
+_NOWHERE: Final = ("-",)
+
+
 def vm_spec(obj: Object) -> Field:
     """``S``, the VM spec: of a VM its own, of a pool that of its template, of other kinds absent."""
     kind = kinds.of(obj)
@@ -26,22 +29,26 @@ def vm_spec(obj: Object) -> Field:
         return obj["spec"]
     if kind is kinds.POOL:
         return obj.at("spec", "virtualMachineTemplate", "spec")
-    return obj["-"]
+    return obj.at(*_NOWHERE)
 
 
 def vmi_template(obj: Object) -> Field:
     """What becomes the VMI: its ``metadata`` and ``spec``. For a VMI the object itself."""
-    kind = kinds.of(obj)
-    if kind is kinds.VMI:
-        return obj.root
-    if kind is kinds.VMIRS:
-        return obj.at("spec", "template")
-    return vm_spec(obj)["template"]
+    return obj.at(*_vmi_template(obj))
 
 
 def vmi_spec(obj: Object) -> Field:
     """``T``, the VMI spec inside the object. Not a map: the schema will refuse the object, nothing is judged."""
-    return vmi_template(obj)["spec"]
+    return obj.at(*_vmi_template(obj), "spec")
+
+
+def _vmi_template(obj: Object) -> tuple[str, ...]:
+    kind = kinds.of(obj)
+    if kind is kinds.VM or kind is kinds.VMIRS:
+        return ("spec", "template")
+    if kind is kinds.POOL:
+        return ("spec", "virtualMachineTemplate", "spec", "template")
+    return () if kind is kinds.VMI else _NOWHERE
 
 
 def run_strategy(spec: Field) -> str | None:
