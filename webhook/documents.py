@@ -167,7 +167,7 @@ def _walk(folder: str) -> Iterator[str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in files:
             if name.endswith(SUFFIXES) and not name.startswith("."):
-                yield os.path.join(top, name)
+                yield os.path.normpath(os.path.join(top, name))
     yield from unreadable
 
 

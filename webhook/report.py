@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def _count(number: int, word: str) -> str:
 def text(report: Report, paint: Callable[[str, Action | None], str] = lambda word, _action: word) -> str:
     """``file:line:column: action: path: message [rule]`` and a line for each fix; ``paint`` may colour the action."""
     out = []
-    for line in report.lines():
+    for line in _blindness_in_one(report.lines()):
         place = line.location
         where = f"{place.file}:{place.line}:{place.column}" if place else _name(line.judged.obj)
         path = f"{line.path}: " if line.path else ""
@@ -144,6 +145,22 @@ def text(report: Report, paint: Callable[[str, Action | None], str] = lambda wor
         if line.fix and not line.fixed:
             out.append(f"    fix: {'; '.join(change(step) for step in line.fix)}")
     return "".join(each + "\n" for each in out)
+
+
+def _blindness_in_one(lines: Iterable[Line]) -> list[Line]:
+    """The lines with one for each object that says all that could not be seen of it, and by whom."""
+    out: list[Line] = []
+    blind: dict[int, list[Line]] = {}
+    for line in lines:
+        if not line.unseen:
+            out.append(line)
+        else:
+            blind.setdefault(id(line.judged), []).append(line)
+    for some in blind.values():
+        rules = ", ".join(dict.fromkeys(line.rule for line in some))
+        what = ", ".join(sorted({line.unseen for line in some}))
+        out.append(dataclasses.replace(some[0], rule=rules, message=f"cannot tell without {what}", unseen=what))
+    return sorted(out, key=lambda line: (*line.order[:1], bool(line.unseen), *line.order[1:]))
 
 
 def _word(line: Line) -> str:

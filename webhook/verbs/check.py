@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import click
 
 from webhook import documents, engine, policy, report
 from webhook.admission import Request
-from webhook.documents import Document
+from webhook.documents import Document, DocumentError
 from webhook.model import kinds
 from webhook.model.cluster import Cluster, Snapshot
 from webhook.model.objects import Object
@@ -115,21 +115,12 @@ def _read(paths: Sequence[str]) -> tuple[list[Document], int]:
     """All documents in the paths, and how many files or documents could not be read; errors go to stderr."""
     found: list[Document] = []
     failures = 0
-    for path in paths:
-        if path == "-":
-            batches: Iterable[tuple[str, bytes | Exception]] = [("<stdin>", sys.stdin.buffer.read())]
-        else:
-            batches = documents.find([path])
-        for name, content in batches:
-            if isinstance(content, Exception):
-                click.echo(str(content), err=True)
-                failures += 1
-                continue
-            good, errors = documents.read(content, name)
-            found += good
-            failures += len(errors)
-            for error in errors:
-                click.echo(str(error), err=True)
+    for name, content in documents.find(paths):
+        good, errors = ([], [content]) if isinstance(content, DocumentError) else documents.read(content, name)
+        found += good
+        failures += len(errors)
+        for error in errors:
+            click.echo(str(error), err=True)
     return found, failures
 
 
@@ -148,7 +139,7 @@ def _judge(
     judged, others = [], 0
     for document, obj in objects:
         kind = kinds.of(obj)
-        if kind is None or kind not in rules.by_kind:
+        if kind is None or kind not in load_rules().by_kind:
             others += 1
             continue
         previous = old.get(_identity(obj))
