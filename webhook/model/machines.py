@@ -5,15 +5,16 @@ Everything that is linear in the machines or in the health checks of a cluster i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.model import health, kinds, selectors
+from webhook.model import drain, health, kinds, selectors
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.health import HealthCheck
 from webhook.model.kinds import Kind
 from webhook.model.labels import LabelIndex
+from webhook.model.lifecycle import Eviction
 from webhook.model.objects import Object
 
 ROLE_LABELS: Final = ("machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type")
@@ -28,6 +29,9 @@ DELETE_ANNOTATIONS: Final = (
     "machine.openshift.io/cluster-api-delete-machine",
 )
 """Any value but the empty one puts a machine first when its set scales down (machineset/delete_policy.go)."""
+
+UNDRAINED: Final = "machine.openshift.io/exclude-node-draining"
+"""The annotation whose presence lets a node be switched off without a drain (machine/drain_controller.go)."""
 
 CONTROL_PLANE_SIZE: Final = 3
 """Machines of a control plane that cannot be seen."""
@@ -49,6 +53,17 @@ def goes_first(machine: Object) -> bool:
         or machine.at("status", "errorReason").present
         or machine.at("status", "errorMessage").present
     )
+
+
+def blockers(machine: Object, cluster: Cluster) -> Iterator[Object | Unseen]:
+    """The VMIs for which the deletion of a Machine waits in vain, since it drains the node first; and what of them
+    could not be seen."""
+    if node_name(machine) and not machine.annotation(UNDRAINED).present:
+        for each in drain.evictions(cluster, node_name(machine)):
+            if isinstance(each, Unseen):
+                yield each
+            elif each[1] in (Eviction.REFUSED, Eviction.WAITS):
+                yield each[0]
 
 
 @dataclass(frozen=True, slots=True)

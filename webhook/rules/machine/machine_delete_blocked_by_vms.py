@@ -1,0 +1,44 @@
+"""A machine is deleted, and the drain of its node will hang on a VM.
+
+**Why.** The deletion drains the node first, and honours disruption budgets even if the node is unreachable. A VM that must
+live-migrate and cannot, or that waits for a controller outside KubeVirt, never goes: the machine stays in ``Deleting``.
+
+**Fix.** Repair what keeps the VM from migrating, or set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and restart
+it, or stop it.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import effective, machines
+from webhook.model.cluster import Unseen
+from webhook.model.kinds import MACHINE, VMI
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    blocking: list[str] = []
+    for each in machines.blockers(machine, context.cluster):
+        if isinstance(each, Unseen):
+            yield each
+        else:
+            blocking.append(each.full_name)
+    if blocking:
+        yield Finding(
+            machine.metadata["name"].path,
+            f"the machine will hang in Deleting: a drain of its node waits for {names(blocking, 80)}; stop them",
+            value=machine.name,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MACHINE,),
+    reads=(VMI, *effective.STRATEGY_READS),
+    operations=(Operation.DELETE,),
+    action=Action.WARN,
+    check=check,
+    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode",),
+)

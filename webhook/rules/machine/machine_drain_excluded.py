@@ -1,0 +1,47 @@
+"""A machine is excluded from draining.
+
+**Why.** When it is deleted, also by a health check or by scaling down, its node is switched off without a drain: VMs are
+cut off instead of moving. The annotation counts by being there; the value ``"false"`` does not switch it off.
+
+**Fix.** Remove ``machine.openshift.io/exclude-node-draining``, unless the node is dead anyway.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from webhook.model import drain, machines
+from webhook.model.cluster import Cluster, Unseen
+from webhook.model.kinds import MACHINE, VMI
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    annotation = machine.annotation(machines.UNDRAINED)
+    if annotation.present:
+        hit = _running(machines.node_name(machine), context.cluster)
+        whom = names(hit, 60) if hit else "VMs"
+        yield Finding(
+            annotation.path, f"by being there, whatever its value: its node goes without a drain, {whom} are cut off"
+        )
+
+
+def _running(node: str, cluster: Cluster) -> list[str]:
+    """The VMIs that are known to run on the node."""
+    found: list[str] = []
+    with suppress(Unseen):  # the rule does not depend on the others
+        found.extend(vmi.full_name for vmi in drain.on_node(cluster, node))
+    return found
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MACHINE,),
+    reads=(VMI,),
+    metadata=(machines.UNDRAINED,),
+    action=Action.WARN,
+    check=check,
+    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go",),
+)

@@ -1,0 +1,58 @@
+"""A machine set scales down, and a machine that would go is held by a VM.
+
+**Why.** A machine is drained before it goes. A VM that must live-migrate and cannot, or that waits for a controller outside
+KubeVirt, keeps the drain waiting, and the machine stays in ``Deleting``.
+
+**Fix.** Mark other machines for deletion, or repair what keeps the VM from migrating, or stop it.
+"""
+
+from collections.abc import Iterator
+
+from webhook.model import effective, machines
+from webhook.model.cluster import Unseen
+from webhook.model.kinds import MACHINE, MACHINE_SET, VMI
+from webhook.model.machines import ScaleDown, Selection
+from webhook.model.objects import Object
+from webhook.model.texts import names
+from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    change = machines.scale_down(obj, context.old, context.subresource, context.cluster)
+    if change is None:
+        return
+    members = machines.of_set(change.machine_set, context.cluster)
+    blocking: dict[str, None] = {}
+    for machine in _going(members, change):
+        for each in machines.blockers(machine, context.cluster):
+            if isinstance(each, Unseen):
+                yield each
+            else:
+                blocking[f"{each.full_name} (on {machine.name})"] = None
+    if blocking:
+        yield Finding(
+            obj.at("spec", "replicas").path,
+            f"scaling down will hang: drains wait for {names(blocking, 100)}; stop them or mark other machines",
+        )
+    members.demand_all()
+
+
+def _going(members: Selection, change: ScaleDown) -> tuple[Object, ...]:
+    """The machines that are sure to go, or at least go first: all of them, or those that are marked."""
+    return tuple(machine for machine in members.machines if change.after == 0 or machines.goes_first(machine))
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MACHINE_SET,),
+    reads=(MACHINE, MACHINE_SET, VMI, *effective.STRATEGY_READS),
+    operations=(Operation.UPDATE,),
+    subresources=("scale",),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "000_abb9fefe9c820fac.txt#10.1.1",
+        "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
+    ),
+)
