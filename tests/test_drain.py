@@ -160,6 +160,13 @@ def test_what_comes_back_after_a_drain(strategy, comes):
     assert bool(found.remedy) is not comes
 
 
+@pytest.mark.parametrize(
+    ("strategy", "comes"), [(each, each in ("Always", "RerunOnFailure")) for each in RUN_STRATEGIES]
+)
+def test_what_comes_back_after_its_node_was_lost(strategy, comes):
+    assert drain.comes_back(vmi(), seen(vm(strategy)), lost=True).comes is comes
+
+
 @pytest.mark.parametrize(("running", "comes"), [(True, True), (False, False)])
 def test_running_stands_for_a_strategy(running, comes):
     owner = made(KUBEVIRT, "VirtualMachine", "db", spec={"running": running})

@@ -90,8 +90,8 @@ def test_data():
     assert data["restart"] == {
         "least": 350, "most": 350, "grace": 50, "patience": 120, "wasted": 0, "remediator": {"least": 180, "most": 180}
     }  # fmt: skip
-    assert [(each["name"], each["node"], each["then"]) for each in data["vms"]] == [
-        ("db", "n0", "stays off"), ("web", "n1", "restarted"), ("api", "n2", "restarted")
+    assert [(each["name"], each["node"], each["restarted"]) for each in data["vms"]] == [
+        ("db", "n0", False), ("web", "n1", True), ("api", "n2", True)
     ]  # fmt: skip
     assert data["obstacles"] == data["unseen"] == []
 

@@ -5,7 +5,6 @@ import pytest
 from tests.checks import FAR, SNR, ladder, make, mhc, nhc, node, template
 from webhook.model import health, timeline
 from webhook.model.cluster import NOTHING, Snapshot, Unseen
-from webhook.model.lifecycle import Then
 from webhook.model.timeline import Event
 from webhook.model.units import SECOND
 
@@ -146,43 +145,24 @@ def vmi(name, owner="", node="n0", phase="Running"):
     return made
 
 
-def fate(strategy):
-    vm = make("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec=strategy)
-    (found,) = timeline.fates(["n0", "n1"], Snapshot([vm, vmi("db", "VirtualMachine")], complete=["*"]))
-    return found.then
-
-
 @pytest.mark.parametrize(
-    ("strategy", "then"),
+    ("owner", "strategy", "complete", "comes"),
     [
-        ({"runStrategy": "Always"}, Then.RESTARTED),
-        ({"running": True}, Then.RESTARTED),
-        ({"runStrategy": "RerunOnFailure"}, Then.RESTARTED),
-        ({"runStrategy": "Manual"}, Then.OFF),
-        ({"runStrategy": "Once"}, Then.OFF),
-        ({"runStrategy": "Halted"}, Then.NOT_RUNNING),
-        ({"runStrategy": "WaitAsReceiver"}, Then.RECEIVES),
-        ({"runStrategy": "Sometimes"}, None),
-        ({}, None),
+        ("VirtualMachine", "Always", ["*"], True),
+        ("VirtualMachine", "RerunOnFailure", ["*"], True),
+        ("VirtualMachine", "Manual", ["*"], False),
+        ("VirtualMachine", "Sometimes", ["*"], None),
+        ("VirtualMachine", "", ["*"], False),
+        ("VirtualMachine", "", ["virtualmachineinstances.kubevirt.io"], None),
+        ("VirtualMachineInstanceReplicaSet", "", ["*"], True),
+        ("", "", ["*"], False),
+        ("Something", "", ["*"], None),
     ],
 )
-def test_what_becomes_of_a_vm(strategy, then):
-    assert fate(strategy) is then
-
-
-@pytest.mark.parametrize(
-    ("owner", "complete", "then"),
-    [
-        ("", ["*"], Then.OFF),
-        ("VirtualMachineInstanceReplicaSet", ["*"], Then.RESTARTED),
-        ("VirtualMachine", ["*"], Then.OFF),
-        ("VirtualMachine", ["virtualmachineinstances.kubevirt.io"], None),
-        ("Something", ["*"], None),
-    ],
-)
-def test_what_becomes_of_an_instance(owner, complete, then):
-    (found,) = timeline.fates(["n0"], Snapshot([vmi("db", owner)], complete=complete))
-    assert found.then is then
+def test_what_becomes_of_a_vm(owner, strategy, complete, comes):
+    vm = make("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec={"runStrategy": strategy})
+    (found,) = timeline.fates(["n0"], Snapshot([vmi("db", owner), *([vm] if strategy else [])], complete=complete))
+    assert found.comes is comes
     assert found.why
 
 

@@ -117,7 +117,7 @@ def owner_vm(vmi: Object, cluster: Cluster) -> Object | None:
 
 
 class Return(NamedTuple):
-    """Whether something starts a VM again that was shut down cleanly, and why."""
+    """Whether something starts a VM again, and why."""
 
     comes: bool
     why: str
@@ -125,8 +125,8 @@ class Return(NamedTuple):
     """What would make it come back."""
 
 
-def comes_back(vmi: Object, cluster: Cluster) -> Return:
-    """Whether the VM runs again after a clean shutdown, such as that of a drain (table 9.2).
+def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
+    """Whether the VM runs again after a clean shutdown, such as that of a drain, or after its node was ``lost`` (9.2).
 
     Raises:
         Unseen: its VM, or what its VM wants, cannot be told.
@@ -144,7 +144,8 @@ def comes_back(vmi: Object, cluster: Cluster) -> Return:
     wants = virt.run_strategy(virt.vm_spec(vm))
     if wants is None or wants not in lifecycle.RUN_STRATEGY:
         raise Unseen(f"the run strategy of {VM} {vm.full_name}")
-    if lifecycle.RUN_STRATEGY[wants].drain is Then.RESTARTED:
+    outcomes = lifecycle.RUN_STRATEGY[wants]
+    if (outcomes.node_lost if lost else outcomes.drain) is Then.RESTARTED:
         return Return(True, f"runStrategy {wants}")
     return Return(False, f"runStrategy {wants}", "set runStrategy Always, or start it by hand afterwards")
 
@@ -168,6 +169,11 @@ def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
     yield from found.by_node.get(node, ())
     if found.unseen:
         raise Unseen(found.unseen)
+
+
+def occupied(cluster: Cluster) -> Collection[str]:
+    """The names of the nodes on which some known VMI runs."""
+    return cluster.derive(_on_nodes).by_node.keys()
 
 
 def _on_nodes(cluster: Cluster) -> _OnNodes:

@@ -18,6 +18,7 @@ from webhook.model.kinds import Kind
 from webhook.model.labels import LabelIndex
 from webhook.model.machines import Selection, Watch, Watches
 from webhook.model.objects import Field, Object
+from webhook.model.selectors import EXISTS, Requirement, Selector
 from webhook.model.texts import names
 from webhook.model.units import DURATION, MINUTE, Limit, allowed_unhealthy, format_duration, parse_duration, show
 
@@ -27,16 +28,13 @@ CONTROL_PLANE_LABELS: Final = ("node-role.kubernetes.io/control-plane", "node-ro
 NHC_TIME: Final = 5 * MINUTE
 """How long Ready must be False or Unknown where a NodeHealthCheck does not say (the schema's default)."""
 
+_CONTROL_PLANE: Final = tuple(Selector(frozenset((Requirement(label, EXISTS),))) for label in CONTROL_PLANE_LABELS)
+
 TEMPLATE: Final = "Template"
 """What a template's kind ends in; the rest is the kind of the request that is made from it."""
 
 
 # --- what a check selects ----------------------------------------------------------------------------------------
-
-
-def is_control_plane(node: Object) -> bool:
-    labels = node.labels
-    return any(label in labels for label in CONTROL_PLANE_LABELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +64,12 @@ def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
 def selected(obj: Object, cluster: Cluster) -> Selection:
     """What the health check ``obj`` watches: a fact for rules."""
     return selected_by(health.view(obj), cluster)
+
+
+def control_plane(selection: Selection) -> frozenset[int]:
+    """The positions of the selected Nodes that belong to the control plane."""
+    masters = (selection.index.select(selector) for selector in _CONTROL_PLANE)
+    return selection.positions & frozenset().union(*masters)
 
 
 def node_watches(cluster: Cluster) -> Watches:

@@ -113,17 +113,36 @@ def worst_safe_time(config: Object, cluster: Cluster, nodes: Iterable[Object] | 
     Raises:
         ValueError: a time of the config is no duration.
     """
-    try:
-        everyone = list(cluster.list(NODE))
-    except Unseen:
+    peers = cluster.derive(_peers)
+    if peers is None:
         return safe_time(config)
-    times = [watchdog(node) for node in (everyone if nodes is None else nodes)]
-    longest = max((DEFAULT_WATCHDOG if time is None else time for time in times), default=DEFAULT_WATCHDOG)
-    return safe_time(config, longest, cluster.derive(_peer_batches))
+    watchdogs = (
+        peers.watchdogs.values()
+        if nodes is None
+        else (peers.watchdogs.get(node.name, DEFAULT_WATCHDOG) for node in nodes)
+    )
+    return safe_time(config, max(watchdogs, default=DEFAULT_WATCHDOG), peers.batches)
 
 
-def _peer_batches(cluster: Cluster) -> int:
-    return batches(sum(WORKER in node.labels for node in cluster.known(NODE)))
+class _Peers(NamedTuple):
+    """All nodes, as SNR counts them."""
+
+    watchdogs: Mapping[str, int]
+    """By the node's name, in nanoseconds."""
+    batches: int
+
+
+def _peers(cluster: Cluster) -> _Peers | None:
+    watchdogs: dict[str, int] = {}
+    workers = 0
+    try:
+        for node in cluster.list(NODE):
+            time = watchdog(node)
+            watchdogs[node.name] = DEFAULT_WATCHDOG if time is None else time
+            workers += WORKER in node.labels
+    except Unseen:
+        return None
+    return _Peers(watchdogs, batches(workers))
 
 
 def snr_duration(cluster: Cluster, nodes: Iterable[Object] | None = None) -> int:

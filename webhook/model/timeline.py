@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.model import drain, kinds, lifecycle, remediation, virt
+from webhook.model import drain, kinds, remediation
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.health import HealthCheck
-from webhook.model.lifecycle import Then
 from webhook.model.objects import Object
 from webhook.model.remediation import Span, Step, exactly
 from webhook.model.units import MINUTE, SECOND, format_duration
@@ -198,16 +197,16 @@ def _end(stage: Stage, begin: int) -> Moment:
 
 
 class Fate(NamedTuple):
-    """What becomes of a VM once its lost node is down for certain, and why."""
+    """Whether a VM runs again once its lost node is down for certain, and why."""
 
     vmi: Object
-    then: Then | None
+    comes: bool | None
     """None: it cannot be told."""
     why: str
 
 
 def fates(nodes: Iterable[str], cluster: Cluster) -> Iterator[Fate | Unseen]:
-    """What becomes of the VMs on these nodes, one of which is lost (table 9.2)."""
+    """What becomes of the VMs on these nodes once their node is lost."""
     for node in nodes:
         try:
             for vmi in drain.on_node(cluster, node):
@@ -217,16 +216,8 @@ def fates(nodes: Iterable[str], cluster: Cluster) -> Iterator[Fate | Unseen]:
 
 
 def _fate(vmi: Object, cluster: Cluster) -> Fate:
-    if drain.owner(vmi, "VirtualMachineInstanceReplicaSet"):
-        return Fate(vmi, Then.RESTARTED, "its replica set makes another")
-    if drain.owner(vmi, "VirtualMachine") is None:
-        return Fate(vmi, None if vmi.controller else Then.OFF, "no VM owns it")
     try:
-        vm = drain.owner_vm(vmi, cluster)
+        after = drain.comes_back(vmi, cluster, lost=True)
     except Unseen as blind:
         return Fate(vmi, None, f"cannot see {blind.what}")
-    if vm is None:
-        return Fate(vmi, Then.OFF, "its VM is gone")
-    wants = virt.run_strategy(virt.vm_spec(vm)) or ""
-    outcomes = lifecycle.RUN_STRATEGY.get(wants)
-    return Fate(vmi, outcomes.node_lost if outcomes else None, f"runStrategy {wants or 'unknown'}")
+    return Fate(vmi, after.comes, after.why)

@@ -177,11 +177,13 @@ def _restart(restart: Restart | None) -> str:
     return f"after {restart.at} = {' + '.join([*parts, remediator])}"
 
 
+_OUTCOME: Final = {True: "restarted", False: "stays off", None: "unknown"}
+
+
 def _vms(fates: Sequence[Fate]) -> Iterator[tuple[str, str, str]]:
     groups: dict[tuple[str, str], list[str]] = {}
     for fate in fates:
-        outcome = "unknown" if fate.then is None else str(fate.then)
-        groups.setdefault((outcome, fate.why), []).append(fate.vmi.full_name)
+        groups.setdefault((_OUTCOME[fate.comes], fate.why), []).append(fate.vmi.full_name)
     for (outcome, why), vms in sorted(groups.items()):
         yield outcome, why, f"{count(len(vms), 'VM')}: {names(sorted(vms))}"
 
@@ -247,7 +249,7 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
                 "namespace": fate.vmi.namespace,
                 "name": fate.vmi.name,
                 "node": fate.vmi.at("status", "nodeName").text,
-                "then": None if fate.then is None else str(fate.then),
+                "restarted": fate.comes,
                 "why": fate.why,
             }
             for fate in explanation.fates

@@ -22,11 +22,11 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.fact(health.view, obj)
     selection = context.fact(remediation.selected, obj)
-    nodes = selection.machines
-    masters = [node.name for node in nodes if remediation.is_control_plane(node)]
+    positions = remediation.control_plane(selection)
+    masters = [selection.index.objects[position].name for position in sorted(positions)]
     path = nhc.selector_field.path
     advice = "exclude control-plane and master with DoesNotExist, use one check per role"
-    if 0 < len(masters) < len(nodes):
+    if 0 < len(masters) < len(selection):
         yield Finding(path, f"selects control-plane nodes ({names(masters, 60)}) and workers together; {advice}")
         return
     selection.demand_all()
