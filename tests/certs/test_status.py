@@ -1,0 +1,273 @@
+"""What `certs status` tells, and what the other verbs do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from certs import commands
+from certs.commands import StoreError, advance, bundle, request_rotation, revoke, rotation_done
+from certs.issue import State, key_pem, names_of, parse, render, sha256
+from certs.plan import Seen, parse_settings, upcoming
+from certs.status import Status, status
+from certs.steps import perform
+from certs.store import Configurations, Directory, SecretStore
+from tests.certs.world import DAILY, DAY, HOUR, NAMES, START, FakeApi, Replica, Time, pem
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def now() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def api(now) -> FakeApi:
+    api = FakeApi(now)
+    api.register()
+    Replica(api).settle()
+    return api
+
+
+def told(api: FakeApi, **options: object) -> Status:
+    return status(api.state, api.time.now, DAILY, configurations=Configurations(api).read(), **options)
+
+
+class TestStatus:
+    def test_everything_is_fine(self, api):
+        found = told(api)
+        state = api.state
+
+        assert found.faults == ()
+        assert found.phase == "steady"
+        assert found.signer.sha256 == sha256(state.signer.cert)
+        assert found.serving.names == NAMES
+        assert (found.serving.not_before, found.serving.not_after) == ("2025-12-31T23:00:00Z", "2026-01-03T00:00:00Z")
+        assert found.next is None
+        assert [cert.sha256 for cert in found.bundle] == [found.signer.sha256]
+        assert (found.step.name, found.step.at, found.step.seconds) == ("renew", "2026-01-02T00:00:00Z", 86400)
+        assert [(entry.configuration[:5], entry.name, entry.injected) for entry in found.entries] == [
+            ("Valid", "0.virt-admit.io", True),
+            ("Valid", "1.virt-admit.io", True),
+            ("Mutat", "0.virt-admit.io", True),
+            ("Mutat", "1.virt-admit.io", True),
+        ]
+
+    def test_as_json_and_as_text(self, api, now):
+        api.edit(notes={"rotate": "signer/1"})
+        replica = Replica(api)
+        replica.settle()
+        now.now += DAY
+        found = told(api, clock_offset=-90.0)
+
+        data = json.loads(json.dumps(found.as_json()))
+        assert data["version"] == 1
+        assert data["serving"]["names"] == list(NAMES)
+        assert data["step"]["seconds"] == 0
+        assert data["entries"][0]["injected"] is True
+        text = found.as_text()
+        for part in (
+            "phase      announced\n",
+            "signer     CN=virt-admit signer 1767225600, 2025-12-31T23:00:00Z to 2026-01-31T00:00:00Z\n",
+            f"           sha256 {found.serving.sha256}\n",
+            f"           names {', '.join(NAMES)}\n",
+            "next       CN=virt-admit signer",
+            "bundle     2 signers\n",
+            "next step  promote now: the announced signer has spread\n",
+            "webhook    MutatingWebhookConfiguration 1.virt-admit.io carries the bundle\n",
+            "clock      the API server is -90 s from this machine\n",
+        ):
+            assert part in text
+        assert "attention" not in text
+
+    def test_no_private_key_in_it(self, api):
+        api.edit(notes={"rotate": "signer/1"})
+        Replica(api).settle()
+        state = api.state
+        everything = told(api).as_text() + json.dumps(told(api).as_json()) + repr(told(api))
+
+        assert "PRIVATE" not in everything
+        for pair in (state.signer, state.serving, state.next):
+            assert not any(line in everything for line in key_pem(pair.key).decode().splitlines())
+
+    def test_nothing_stored(self, now):
+        found = status(State(), START, DAILY)
+
+        assert (found.phase, found.signer, found.serving) == ("empty", None, None)
+        assert found.step.name == "bootstrap"
+        assert "signer     none\nserving    none\n" in found.as_text()
+
+    def test_faults_of_the_store(self, now):
+        assert status(parse({}), START, DAILY).faults == (
+            "ca.crt: missing",
+            "ca.key: missing",
+            "tls.crt: missing",
+            "tls.key: missing",
+        )
+
+    def test_a_lost_bundle(self, api):
+        api.configurations["MutatingWebhookConfiguration"]["webhooks"][1]["clientConfig"]["caBundle"] = "eA=="
+
+        found = told(api)
+
+        assert found.faults == ("MutatingWebhookConfiguration 1.virt-admit.io does not carry the bundle",)
+        assert [entry.injected for entry in found.entries] == [True, True, True, False]
+        assert "attention  MutatingWebhookConfiguration 1.virt-admit.io does not" in found.as_text()
+
+    @pytest.mark.parametrize(
+        ("after", "faults"),
+        [
+            (24 * HOUR, []),
+            (36 * HOUR, []),
+            (36 * HOUR + MINUTE, ["the serving cert expires in 11 hours and has not been renewed"]),
+            (47 * HOUR + 59 * MINUTE, ["the serving cert expires in 60 seconds and has not been renewed"]),
+            (48 * HOUR, ["the serving cert has expired at 2026-01-03T00:00:00Z"]),
+            (
+                570 * HOUR,
+                [
+                    "the serving cert has expired at 2026-01-03T00:00:00Z",
+                    "the signer expires in 6 days and has not been renewed",
+                ],
+            ),
+        ],
+    )
+    def test_what_ends(self, api, now, after, faults):
+        now.now += after
+        assert list(told(api).faults) == faults
+
+    def test_a_schedule_that_renews_late_is_no_fault(self, now):
+        late = parse_settings({"profile": "kubevirt"}, names=NAMES)
+        step, _ = upcoming(State(), Seen(), START, late)
+        state = perform(step, State(), Seen(), START, late)
+
+        assert status(state, START + 19 * HOUR, late).faults == ()  # five of 24 hours left, due at 4h48m
+        assert status(state, START + 20 * HOUR, late).faults != ()
+
+    def test_other_names(self, api):
+        wanted = replace(DAILY, names=("other.svc",))
+
+        [fault] = status(api.state, START, wanted).faults
+
+        assert fault == f"the serving cert is for {', '.join(NAMES)}; wanted is other.svc"
+
+    def test_external(self, api, now):
+        data = {key: value for key, value in render(api.state).items() if key in ("tls.crt", "tls.key", "ca.crt")}
+
+        found = status(parse(data), START, DAILY, external=True)
+        assert (found.phase, found.signer, found.step, found.faults) == ("external", None, None, ())
+        late = status(parse(data), START + 37 * HOUR, DAILY, external=True)
+        assert late.faults == ("the serving cert expires in 11 hours and has not been renewed",)
+        assert status(parse({}), START, DAILY, external=True).faults == ("tls.crt: missing", "tls.key: missing")
+
+
+class TestCommands:
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> Directory:
+        return Directory(tmp_path / "certs")
+
+    def test_issue(self, directory, now, tmp_path):
+        assert [step.name for step in advance(directory, DAILY, now)] == ["bootstrap"]
+        assert advance(directory, DAILY, now) == ()
+        state = parse(directory.load().data)
+        assert names_of(state.serving.cert) == NAMES
+        assert bundle(directory) == pem(state.signer.cert) == (tmp_path / "certs" / "ca.crt").read_bytes()
+
+    def test_issue_catches_up(self, directory, now):
+        advance(directory, DAILY, now)
+        now.now += 370 * HOUR
+
+        assert [step.name for step in advance(directory, DAILY, now)] == ["announce", "reissue"]
+        now.now += MINUTE
+        assert [step.name for step in advance(directory, DAILY, now)] == ["promote"]
+
+    def test_a_store_that_always_changes(self, directory, now, monkeypatch):
+        advance(directory, DAILY, now)
+        now.now += DAY
+        monkeypatch.setattr(Directory, "save", lambda *_: False)
+
+        for command in (
+            lambda: advance(directory, DAILY, now),
+            lambda: request_rotation(directory, "serving"),
+            lambda: revoke(directory, DAILY, now),
+        ):
+            with pytest.raises(StoreError, match="changes all the time"):
+                command()
+
+    def test_an_empty_store_has_nothing_to_rotate_or_print(self, directory):
+        with pytest.raises(StoreError, match="no signer yet"):
+            request_rotation(directory, "signer")
+        with pytest.raises(StoreError, match="no signer yet"):
+            bundle(directory)
+
+    def test_rotate_the_serving_cert(self, api, now):
+        replica = Replica(api)
+        store = SecretStore(api, "a", "b")
+        before = api.state.serving.cert
+
+        request = request_rotation(store, "serving")
+        assert not rotation_done(store, request)
+        replica.settle()
+
+        assert rotation_done(store, request)
+        assert api.state.serving.cert != before
+        assert replica.steps("announce") == 0
+
+    def test_rotate_the_signer(self, api, now):
+        replica = Replica(api)
+        replica.settle()
+        store = SecretStore(api, "a", "b")
+        before = api.state
+
+        request = request_rotation(store, "signer")
+        assert render(api.state) == render(before)
+        replica.settle()
+        assert not rotation_done(store, request)  # announced, not yet in force
+        now.now += MINUTE
+        replica.settle()
+
+        assert rotation_done(store, request)
+        assert api.state.signer.cert != before.signer.cert
+        assert api.trusts(replica.chain)
+        assert request != request_rotation(store, "signer")
+
+    def test_rotate_a_directory_without_a_server(self, directory, now):
+        advance(directory, DAILY, now)
+        request = request_rotation(directory, "signer")
+        advance(directory, DAILY, now)
+        now.now += MINUTE
+        advance(directory, DAILY, now)
+
+        assert rotation_done(directory, request)
+
+    def test_revoke(self, api, now):
+        replica = Replica(api)
+        replica.settle()
+        old = api.state.signer.cert
+
+        after = revoke(SecretStore(api, "a", "b"), DAILY, now)
+
+        assert api.state.bundle == (after.signer.cert,)
+        assert old not in api.state.bundle
+        replica.settle()
+        assert api.trusts(replica.chain)
+        assert pem(old) not in api.published
+        assert api.state.notes["rotated-by"] == "virt-admit certs"
+
+    def test_a_lost_race_is_run_again(self, api, now):
+        store = SecretStore(api, "a", "b")
+        replica = Replica(api)
+        now.now += DAY
+        api.before = lambda verb: (
+            (setattr(api, "before", lambda _verb: None), replica.settle()) if verb == "patch secret" else None
+        )
+
+        request = request_rotation(store, "signer")
+
+        assert api.state.notes["rotate"] == request
+        assert replica.steps("renew") == 1
+        assert commands.rotation_done(store, "signer/other") is False
