@@ -8,7 +8,7 @@ from tests.checks import CAPI, FAR, capi, ladder, machine, make, mhc, nhc, node,
 from webhook.model import kinds
 from webhook.model.cluster import NOTHING, Snapshot
 from webhook.model.objects import Object
-from webhook.verbs.explain import KINDS, LOOKS_UP, as_data, explain, text
+from webhook.verbs.explain import KINDS, LOOKS_UP, as_data, explain, find, text
 
 FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa")
 SNR = make("self-node-remediation.medik8s.io/v1alpha1", "SelfNodeRemediationTemplate", "auto", "wa")
@@ -155,6 +155,40 @@ def test_other_kinds_are_refused():
         explain(make("kubevirt.io/v1", "VirtualMachine", "db", "shop"), NOTHING)
     with pytest.raises(ValueError, match="MachineHealthCheck md cannot be explained"):
         explain(make("machineremediation.kubevirt.io/v1alpha1", "MachineHealthCheck", "md"), NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("target", "namespace", "group"),
+    [
+        ("nhc/workers", None, "remediation.medik8s.io"),
+        ("nhc/workers", "elsewhere", "remediation.medik8s.io"),
+        ("NodeHealthCheck/workers", None, "remediation.medik8s.io"),
+        ("nodehealthchecks.remediation.medik8s.io/workers", None, "remediation.medik8s.io"),
+        ("mhc/workers", None, "machine.openshift.io"),
+        ("mhc/md", "c", "cluster.x-k8s.io"),
+        ("machinehealthcheck.cluster.x-k8s.io/c/md", None, "cluster.x-k8s.io"),
+        ("mhc/c/md", "elsewhere", "cluster.x-k8s.io"),
+    ],
+)
+def test_find(target, namespace, group):
+    cluster = Snapshot([nhc(), mhc(), mhc("md"), capi()], complete=["*"])
+    assert find(target, cluster, namespace).group == group
+
+
+@pytest.mark.parametrize(
+    ("target", "complete", "says"),
+    [
+        ("mhc/md", ["*"], "cluster.x-k8s.io/v1beta1 c/md"),
+        ("nhc/other", ["*"], "there is no nhc/other"),
+        ("nhc/other", [], "cannot see nodehealthchecks"),
+        ("vm/db", ["*"], "write nhc/NAME"),
+        ("nhc", ["*"], "write nhc/NAME"),
+        ("nhc/", ["*"], "write nhc/NAME"),
+    ],
+)
+def test_what_is_not_found(target, complete, says):
+    with pytest.raises(LookupError, match=says):
+        find(target, Snapshot([nhc(), mhc("md"), capi()], complete=complete))
 
 
 def test_every_kind_that_is_looked_up_is_declared():

@@ -89,6 +89,42 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
     )
 
 
+def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
+    """The health check that is called ``KIND/NAME`` or ``KIND/NAMESPACE/NAME``, as kubectl would find it.
+
+    The kind may be written in any case, in the plural, with its group behind a dot, or as ``nhc`` or ``mhc``.
+
+    Raises:
+        LookupError: there is no such health check, more than one, or not all of them can be seen; the message says so.
+    """
+    word, _, rest = target.partition("/")
+    home, _, name = rest.rpartition("/")
+    wanted = [kind for kind in KINDS if word.lower() in _words(kind)]
+    if not wanted or not name:
+        raise LookupError(f"{target} is not the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME")
+    found: list[Object] = []
+    unseen = ""
+    for kind in wanted:
+        try:
+            where = (home or namespace) if kind.namespaced else None
+            found.extend(obj for obj in cluster.list(kind, where) if obj.name == name)
+        except Unseen as blind:
+            unseen = blind.what
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = names(f"{obj.api_version} {obj.full_name}" for obj in found)
+        raise LookupError(f"{target} may be any of {several}: write KIND.GROUP/NAMESPACE/NAME")
+    raise LookupError(f"cannot see {unseen}, so not {target} either" if unseen else f"there is no {target}")
+
+
+def _words(kind: Kind) -> tuple[str, ...]:
+    """What a kind may be called."""
+    short = "nhc" if kind is kinds.NHC else "mhc"
+    singular = kind.kind.lower()
+    return (short, singular, kind.plural, kind.resource, f"{singular}.{kind.group}", f"{short}.{kind.group}")
+
+
 # --- as text -----------------------------------------------------------------------------------------------------
 
 
@@ -120,12 +156,9 @@ def _noun(check: HealthCheck) -> str:
 
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     check, selection = explanation.check, explanation.selection
-    total = count(len(selection), _noun(check))
-    some = " that can be seen" if selection.unseen else ""
-    yield (
-        "selects",
-        f"{total}{some}: {names(obj.name for obj in selection.machines)}" if len(selection) else total + some,
-    )
+    seen = " that can be seen" if selection.unseen else ""
+    which = f": {names(obj.name for obj in selection.machines)}" if len(selection) else ""
+    yield "selects", f"{count(len(selection), _noun(check))}{seen}{which}"
     yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget)}"
     conditions = remediation.conditions(check)
     yield "unhealthy if", "; ".join(map(_condition, conditions)) or "(no condition is listed)"
