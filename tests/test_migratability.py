@@ -110,6 +110,7 @@ PLUGINS = kubevirt(network={"binding": {"moving": {"migration": {}}, "stuck": {"
         (pod_interface(masquerade=None), {}, [], STUCK),
         ({"networks": [{"name": "lan", "pod": {}}], "devices": {"interfaces": [{"name": "x"}]}}, {}, [], NO_INTERFACE),
         ({"networks": [{"name": "lan", "pod": {}}]}, {}, [], YES),
+        ({"networks": [], "devices": {"interfaces": [{"name": "lan", "bridge": {}}]}}, {}, [kubevirt()], YES),
         ({"networks": [{"name": "x", "multus": {}}], "devices": {"interfaces": [{"name": "x"}]}}, {}, [], YES),
         ({"networks": [{"name": "lan", "pod": None}], "devices": {"interfaces": [{"name": "lan"}]}}, {}, [], YES),
         ({"devices": {"autoattachPodInterface": False}}, {}, [kubevirt()], YES),
@@ -154,7 +155,7 @@ STUCK_GPU = no("HostDeviceNotLiveMigratable", DEVICES + ".gpus")
     [
         ({"devices": {"hostDevices": [{}]}}, [], no("HostDeviceNotLiveMigratable", DEVICES + ".hostDevices")),
         ({"devices": {"hostDevices": []}}, [], YES),
-        ({"devices": {"gpus": [{}, {}]}}, [kubevirt(**GATE, **MDEV)], STUCK_GPU),
+        ({"devices": {"gpus": GPU["devices"]["gpus"] * 2}}, [kubevirt(**GATE, **MDEV)], STUCK_GPU),
         (GPU, [kubevirt(**GATE, **MDEV)], YES),
         (GPU, [kubevirt({"observedKubeVirtVersion": "v1.7.0"}, **GATE, **MDEV)], STUCK_GPU),
         (GPU, [kubevirt(**GATE)], STUCK_GPU),

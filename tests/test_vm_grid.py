@@ -243,7 +243,7 @@ DEVICES = [
     Part(always(YES)),
     Part(always(NO), devices={"hostDevices": [{"name": "a"}]}),
     Part(by_vgpu, devices={"gpus": [{"name": "a", "deviceName": "example.com/vgpu"}]}),
-    Part(always(NO), devices={"gpus": [{"name": "a"}, {"name": "b"}]}),
+    Part(always(NO), devices={"gpus": [{"name": name, "deviceName": "example.com/vgpu"} for name in "ab"]}),
     Part(always(NO), domain={"launchSecurity": {"snp": {}}}),
     Part(by_architecture, domain={"launchSecurity": {}}),
     Part(always(NO), {"architecture": "s390x"}, domain={"launchSecurity": {}}),
