@@ -216,23 +216,27 @@ def test_templates_are_the_one_and_those_of_the_escalation():
 
 
 @pytest.mark.parametrize(
-    ("base", "handler", "inert", "hosted"),
+    ("base", "handler", "deliberate"),
     [
-        (MHC, False, False, False),
-        (HANDLER, True, False, False),
-        (INERT, False, True, False),
-        (HOSTED, False, False, True),
-        (changed(MHC, "spec.unhealthyConditions", []), False, False, False),
-        (changed(HANDLER, "spec.unhealthyConditions", [*HANDLER["spec"]["unhealthyConditions"], READY[0]]), False,
-         False, False),
-        (changed(NHC, "spec.unhealthyConditions", [{"type": "Terminating"}]), False, False, False),
-        (changed(HOSTED, "spec.selector.matchLabels", {"pool": "guest"}), False, False, False),
-        ({**HOSTED, "apiVersion": "machine.openshift.io/v1beta1"}, False, False, False),
+        (MHC, False, False),
+        (HANDLER, True, True),
+        (INERT, False, True),
+        (HOSTED, False, True),
+        (changed(MHC, "spec.unhealthyConditions", []), False, False),
+        (
+            changed(HANDLER, "spec.unhealthyConditions", [*HANDLER["spec"]["unhealthyConditions"], READY[0]]),
+            False,
+            False,
+        ),
+        (changed(INERT, "spec.unhealthyConditions", [*INERT["spec"]["unhealthyConditions"], READY[0]]), False, False),
+        (changed(NHC, "spec.unhealthyConditions", [{"type": "Terminating"}]), False, False),
+        (changed(HOSTED, "spec.selector.matchLabels", {"pool": "guest"}), False, False),
+        ({**HOSTED, "apiVersion": "machine.openshift.io/v1beta1"}, False, False),
     ],
-)  # fmt: skip
-def test_checks_of_others(base, handler, inert, hosted):
+)
+def test_checks_of_the_cluster_itself(base, handler, deliberate):
     view = health.view(Object(base))
-    assert (view.handler, view.inert, view.hosted) == (handler, inert, hosted)
+    assert (view.handler, view.deliberate) == (handler, deliberate)
 
 
 @pytest.mark.parametrize("value", ["false", "False", "0", "no", "NO", "off", " off "])
@@ -495,10 +499,10 @@ def test_the_cluster_of_a_check_stays(old, expected):
 
 
 def test_fields_of_the_older_version_are_not_read_in_the_newer():
-    """The API server prunes them, so the check watches the start-up alone."""
+    """The API server drops them, so the check watches the start-up alone."""
     spec = {key: value for key, value in CAPI_V1BETA1["spec"].items() if key != "maxUnhealthy"}
     older = {**CAPI_V1BETA2, "spec": {**spec, "nodeStartupTimeout": "1s", "maxUnhealthy": "no"}}
-    assert verdicts(older) == {("warn", UNLIMITED)}
+    assert verdicts(older) == {("warn", UNLIMITED), ("warn", "capi-mhc-field-wrong-version")}
 
 
 # --- what must never be broken (node-and-machine-health.md 17) ------------------------------------------------------
@@ -536,14 +540,9 @@ def busy_cluster(check):
 def test_what_clusters_ship_passes_without_a_word(name):
     check = SHIPPED[name]
     assert verdicts(check) == set()
-    assert verdicts(check, cluster=Snapshot(complete=["*"])) - {("warn", "mhc-selector-no-machines")} == set()
+    assert verdicts(check, cluster=Snapshot(complete=["*"])) == set()
     assert verdicts(check, cluster=busy_cluster(check)) == set()
     assert verdicts(changed(check, "metadata.annotations", {"cluster.x-k8s.io/paused": ""}), check) == set()
-
-
-@pytest.mark.parametrize("name", ["termination handler", "hosted control plane"])
-def test_what_clusters_ship_may_come_before_its_machines(name):
-    assert verdicts(SHIPPED[name], cluster=Snapshot(complete=["*"])) == set()
 
 
 def test_a_handler_check_is_only_told_of_what_cannot_be_read():
@@ -626,6 +625,57 @@ def test_without_a_cluster_nothing_is_denied_that_depends_on_it():
 
 def test_a_dry_run_gets_the_same_answer():
     assert verdicts(BROKEN, dry_run=True) == verdicts(BROKEN)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("spec.unhealthyConditions.0.timeout", "6m", {("warn", "mhc-nhc-conflict")}),
+        ("spec.maxUnhealthy", 2, set()),
+    ],
+)
+def test_only_a_change_of_the_conditions_repeats_the_conflict(path, value, expected):
+    cluster = Snapshot([Object(NHC)], complete=["nodehealthchecks.remediation.medik8s.io"])
+    assert verdicts(changed(MHC, path, value), MHC, cluster=cluster) == expected
+    assert verdicts(MHC, cluster=cluster) == {("warn", "mhc-nhc-conflict")}
+
+
+def test_during_an_update_of_the_cluster_every_change_is_warned_of_unless_paused():
+    status = {"conditions": [{"type": "Progressing", "status": "True"}]}
+    version = {
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "ClusterVersion",
+        "metadata": {"name": "version"},
+        "status": status,
+    }
+    cluster = Snapshot([Object(version)])
+    paused = changed(MHC, "metadata.annotations", {health.PAUSED: ""})
+    warned = {("warn", "mhc-active-during-upgrade")}
+    assert verdicts(MHC, cluster=cluster) == warned
+    assert verdicts(changed(MHC, "spec.maxUnhealthy", 2), MHC, cluster=cluster) == warned
+    assert verdicts(MHC, paused, cluster=cluster) == warned
+    assert verdicts(paused, MHC, cluster=cluster) == set()
+    assert verdicts(changed(MHC, "metadata.labels", {"a": "b"}), MHC, cluster=cluster) == set()
+
+
+@pytest.mark.parametrize("key", ["machine.openshift.io/delete-machine", "machine.openshift.io/exclude-node-draining"])
+def test_an_annotation_of_a_machine_is_warned_of_when_it_comes_and_not_ever_after(key):
+    plain = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": {"name": "m"}, "spec": {}}
+    marked = changed(plain, "metadata.annotations", {key: "false"})
+    assert len(verdicts(marked, plain)) == 1
+    assert verdicts(changed(marked, "spec.providerID", "x"), marked) == set()
+    assert verdicts(plain, marked) == set()
+
+
+def test_a_hook_of_a_machine_is_warned_of_when_it_comes_and_not_ever_after():
+    hook, etcd = {"name": "A", "owner": "a-team"}, {"name": "Etcd", "owner": "clusteroperator/etcd"}
+    metadata = {"name": "m", "namespace": "openshift-machine-api", "labels": {"pool": "blue"}}
+    plain = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": metadata, "spec": {}}
+    hooked = changed(plain, "spec.lifecycleHooks", {"preDrain": [hook]})
+    more = changed(plain, "spec.lifecycleHooks", {"preDrain": [etcd, hook]})
+    cluster = Snapshot([Object(MHC)])
+    assert verdicts(hooked, plain, cluster=cluster) == {("warn", "machine-pre-drain-hook-blocks-remediation")}
+    assert verdicts(more, hooked, cluster=cluster) == set()
 
 
 # --- no rule raises ----------------------------------------------------------------------------------------------

@@ -42,8 +42,8 @@ TERMINATING: Final = "Terminating"
 """The condition of a node whose cloud instance is about to be taken away."""
 
 _INERT: Final = "nonexistent"
-"""How the type of a condition begins that is meant to match nothing: a check with such conditions alone replaces
-only machines whose node is gone (openshift/managed-cluster-config: deploy/osd-machine-api/management-clusters)."""
+"""How the type of a condition begins that is meant to match nothing
+(openshift/managed-cluster-config: deploy/osd-machine-api/management-clusters)."""
 
 _NO: Final = frozenset(("false", "0", "no", "off"))
 
@@ -284,16 +284,21 @@ class HealthCheck:
         )
 
     @property
-    def inert(self) -> bool:
-        """Whether no condition of a node can ever make it act, on purpose."""
+    def deliberate(self) -> bool:
+        """Whether the cluster or its managers made it, and mean what would be a mistake of anybody else.
+
+        The termination handler; a check with ``NonexistentCondition`` alone, which replaces machines whose node is
+        gone; and the checks of hosted control planes for their node pools, whose one label is its own value
+        (openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
+        """
+        return self.handler or self._inert or self._hosted
+
+    @property
+    def _inert(self) -> bool:
         return bool(self.entries) and all(condition.inert for condition in self.entries)
 
     @property
-    def hosted(self) -> bool:
-        """Whether a hosted control plane made it for one of its node pools: its one label is its own value.
-
-        openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck
-        """
+    def _hosted(self) -> bool:
         requirements = self.selector.requirements
         return (
             self.kind is kinds.CAPI_MHC

@@ -20,7 +20,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.fact(health.view, obj)
     brake = _brake(view)
-    if brake is None or view.handler or view.inert or view.hosted:
+    if brake is None or view.deliberate:
         return
     field, limit = brake
     selection = context.fact(machines.selected, obj)

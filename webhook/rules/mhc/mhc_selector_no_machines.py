@@ -16,7 +16,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.fact(health.view, obj)
-    if view.handler or view.hosted or view.selector.errors:
+    if view.deliberate or view.selector.errors:
         return
     selection = context.fact(machines.selected, obj)
     if not selection.positions:
