@@ -686,14 +686,29 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
+MACHINE = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": {"name": "m"}, "spec": {}}
+MACHINE_SET = {**MACHINE, "kind": "MachineSet", "spec": {"replicas": 3}}
+TEMPLATE = {
+    "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+    "kind": "SelfNodeRemediationTemplate",
+    "metadata": {"name": "auto"},
+    "spec": {"template": {"spec": {}}},
+}
 PATHS = [
-    (base, path)
-    for base in (MHC, CAPI_V1BETA1, CAPI_V1BETA2, NHC)
-    for path in ("metadata", "metadata.annotations", "spec", "spec.selector", "spec.selector.matchLabels",
-                 "spec.selector.matchExpressions", "spec.unhealthyConditions", "spec.maxUnhealthy", "spec.checks",
-                 "spec.checks.unhealthyMachineConditions", "spec.remediation", "spec.remediation.triggerIf",
-                 "spec.nodeStartupTimeout", "spec.remediationTemplate", "spec.escalatingRemediations",
-                 "spec.clusterName", "spec.minHealthy")
+    *(
+        (base, path)
+        for base in (MHC, CAPI_V1BETA1, CAPI_V1BETA2, NHC)
+        for path in ("metadata", "metadata.annotations", "spec", "spec.selector", "spec.selector.matchLabels",
+                     "spec.selector.matchExpressions", "spec.unhealthyConditions", "spec.maxUnhealthy", "spec.checks",
+                     "spec.checks.unhealthyMachineConditions", "spec.remediation", "spec.remediation.triggerIf",
+                     "spec.nodeStartupTimeout", "spec.remediationTemplate", "spec.escalatingRemediations",
+                     "spec.clusterName", "spec.minHealthy")
+    ),
+    *((MACHINE, path) for path in ("metadata", "metadata.annotations", "metadata.ownerReferences", "spec.lifecycleHooks",
+                                   "spec.lifecycleHooks.preDrain", "status", "status.nodeRef")),
+    *((MACHINE_SET, path) for path in ("metadata", "spec", "spec.replicas", "spec.selector", "spec.template",
+                                       "spec.template.metadata.labels", "spec.deletePolicy")),
+    *((TEMPLATE, path) for path in ("spec", "spec.template.spec", "spec.template.spec.remediationStrategy")),
 ]  # fmt: skip
 RICH = Snapshot(
     [Object(data) for data in (MHC, CAPI_V1BETA1, NHC, HANDLER)]
