@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.model.cluster import Snapshot
+from webhook.model.cluster import Snapshot, Unseen
 from webhook.model.effective import effective
 from webhook.model.objects import Field, Object, Path
-from webhook.model.placement import conclusive_labels, demand, hosts, obstacle, pin, ready, takers
+from webhook.model.placement import demand, hosts, obstacle, pin, place, places, ready
 
 T = Path("spec", "template", "spec")
 TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -116,7 +116,7 @@ def what_excludes(subject, *nodes, others=(), source_model=None):
     """What keeps the VM off each of these nodes; ``others`` stand beside them in the cluster."""
     cluster = Snapshot([*nodes, *others], complete=["*"])
     wanted = demand(effective(subject, cluster), cluster, source_model)
-    return [obstacle(wanted, each, conclusive_labels(cluster)) for each in nodes]
+    return [obstacle(wanted, place(each)) for each in nodes]
 
 
 def taint(key, effect="NoSchedule", value=None):
@@ -148,6 +148,7 @@ ARCH = "kubernetes.io/arch"
         (vm(), node("a", taints=[taint("gpu")]), "taint gpu"),
         (vm(), node("a", taints=[taint("gpu", "NoExecute")]), "taint gpu"),
         (vm(), node("a", taints=[taint("gpu", "PreferNoSchedule")]), None),
+        (vm(), node("a", taints=[{"effect": "NoSchedule"}, None, "gpu"]), "taint None"),
         (vm(tolerations=[{"key": "gpu", "operator": "Exists"}]), node("a", taints=[taint("gpu")]), None),
         (vm(tolerations=[{"key": "gpu", "value": "x"}]), node("a", taints=[taint("gpu", value="y")]), "taint gpu"),
         (vm(cpu={"dedicatedCpuPlacement": True}), node("a", {"kubevirt.io/cpumanager": "false"}), "dedicated CPUs"),
@@ -270,7 +271,8 @@ def test_an_instance_type_demands_too():
     )
     subject = vm()
     subject.data["spec"]["instancetype"] = {"name": "big"}
-    cluster = Snapshot([instancetype], complete=["*"])
+    labelled = node("a", {"kubevirt.io/cpumanager": "true", "kubevirt.io/tdx": "true"})
+    cluster = Snapshot([instancetype, labelled], complete=["*"])
 
     wanted = demand(effective(subject, cluster), cluster)
 
@@ -279,11 +281,12 @@ def test_an_instance_type_demands_too():
     assert [words for _, words in wanted.labels] == ["Intel TDX", "dedicated CPUs"]
 
 
-def test_takers():
-    nodes = [node("a"), node("b", {"zone": "1"}), node("c", {"zone": "1"})]
-    wanted = demand(effective(vm(nodeSelector={"zone": "1"}), Snapshot()), Snapshot())
+def test_places_are_the_nodes_with_kubevirts_label():
+    nodes = [node("a"), node("b", {"kubevirt.io/schedulable": "false"}), Object({"kind": "Node", "apiVersion": "v1"})]
 
-    assert [each.name for each in takers(wanted, nodes, ())] == ["b", "c"]
+    assert [(each.name, each.ready) for each in places(Snapshot(nodes))] == [("a", True), ("b", False)]
+    with pytest.raises(Unseen, match="nodes"):
+        places(Snapshot())
 
 
 @pytest.mark.parametrize(
@@ -315,8 +318,9 @@ def test_reading_never_raises(spec, domain, taints, allocatable):
     subject = Object({"kind": "VirtualMachine", "apiVersion": "kubevirt.io/v1", "spec": {"template": {"spec": spec}}})
     hostile = vm(domain=domain)
     candidate = Object({"spec": {"taints": taints}, "status": {"allocatable": allocatable}})
-    cluster = Snapshot([kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]})])
+    labelled = node("a", {"kubevirt.io/cpumanager": "", "hyperv.node.kubevirt.io/ipi": ""})
+    cluster = Snapshot([kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]}), labelled])
     for each in (subject, hostile):
         vmi = effective(each, cluster)
         pin(vmi.spec)
-        obstacle(demand(vmi, cluster), candidate, ("kubevirt.io/", "cpu-feature.node.kubevirt.io/"))
+        obstacle(demand(vmi, cluster), place(candidate))

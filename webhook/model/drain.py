@@ -230,24 +230,27 @@ def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Trouble | No
     ``moves``: it migrates; a VMI with ``host-model`` is then bound to what its node's processor can do.
     """
     try:
-        nodes = configuration.kubevirt_nodes(cluster)
+        places = placement.places(cluster)
     except Unseen:
         return None
     here = vmi.at("status", "nodeName").text or ""
-    others = [node for node in nodes if node.name != here]
+    others = [place for place in places if place.name != here]
     if not others:
-        return Trouble("no other node runs KubeVirt", "add one, or set None and restart it") if nodes else None
+        return Trouble("no other node runs KubeVirt", "add one, or set None and restart it") if places else None
     model = _source_model(vmi, cluster, here) if moves else None
     wanted = placement.demand(effective.effective(vmi, cluster), cluster, model)
-    conclusive = placement.conclusive_labels(cluster)
-    possible: list[str] = []
-    for node in placement.takers(wanted, others, conclusive):
-        if placement.ready(node):
+    busy: list[str] = []
+    obstacles: dict[str, None] = {}
+    for place in others:
+        why = placement.obstacle(wanted, place)
+        if why is not None:
+            obstacles[why] = None
+        elif place.ready:
             return None
-        possible.append(node.name)
-    if possible:
-        return Trouble(f"no node that could take it is ready: {names(possible)}", "uncordon or repair one of them")
-    obstacles = dict.fromkeys(filter(None, (placement.obstacle(wanted, node, conclusive) for node in others)))
+        else:
+            busy.append(place.name)
+    if busy:
+        return Trouble(f"no node that could take it is ready: {names(busy)}", "uncordon or repair one of them")
     return Trouble(f"no other node can take it: {names(obstacles)}", "let others take it, or set None and restart it")
 
 

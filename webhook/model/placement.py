@@ -6,13 +6,13 @@ migratable, its migration target never schedules, and a drain of that node waits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.model import cpu_models
 from webhook.model.cluster import Cluster, Unseen
-from webhook.model.configuration import SCHEDULABLE, Gate, gate_is_on
+from webhook.model.configuration import SCHEDULABLE, Gate, gate_is_on, kubevirt_nodes
 from webhook.model.cpu_models import OFFERED, TARGET, named
 from webhook.model.effective import Effective
 from webhook.model.kinds import NODE
@@ -110,6 +110,58 @@ _HYPERV_FEATURES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A node that runs KubeVirt: what decides on whether it can take a VMI."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Any, ...]
+    """Those that keep pods off and are there to stay."""
+    allocatable: Mapping[str, Any] | None
+    ready: bool
+    """Whether it takes VMIs just now."""
+
+
+def places(cluster: Cluster) -> tuple[Place, ...]:
+    """The nodes that carry the label key ``kubevirt.io/schedulable``, whatever its value: it flickers.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    kubevirt_nodes(cluster)
+    return cluster.derive(_places)
+
+
+def _places(cluster: Cluster) -> tuple[Place, ...]:
+    return tuple(map(place, kubevirt_nodes(cluster)))
+
+
+def place(node: Object) -> Place:
+    """A node as placement sees it. Cordons and transient taints are left out."""
+    allocatable = node.at("status", "allocatable")
+    return Place(
+        node.name,
+        node.labels,
+        tuple(taint.value for taint in node.at("spec", "taints").items() if _stays(taint)),
+        allocatable.map if allocatable.is_map else None,
+        ready(node),
+    )
+
+
+def _stays(taint: Field) -> bool:
+    return taint["effect"].text in _HARD and not (taint["key"].text or "").startswith(_TRANSIENT)
+
+
+def ready(node: Object) -> bool:
+    """Whether a node takes VMIs just now: served by virt-handler, not cordoned, Ready."""
+    return (
+        node.labels.get(SCHEDULABLE) == "true"
+        and not node.at("spec", "unschedulable").boolean
+        and node.condition("Ready")["status"].value == "True"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """What a node must be like to take a VMI."""
 
@@ -117,7 +169,7 @@ class Demand:
     affinity: NodeSelector | None
     tolerations: Any
     labels: tuple[tuple[str, str], ...]
-    """Labels of the node labeller that must be ``"true"``, each with what it stands for."""
+    """Labels that KubeVirt writes and that must be ``"true"``, each with what it stands for."""
     architecture: str | None
     hugepages: str | None
     """The size of the huge pages that it uses, ``2Mi``."""
@@ -141,11 +193,12 @@ def demand(vmi: Effective, cluster: Cluster, source_model: str | None = None) ->
     if vmi.instancetype is not None:
         labels += _cpu(vmi.instancetype.spec)
         hugepages = hugepages or vmi.instancetype.spec.at("memory", "hugepages", "pageSize").text
+    conclusive = cluster.derive(_conclusive)
     return Demand(
         vmi.node_selector.field.texts,
         parse_node_selector(required.value) if required.is_map else None,
         spec["tolerations"].value,
-        tuple(labels),
+        tuple(each for each in labels if each[0].startswith(conclusive)),
         vmi.architecture,
         hugepages,
     )
@@ -203,64 +256,36 @@ def _hyperv(hyperv: Field) -> Iterator[tuple[str, str]]:
             yield _HYPERV + feature, f"Hyper-V {feature}"
 
 
-def obstacle(wanted: Demand, node: Object, conclusive: tuple[str, ...]) -> str | None:
-    """What keeps a VMI off a node, in words; None: the node could take it, as far as names, labels and taints go.
+def _conclusive(cluster: Cluster) -> tuple[str, ...]:
+    """How the labels begin that KubeVirt has written on some known node: the others say nothing where they lack."""
+    labels = {label for node in cluster.known(NODE) for label in node.labels}
+    return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
 
-    ``conclusive``: how the labels begin from which something can be concluded, from ``conclusive_labels``.
-    """
-    labels = node.labels
+
+def obstacle(wanted: Demand, place: Place) -> str | None:
+    """What keeps a VMI off a node, in words; None: the node could take it, as far as names, labels and taints go."""
+    labels = place.labels
     architecture = labels.get("kubernetes.io/arch")
     if wanted.architecture and architecture and wanted.architecture.lower() != architecture:
         return f"architecture {wanted.architecture}"
     for key, value in wanted.selector.items():
         if labels.get(key) != value:
             return f"node selector {key}={value}"
-    if wanted.affinity is not None and not wanted.affinity.matches(node.name, labels):
+    if wanted.affinity is not None and not wanted.affinity.matches(place.name, labels):
         return "node affinity"
-    for taint in node.at("spec", "taints").items():
-        if _counts(taint) and not tolerates(wanted.tolerations, taint.value):
-            return f"taint {taint['key'].text}"
+    for taint in place.taints:
+        if not tolerates(wanted.tolerations, taint):
+            return f"taint {taint.get('key')}"
     for label, words in wanted.labels:
-        if labels.get(label) != "true" and label.startswith(conclusive):
+        if labels.get(label) != "true":
             return words
-    if wanted.hugepages and not _has_hugepages(node, wanted.hugepages):
+    if wanted.hugepages and place.allocatable is not None and not _has_hugepages(place.allocatable, wanted.hugepages):
         return f"huge pages of {wanted.hugepages}"
     return None
 
 
-def _counts(taint: Field) -> bool:
-    return taint["effect"].text in _HARD and not (taint["key"].text or "").startswith(_TRANSIENT)
-
-
-def _has_hugepages(node: Object, size: str) -> bool:
-    allocatable = node.at("status", "allocatable")
-    if not allocatable.is_map:
-        return True
+def _has_hugepages(allocatable: Mapping[str, Any], size: str) -> bool:
     try:
-        return parse_quantity(allocatable[f"hugepages-{size}"].value or "0", integers=True) > 0
+        return parse_quantity(allocatable.get(f"hugepages-{size}", "0"), integers=True) > 0
     except ValueError:
         return True
-
-
-def conclusive_labels(cluster: Cluster) -> tuple[str, ...]:
-    """How the labels begin that KubeVirt has written on some known node: the others say nothing where they lack."""
-    return cluster.derive(_conclusive_labels)
-
-
-def _conclusive_labels(cluster: Cluster) -> tuple[str, ...]:
-    labels = {label for node in cluster.known(NODE) for label in node.labels}
-    return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
-
-
-def takers(wanted: Demand, nodes: Iterable[Object], conclusive: tuple[str, ...]) -> Iterator[Object]:
-    """The nodes that could take the VMI, in their order; lazily, for two are often enough to know."""
-    return (node for node in nodes if obstacle(wanted, node, conclusive) is None)
-
-
-def ready(node: Object) -> bool:
-    """Whether the node takes VMIs just now: served by virt-handler, not cordoned, Ready."""
-    return (
-        node.labels.get(SCHEDULABLE) == "true"
-        and not node.at("spec", "unschedulable").boolean
-        and node.condition("Ready")["status"].value == "True"
-    )

@@ -8,9 +8,8 @@ during the drain and comes back when the node does.
 """
 
 from collections.abc import Iterator
-from itertools import islice
 
-from webhook.model import configuration, drain, placement
+from webhook.model import drain, placement
 from webhook.model.effective import effective
 from webhook.model.kinds import POOL, VM, VMI, VMIRS
 from webhook.model.migratability import READS
@@ -25,13 +24,20 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     pin = placement.pin(vmi.spec, vmi.inherited_node_selector)
     if not vmi.spec.is_map or (pin is not None and pin.tight) or not drain.awaits_migration(obj, cluster):
         return
-    nodes = configuration.kubevirt_nodes(cluster)
-    wanted, conclusive = placement.demand(vmi, cluster), placement.conclusive_labels(cluster)
-    candidates = list(islice(placement.takers(wanted, nodes, conclusive), 2))
-    if len(candidates) != 1:
+    candidates: list[str] = []
+    obstacles: dict[str, None] = {}
+    wanted = placement.demand(vmi, cluster)
+    for place in placement.places(cluster):
+        why = placement.obstacle(wanted, place)
+        if why is not None:
+            obstacles[why] = None
+            continue
+        candidates.append(place.name)
+        if len(candidates) > 1:
+            return
+    if not candidates:
         return
-    only = candidates[0].name
-    obstacles = dict.fromkeys(filter(None, (placement.obstacle(wanted, node, conclusive) for node in nodes)))
+    only = candidates[0]
     others = f"the others: {names(obstacles, 70)}" if obstacles else "there is no other"
     yield Finding(
         vmi.spec.path,
