@@ -11,7 +11,7 @@ instance type or from KubeVirt's ``cpuModel``, change it there.
 from collections.abc import Iterator
 
 from webhook.model import configuration, cpu_models
-from webhook.model.cluster import Cluster, Unseen
+from webhook.model.cluster import Unseen
 from webhook.model.effective import effective
 from webhook.model.kinds import HCO, POOL, VM, VMI, VMIRS
 from webhook.model.objects import Object
@@ -43,7 +43,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         left = count(len(offers.by(model.name)), "node")
         message = f"{what} is obsolete, only {left} still offer it: {names(offers.by(model.name), 40)}; {instead}"
     else:
-        certain = not model.source and _list_is_known(cluster)
+        certain = not model.source
         message = f"{what} is obsolete and no node offers it: it can never be scheduled; {instead}"
     yield Finding(
         model.path,
@@ -52,15 +52,6 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         cause=Cause.NOT_SUPPORTED,
         at_most=Action.DENY if certain else Action.WARN,
     )
-
-
-def _list_is_known(cluster: Cluster) -> bool:
-    """Whether the list of obsolete models is certain: KubeVirt, which may replace it, can be seen or does not exist."""
-    try:
-        configuration.kubevirt(cluster)
-    except Unseen:
-        return False
-    return True
 
 
 RULE = Rule(
