@@ -117,7 +117,7 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> 
         if not findings:
             continue
         most = min(decision.action, ceiling)
-        known = _known(rule, request, cluster, decision.params, most)
+        known = _known(rule, answer, decision.params, most)
         for finding in findings:
             action = _ratchet(min(most, finding.at_most), known, _key(finding, obj))
             if action is not None:
@@ -164,12 +164,12 @@ def _key(finding: Finding, obj: Object) -> _Key:
     return finding.path.without_indices, value
 
 
-def _known(rule: Rule, request: Request, cluster: Cluster, params: Any, most: Action) -> list[tuple[_Key, Action]]:
+def _known(rule: Rule, answer: _Answer, params: Any, most: Action) -> list[tuple[_Key, Action]]:
     """What the rule says of the old object alone, judged as if it were created now over the same cluster."""
-    old = request.old
+    request, old = answer.request, answer.request.old
     if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
         return []
-    context = Context(cluster, params, kind=request.kind, subresource=request.subresource, facts={})
+    context = Context(answer.cluster, params, kind=request.kind, subresource=request.subresource, facts=answer.facts)
     return [(_key(finding, old), min(most, finding.at_most)) for finding in run(rule, old, context).findings]
 
 
