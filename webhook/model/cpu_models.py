@@ -63,7 +63,7 @@ def _offers(cluster: Cluster) -> Offers:
     nodes: dict[str, list[str]] = {}
     conclusive = False
     for node in cluster.known(NODE):
-        for label, value in node.labels.items():
+        for label, value in node.metadata["labels"].map.items():
             if label.startswith(OFFERED):
                 conclusive = True
                 if value == "true":

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from webhook.model import cpu_models
 from webhook.model.cluster import Cluster, Unseen
-from webhook.model.configuration import SCHEDULABLE, Gate, gate_is_on, kubevirt_nodes
+from webhook.model.configuration import SCHEDULABLE, Gate, gate_is_on, nodes
 from webhook.model.cpu_models import OFFERED, TARGET, named
 from webhook.model.effective import Effective
 from webhook.model.kinds import NODE
@@ -114,7 +114,7 @@ class Place:
     """A node that runs KubeVirt: what decides on whether it can take a VMI."""
 
     name: str
-    labels: Mapping[str, str]
+    labels: Mapping[str, Any]
     taints: tuple[Any, ...]
     """Those that keep pods off and are there to stay."""
     allocatable: Mapping[str, Any] | None
@@ -122,18 +122,25 @@ class Place:
     """Whether it takes VMIs just now."""
 
 
-def places(cluster: Cluster) -> tuple[Place, ...]:
+def each_place(cluster: Cluster) -> Iterator[Place]:
     """The nodes that carry the label key ``kubevirt.io/schedulable``, whatever its value: it flickers.
+
+    One by one, for two are often enough to know, and nodes change too often to keep much of them.
 
     Raises:
         Unseen: no node is known, but there may be some.
     """
-    kubevirt_nodes(cluster)
+    return (place(node) for node in nodes(cluster) if SCHEDULABLE in node.metadata["labels"].map)
+
+
+def places(cluster: Cluster) -> tuple[Place, ...]:
+    """The same, for those who need all of them again and again."""
+    nodes(cluster)
     return cluster.derive(_places)
 
 
 def _places(cluster: Cluster) -> tuple[Place, ...]:
-    return tuple(map(place, kubevirt_nodes(cluster)))
+    return tuple(each_place(cluster))
 
 
 def place(node: Object) -> Place:
@@ -141,7 +148,7 @@ def place(node: Object) -> Place:
     allocatable = node.at("status", "allocatable")
     return Place(
         node.name,
-        node.labels,
+        node.metadata["labels"].map,
         tuple(taint.value for taint in node.at("spec", "taints").items() if _stays(taint)),
         allocatable.map if allocatable.is_map else None,
         ready(node),
@@ -155,7 +162,7 @@ def _stays(taint: Field) -> bool:
 def ready(node: Object) -> bool:
     """Whether a node takes VMIs just now: served by virt-handler, not cordoned, Ready."""
     return (
-        node.labels.get(SCHEDULABLE) == "true"
+        node.metadata["labels"].map.get(SCHEDULABLE) == "true"
         and not node.at("spec", "unschedulable").boolean
         and node.condition("Ready")["status"].value == "True"
     )
@@ -193,7 +200,7 @@ def demand(vmi: Effective, cluster: Cluster, source_model: str | None = None) ->
     if vmi.instancetype is not None:
         labels += _cpu(vmi.instancetype.spec)
         hugepages = hugepages or vmi.instancetype.spec.at("memory", "hugepages", "pageSize").text
-    conclusive = cluster.derive(_conclusive)
+    conclusive = cluster.derive(_conclusive) if labels else ()
     return Demand(
         vmi.node_selector.field.texts,
         parse_node_selector(required.value) if required.is_map else None,
@@ -258,7 +265,7 @@ def _hyperv(hyperv: Field) -> Iterator[tuple[str, str]]:
 
 def _conclusive(cluster: Cluster) -> tuple[str, ...]:
     """How the labels begin that KubeVirt has written on some known node: the others say nothing where they lack."""
-    labels = {label for node in cluster.known(NODE) for label in node.labels}
+    labels = {label for node in cluster.known(NODE) for label in node.metadata["labels"].map}
     return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
 
 

@@ -27,7 +27,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     candidates: list[str] = []
     obstacles: dict[str, None] = {}
     wanted = placement.demand(vmi, cluster)
-    for place in placement.places(cluster):
+    for place in placement.each_place(cluster):
         why = placement.obstacle(wanted, place)
         if why is not None:
             obstacles[why] = None
