@@ -125,8 +125,8 @@ class Context(NamedTuple, Generic[P]):
         """``function(obj, cluster)``, computed once per review however many rules ask."""
         key = (function, id(obj))
         if key not in self.facts:
-            self.facts[key] = function(obj, self.cluster)
-        value: T = self.facts[key]
+            self.facts[key] = function(obj, self.cluster), obj  # while it lives, no other object gets its id
+        value: T = self.facts[key][0]
         return value
 
 
