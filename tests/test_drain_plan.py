@@ -4,6 +4,8 @@ import json
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from webhook.model.cluster import Snapshot
 from webhook.model.objects import Object
@@ -238,3 +240,41 @@ def test_a_thousand_vms_on_fifty_nodes_take_less_than_two_seconds():
     assert code == 1
     assert "No: 250 VMs" in report
     assert took < 2
+
+
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=4)
+    | st.sampled_from(["a", "db", "True", "LiveMigrate"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+KINDS = (
+    ("v1", "Node"),
+    (KUBEVIRT, "VirtualMachineInstance"),
+    (KUBEVIRT, "VirtualMachine"),
+    (KUBEVIRT, "VirtualMachineInstanceMigration"),
+    (KUBEVIRT, "KubeVirt"),
+    ("policy/v1", "PodDisruptionBudget"),
+)
+FIELDS = {
+    "metadata": ("name", "namespace", "labels", "ownerReferences", "annotations", "creationTimestamp"),
+    "spec": ("evictionStrategy", "running", "selector", "taints", "vmiName", "domain", "affinity", "maxUnavailable"),
+    "status": ("phase", "nodeName", "conditions", "disruptionsAllowed"),
+}
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_plan_of_junk_is_a_plan(data):
+    objects = [
+        Object(
+            {"apiVersion": group, "kind": kind}
+            | {part: data.draw(st.dictionaries(st.sampled_from(keys), JUNK) | JUNK) for part, keys in FIELDS.items()}
+        )
+        for group, kind in data.draw(st.lists(st.sampled_from(KINDS), max_size=5))
+    ]
+    report, _ = drain(Snapshot([*NODES, *objects], complete=["*"]), None, data.draw(st.sampled_from(["text", "json"])))
+    assert report

@@ -26,8 +26,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     candidates: list[str] = []
     obstacles: dict[str, None] = {}
-    wanted = placement.demand(vmi, cluster)
-    for place in placement.each_place(cluster):
+    places, wanted = placement.each_place(cluster), placement.demand(vmi, cluster)
+    for place in places:
         why = placement.obstacle(wanted, place)
         if why is not None:
             obstacles[why] = None
