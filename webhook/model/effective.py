@@ -8,7 +8,6 @@ pkg/instancetype/apply, pkg/instancetype/preference/apply.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from webhook.model import configuration, kinds, virt
@@ -65,14 +64,17 @@ class Inherited(NamedTuple):
         return Given(Field(self.spec.at(*steps).value, self.path), self.source)
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(NamedTuple):
     """The VMI spec of an object (``T``), with what its instance type and its preference add to it."""
 
     obj: Object
-    spec: Field
     template: Field
-    """What becomes the VMI: ``spec`` is its spec, its metadata becomes that of the VMI."""
+    """What becomes the VMI, with its metadata."""
+    spec: Field
+    devices: Field
+    """``domain.devices`` of the VM itself."""
+    disk_templates: Field
+    """``dataVolumeTemplates`` of the VM; absent where the object has none."""
     instancetype: Inherited | None = None
     preference: Inherited | None = None
     instancetype_unseen: str = ""
@@ -83,11 +85,6 @@ class Effective:
     def unseen(self) -> tuple[str, ...]:
         """What could not be seen of instance type and preference: they may add anything."""
         return tuple(what for what in (self.instancetype_unseen, self.preference_unseen) if what)
-
-    @property
-    def devices(self) -> Field:
-        """``domain.devices`` of the VM itself."""
-        return self.spec.at("domain", "devices")
 
     @property
     def gpus(self) -> Given:
@@ -178,13 +175,19 @@ class Effective:
 
 def effective(obj: Object, cluster: Cluster) -> Effective:
     """The VMI that KubeVirt will make of an object. Never raises: what could not be seen is in ``unseen``."""
-    template = virt.vmi_template(obj)
-    spec = virt.vm_spec(obj)
-    if not spec["instancetype"].present and not spec["preference"].present:
-        return Effective(obj, template["spec"], template)
-    instancetype, instancetype_unseen = _find(obj, spec["instancetype"], _INSTANCETYPE, cluster)
-    preference, preference_unseen = _find(obj, spec["preference"], _PREFERENCE, cluster)
-    return Effective(obj, template["spec"], template, instancetype, preference, instancetype_unseen, preference_unseen)
+    template, vm_spec = virt.vmi_template(obj), virt.vm_spec(obj)
+    spec = template["spec"]
+    own = Effective(obj, template, spec, spec.at("domain", "devices"), vm_spec["dataVolumeTemplates"])
+    if not vm_spec["instancetype"].present and not vm_spec["preference"].present:
+        return own
+    instancetype, instancetype_unseen = _find(obj, vm_spec["instancetype"], _INSTANCETYPE, cluster)
+    preference, preference_unseen = _find(obj, vm_spec["preference"], _PREFERENCE, cluster)
+    return own._replace(
+        instancetype=instancetype,
+        preference=preference,
+        instancetype_unseen=instancetype_unseen,
+        preference_unseen=preference_unseen,
+    )
 
 
 class _Matcher(NamedTuple):

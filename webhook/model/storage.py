@@ -48,7 +48,7 @@ def access(machine: Effective, claim: str, cluster: Cluster) -> Access:
         Unseen: none of them is there, or it leaves the modes to something that cannot be seen.
     """
     obj = machine.obj
-    template = _template(obj, claim)
+    template = _named(claim, machine.disk_templates)
     if template is None or kinds.of(obj) is not POOL:
         existing = _claim(obj, claim, cluster)
         if existing is not None:
@@ -61,8 +61,8 @@ def access(machine: Effective, claim: str, cluster: Cluster) -> Access:
     raise Unseen(f"{PVC} {virt.home(obj)}/{claim}")
 
 
-def _template(obj: Object, name: str) -> Field | None:
-    for template in virt.vm_spec(obj)["dataVolumeTemplates"].items():
+def _named(name: str, templates: Field) -> Field | None:
+    for template in templates.items():
         if template["metadata"]["name"].value == name:
             return template
     return None
