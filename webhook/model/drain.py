@@ -32,9 +32,6 @@ from webhook.model.texts import names
 READS: Final = (VMI, VM, VMIM, PDB, *placement.READS, *effective.STRATEGY_READS)
 """What the forecast looks up."""
 
-FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
-
-
 # --- objects that are not running yet -------------------------------------------------------------------------------
 
 
@@ -182,7 +179,7 @@ def _on_nodes(cluster: Cluster) -> _OnNodes:
     try:
         for vmi in cluster.list(VMI):
             node = vmi.at("status", "nodeName").text
-            if node and vmi.at("status", "phase").text not in FINAL_PHASES:
+            if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES:
                 by_node.setdefault(node, []).append(vmi)
     except Unseen as blind:
         unseen = blind.what
@@ -215,7 +212,7 @@ class Trouble(NamedTuple):
 def no_target(vmi: Object, cluster: Cluster) -> Trouble | None:
     """Why the migration of a VMI that KubeVirt calls migratable will not come to an end; None: it will, or nothing tells.
 
-    Such a migration is given up after five minutes and repeated for ever (``lifecycle.UNSCHEDULABLE_MINUTES``).
+    Such a migration is given up after five minutes and repeated for ever.
     """
     failed = migrations.failed_in_a_row(vmi, cluster)
     if len(failed) >= migrations.RETRY_LOOP:

@@ -110,14 +110,3 @@ VIRTCTL: Final[Mapping[str, Commands]] = {
     "WaitAsReceiver": Commands("accepted, does nothing", "accepted, does nothing", "request accepted"),
 }
 """``start`` on a running VM and ``restart`` without a VMI fail for every strategy."""
-
-
-# --- migrations (cluster-configuration.md 7.3) -------------------------------------------------------------------
-
-UNSCHEDULABLE_MINUTES: Final = 5
-"""Minutes after which a migration whose target pod cannot be scheduled is given up; migration.go."""
-PENDING_MINUTES: Final = 15
-"""Minutes after which a migration whose target pod is pending for any other reason is given up; migration.go."""
-KEPT_MIGRATIONS: Final = 5
-"""Finished migrations of a VMI that are kept; so the wait before the next attempt, 20 s doubled for each failure in a
-row, ends at 320 s."""

@@ -14,6 +14,7 @@ AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpda
 """Annotations of migrations that a drain or a workload update asked for. They are repeated without end."""
 
 FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
+"""Phases of a migration, and of a VMI, that has ended."""
 
 RETRY_LOOP: Final = 3
 """Failed automatic migrations in a row from which on one speaks of a loop (cluster-configuration.md 6.5)."""
