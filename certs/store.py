@@ -379,7 +379,7 @@ def _refusal(answer: Answer, what: str) -> ApiError:
 
 
 class SecretStore:
-    """A Secret, shared by all replicas. Its ``resourceVersion`` is the only lock."""
+    """A Secret, shared by all replicas. Its version (``uid/resourceVersion``) is the only lock."""
 
     external: ClassVar[bool] = False
 
@@ -401,7 +401,7 @@ class SecretStore:
         return Loaded(
             _decoded(answer.body.get("data")),
             {note: annotations[f"{DOMAIN}/{note}"] for note in NOTES if f"{DOMAIN}/{note}" in annotations},
-            metadata["resourceVersion"],
+            _version_of(metadata),
             answer.date,
         )
 
@@ -409,8 +409,10 @@ class SecretStore:
         version = version or self._create()
         if version is None:
             return False
+        uid, _, resource_version = version.partition("/")
         metadata = {
-            "resourceVersion": version,
+            "uid": uid,  # without it, an apply over a deleted Secret would create it
+            "resourceVersion": resource_version,
             "labels": LABELS,
             "annotations": {f"{DOMAIN}/{note}": value for note, value in notes.items() if note in NOTES},
         }
@@ -431,7 +433,7 @@ class SecretStore:
         self._type = "kubernetes.io/tls"
         empty = {"tls.crt": "", "tls.key": ""}
         answer = self._apply({"labels": LABELS}, empty, manager=f"{MANAGER}-init", force=False)
-        return answer.body["metadata"]["resourceVersion"] if answer.status in (200, 201) else None
+        return _version_of(answer.body["metadata"]) if answer.status in (200, 201) else None
 
     def _apply(self, metadata: Mapping[str, Any], data: Mapping[str, str], *, manager: str, force: bool) -> Answer:
         body = {
@@ -442,7 +444,7 @@ class SecretStore:
             "data": data,
         }
         answer = self._api.apply_secret(self._namespace, self._name, body, manager=manager, force=force)
-        if answer.status not in (200, 201, 404, 409):  # 404 and 409: deleted or changed since it was read
+        if answer.status not in (200, 201, 409):  # 409: changed or deleted since it was read
             raise _refusal(answer, f"cannot write Secret {self._namespace}/{self._name}")
         return answer
 
@@ -464,6 +466,10 @@ class ExternalSecret:
 
     def stale(self, version: str | None) -> bool:  # noqa: ARG002
         return False
+
+
+def _version_of(metadata: Mapping[str, Any]) -> str:
+    return f"{metadata['uid']}/{metadata['resourceVersion']}"
 
 
 def _decoded(data: Mapping[str, str] | None) -> dict[str, bytes]:

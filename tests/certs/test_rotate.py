@@ -648,7 +648,7 @@ class TestExternal:
             "ca.crt": certs_pem([signer.cert]),
         }
         api.secret = {
-            "metadata": {"resourceVersion": api._next()},
+            "metadata": {"uid": "u", "resourceVersion": api._next()},
             "type": "kubernetes.io/tls",
             "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
         }

@@ -41,7 +41,7 @@ class TestSecret:
 
         assert loaded.data == OLD
         assert loaded.notes == {"generation": "1", "rotated-by": "me"}
-        assert loaded.version == api.secret["metadata"]["resourceVersion"]
+        assert loaded.version == "{uid}/{resourceVersion}".format(**api.secret["metadata"])
         assert loaded.date == api.time.now
         assert api.secret["type"] == "kubernetes.io/tls"
 
@@ -170,6 +170,12 @@ class TestSecret:
 
         assert refused.value.reason == reason
         assert "message" not in str(refused.value)
+
+    def test_a_namespace_that_does_not_exist_is_an_error(self, api, monkeypatch):
+        monkeypatch.setattr(api, "apply_secret", lambda *_, **__: storing.Answer(404))
+
+        with pytest.raises(ApiError, match="not_found"):
+            store(api).save(OLD, {}, None)
 
     def test_external_is_read_and_never_written(self, api):
         store(api).save(OLD, {"rotate": "signer/1"}, None)
@@ -324,7 +330,7 @@ def real(wire, tmp_path) -> storing.KubernetesApi:
 
 
 SECRET = {
-    "metadata": {"resourceVersion": "7", "annotations": {"virt-admit.io/phase": "steady", "other": "x"}},
+    "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"virt-admit.io/phase": "steady", "other": "x"}},
     "type": "Opaque",
     "data": {"ca.crt": base64.b64encode(b"ca").decode(), "unknown": "eA=="},
 }
@@ -339,7 +345,7 @@ class TestWire:
         [(method, path, headers, _)] = wire.requests
         assert (method, path) == ("GET", "/api/v1/namespaces/virt-admit/secrets/virt-admit-certs")
         assert headers["authorization"] == "Bearer t0ken"
-        assert (loaded.data, loaded.notes, loaded.version) == ({"ca.crt": b"ca"}, {"phase": "steady"}, "7")
+        assert (loaded.data, loaded.notes, loaded.version) == ({"ca.crt": b"ca"}, {"phase": "steady"}, "u/7")
         assert abs(loaded.date.timestamp() - time.time()) < 60
 
     def test_apply_a_secret(self, wire, real):
@@ -347,7 +353,7 @@ class TestWire:
         one = store(real)
         one.load()
 
-        assert one.save({"tls.crt": b"a", "tls.key": b"b"}, {"phase": "steady"}, "7")
+        assert one.save({"tls.crt": b"a", "tls.key": b"b"}, {"phase": "steady"}, "u/7")
 
         method, path, headers, body = wire.requests[-1]
         assert method == "PATCH"
@@ -362,6 +368,7 @@ class TestWire:
             "metadata": {
                 "name": "virt-admit-certs",
                 "namespace": "virt-admit",
+                "uid": "u",
                 "resourceVersion": "7",
                 "labels": storing.LABELS,
                 "annotations": {"virt-admit.io/phase": "steady"},
@@ -379,7 +386,7 @@ class TestWire:
         assert "force=true" not in first[1]
         assert "resourceVersion" not in first[3]["metadata"]
         assert first[3]["data"] == {"tls.crt": "", "tls.key": ""}
-        assert second[3]["metadata"]["resourceVersion"] == "7"
+        assert (second[3]["metadata"]["uid"], second[3]["metadata"]["resourceVersion"]) == ("u", "7")
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_configurations(self, wire, real, kind):

@@ -128,15 +128,22 @@ class FakeApi:
     def apply_secret(self, namespace: str, name: str, body: Mapping[str, Any], *, manager: str, force: bool) -> Answer:
         if refused := self._arrive("patch secret"):
             return refused
-        wanted_version = body["metadata"].get("resourceVersion")
+        wanted_version, wanted_uid = (body["metadata"].get(key) for key in ("resourceVersion", "uid"))
         wanted = {("data", key): value for key, value in body["data"].items()}
         wanted |= {("note", key): value for key, value in body["metadata"].get("annotations", {}).items()}
         if self.secret is None:
-            if wanted_version is not None:
+            if wanted_uid is not None:  # a resourceVersion alone would not keep it from being created
                 return self._answer(409)
             self.owners = {}
-            self.secret = {"metadata": {"name": name, "namespace": namespace}, "type": body["type"], "data": {}}
-        elif wanted_version not in (None, self.secret["metadata"]["resourceVersion"]):
+            self.secret = {
+                "metadata": {"name": name, "namespace": namespace, "uid": f"u{self._next()}"},
+                "type": body["type"],
+                "data": {},
+            }
+        elif wanted_uid not in (None, self.secret["metadata"]["uid"]) or wanted_version not in (
+            None,
+            self.secret["metadata"]["resourceVersion"],
+        ):
             return self._answer(409)
         if self.secret["type"] != body["type"]:
             return self._answer(422)
