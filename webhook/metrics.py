@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -120,9 +120,39 @@ class Metrics:
         """Tell at each scrape what the rotation loop knows."""
         self.registry.register(_Certificates(facts))
 
+    def follow_informers(self, informed: Callable[[], Iterable[Informed]]) -> None:
+        """Tell at each scrape what the informers know."""
+        self.registry.register(_Informers(informed))
+
     def text(self) -> bytes:
         """Everything in the exposition format."""
         return generate_latest(self.registry)
+
+
+class Informed(NamedTuple):
+    """The look-ups of one kind."""
+
+    kind: str
+    current: bool
+    """Whether they are listed, or known to be none, and changes arrive."""
+    objects: int
+
+
+class _Informers(Collector):
+    def __init__(self, informed: Callable[[], Iterable[Informed]]) -> None:
+        self.informed = informed
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        synced = GaugeMetricFamily(
+            "virt_admit_informer_synced", "Whether the look-ups of a kind are current.", labels=("kind",)
+        )
+        objects = GaugeMetricFamily(
+            "virt_admit_informer_objects", "Objects of a kind that are held for look-ups.", labels=("kind",)
+        )
+        for each in self.informed():
+            synced.add_metric((each.kind,), each.current)
+            objects.add_metric((each.kind,), each.objects)
+        yield from (synced, objects)
 
 
 class _Certificates(Collector):
