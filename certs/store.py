@@ -64,6 +64,7 @@ class Store(Protocol):
 _DATA: Final = "..data"
 _GENERATION: Final = "..gen-"
 _NOTES: Final = "notes.json"
+_FILES: Final = (*KEYS, _NOTES)
 
 
 class Directory:
@@ -80,19 +81,16 @@ class Directory:
         self._path = Path(path)
 
     def load(self) -> Loaded:
-        data, version = _read(self._path, KEYS)
+        data, version = _read(self._path, _FILES)
+        notes = _notes(data.pop(_NOTES, b""))
         for name in PRIVATE_KEYS:
             _tighten(self._path / name, name in data)
-        notes = {}
-        if version and version.startswith(_GENERATION):
-            with contextlib.suppress(OSError, ValueError):  # they are for people: losing them breaks nothing
-                notes = json.loads((self._path / version / _NOTES).read_bytes())
-        return Loaded(data, {str(k): str(v) for k, v in notes.items()} if isinstance(notes, dict) else {}, version)
+        return Loaded(data, notes, version)
 
     def save(self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None) -> bool:
         self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(self._path / ".lock") as held:
-            if not held or _version(self._path, KEYS) != version:
+            if not held or self.stale(version):
                 return False
             if version and not version.startswith(_GENERATION):
                 self._switch(_read(self._path, KEYS)[0], {})  # so that replacing the plain files loses nothing
@@ -100,7 +98,7 @@ class Directory:
         return True
 
     def stale(self, version: str | None) -> bool:
-        return _version(self._path, KEYS) != version
+        return _version(self._path, _FILES) != version
 
     def _link_names(self, names: Iterable[str]) -> None:
         for name in names:
@@ -162,6 +160,15 @@ def _read(path: Path, names: tuple[str, ...]) -> tuple[dict[str, bytes], str | N
         if _version(path, names) == version:
             return data, version
     raise OSError(errno.EBUSY, "the files change while they are read", str(path))
+
+
+def _notes(content: bytes) -> dict[str, str]:
+    """Notes are for people: losing them breaks nothing."""
+    try:
+        notes = json.loads(content)
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in notes.items()} if isinstance(notes, dict) else {}
 
 
 def _root(path: Path) -> Path:
