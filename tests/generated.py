@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.dashboard import dashboard
 from webhook import manifests
 from webhook.rules import load_rules
 from webhook.verbs.rules import page
@@ -19,10 +20,12 @@ def files() -> dict[Path, str]:
     """Every generated file and its content."""
     rules = load_rules()
     admission = rules.at_admission
-    base = ROOT / "manifests" / "base"
+    folder = ROOT / "manifests"
     return {
-        base / "rbac.yaml": NOTE + _yaml(manifests.rbac(admission)),
-        ROOT / "manifests" / "webhooks" / "webhooks.yaml": NOTE + _yaml(manifests.webhooks(admission)),
+        folder / "base" / "rbac.yaml": NOTE + _yaml(manifests.rbac(admission)),
+        folder / "scan" / "rbac.yaml": NOTE + _yaml(manifests.scan_rbac(rules)),
+        folder / "webhooks" / "webhooks.yaml": NOTE + _yaml(manifests.webhooks(admission)),
+        folder / "monitoring" / "dashboard.json": dashboard() + "\n",
         ROOT / "docs" / "rules.md": _rules_page(),
     }
 

@@ -7,7 +7,7 @@ the rotation loop owns that field.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,16 +20,21 @@ from webhook.rules import Rules
 from webhook.settings import NAMESPACE, SERVICE
 
 NAME: Final = "virt-admit"
+SCAN: Final = f"{NAME}-scan"
 IGNORE_LABEL: Final = f"{DOMAIN}/ignore"
 
-LABELS: Final[Mapping[str, str]] = {
-    "app.kubernetes.io/component": "webhook",
-    "app.kubernetes.io/instance": NAME,
-    "app.kubernetes.io/managed-by": "kustomize",
-    "app.kubernetes.io/name": NAME,
-    "app.kubernetes.io/part-of": NAME,
-    "app.kubernetes.io/version": __version__,
-}
+
+def labels(component: str = "webhook") -> dict[str, str]:
+    """The labels on all our objects."""
+    return {
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/instance": NAME,
+        "app.kubernetes.io/managed-by": "kustomize",
+        "app.kubernetes.io/name": NAME,
+        "app.kubernetes.io/part-of": NAME,
+        "app.kubernetes.io/version": __version__,
+    }
+
 
 SYSTEM_NAMESPACES: Final = ("kube-system", NAMESPACE)
 KUBEVIRT_NAMESPACES: Final = ("kube-public", "kube-node-lease", "kubevirt", "kubevirt-hyperconverged", "openshift-cnv")
@@ -90,6 +95,8 @@ class Entry:
     name: str
     kinds: tuple[Kind, ...]
     conditions: tuple[tuple[str, str], ...] = (NOT_DELETED, CHANGED)
+    operations: tuple[Operation, ...] = tuple(Operation)
+    """At most these, of those that the rules ask for."""
     timeout: int = 5
     """Seconds."""
     exact: bool = False
@@ -109,6 +116,7 @@ ENTRIES: Final = (
         name="instances",
         kinds=(kinds.VMI,),
         conditions=(NOT_DELETED, NOT_KUBEVIRT),
+        operations=(Operation.CREATE,),  # it has no status sub-resource: an update is a heartbeat
         without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
     ),
     Entry(name="health-checks", kinds=(kinds.MHC, kinds.CAPI_MHC, kinds.NHC)),
@@ -124,6 +132,7 @@ ENTRIES: Final = (
     Entry(
         name="configuration",
         kinds=(kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM),
+        timeout=2,  # HyperConverged gives the dry runs of its own webhook 3 s (cluster-configuration.md 1.6)
     ),
 )
 
@@ -135,16 +144,10 @@ MUTATING: Final = Entry(
     without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
 )
 
-READS_OF_THE_ENGINE: Final[tuple[Kind, ...]] = ()
-
 
 def webhooks(rules: Rules, url: str = "", ca: bytes = b"") -> list[dict[str, Any]]:
     """The two webhook configurations. With ``url`` they call that URL and carry the CA, else they name the Service."""
-    validating = [
-        _entry(entry, rules, "validate", url, ca)
-        for entry in ENTRIES
-        if any(kind in rules.by_kind for kind in entry.kinds)
-    ]
+    validating = [_entry(entry, rules, "validate", url, ca) for entry in ENTRIES]
     fixing = Rules(rule for rule in rules if rule.fixes)
     mutating = _entry(MUTATING, fixing, "mutate", url, ca) | {"reinvocationPolicy": "IfNeeded"}
     return [
@@ -170,9 +173,7 @@ def _entry(entry: Entry, rules: Rules, verb: str, url: str, ca: bytes) -> dict[s
         },
         "objectSelector": {},
         "matchConditions": [{"name": name, "expression": expression} for name, expression in entry.conditions],
-        "rules": [
-            _rule(kind, operations, entry.exact) for kind in entry.kinds if (operations := _operations(kind, rules))
-        ],
+        "rules": [_rule(kind, _operations(kind, rules, entry), entry.exact) for kind in entry.kinds],
     }
 
 
@@ -183,9 +184,9 @@ def _client(verb: str, url: str, ca: bytes) -> dict[str, Any]:
     return client | ({"caBundle": base64.b64encode(ca).decode()} if ca else {})
 
 
-def _operations(kind: Kind, rules: Rules) -> list[str]:
-    asked = {operation for rule in rules.by_kind.get(kind, ()) for operation in rule.operations}
-    return [str(operation) for operation in Operation if operation in asked]
+def _operations(kind: Kind, rules: Rules, entry: Entry) -> list[str]:
+    asked = {operation for rule in rules.by_kind[kind] for operation in rule.operations}
+    return [str(operation) for operation in entry.operations if operation in asked]
 
 
 def _rule(kind: Kind, operations: list[str], exact: bool) -> dict[str, Any]:
@@ -206,59 +207,59 @@ def reads(rules: Rules) -> tuple[Kind, ...]:
 
 
 def rbac(rules: Rules) -> list[dict[str, Any]]:
-    """Roles of the webhook: read what rules look up; its own Secret and configurations by name. No write to user objects."""
+    """Roles of the webhook: read what rules look up; its own Secret and configurations by name. No write to user
+    objects. ``create`` with a name permits creation by server-side apply of that name alone (certificates.md 10)."""
     subject = {"kind": "ServiceAccount", "name": SERVICE, "namespace": NAMESPACE}
+    configurations = {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
+        "resourceNames": [NAME],
+        "verbs": ["get", "patch"],
+    }
+    secret = {
+        "apiGroups": [""],
+        "resources": ["secrets"],
+        "resourceNames": [f"{NAME}-certs"],
+        "verbs": ["get", "create", "patch"],
+    }
     return [
-        _object("rbac.authorization.k8s.io/v1", "ClusterRole", f"{NAME}-reader") | {"rules": _read_rules(reads(rules))},
-        _binding("ClusterRole", f"{NAME}-reader", subject),
-        _object("rbac.authorization.k8s.io/v1", "ClusterRole", f"{NAME}-configurations")
-        | {
-            "rules": [
-                {
-                    "apiGroups": ["admissionregistration.k8s.io"],
-                    "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
-                    "resourceNames": [NAME],
-                    "verbs": ["get", "patch"],
-                }
-            ]
-        },
-        _binding("ClusterRole", f"{NAME}-configurations", subject),
-        _object("rbac.authorization.k8s.io/v1", "Role", f"{NAME}-certs", NAMESPACE)
-        | {
-            "rules": [
-                {
-                    "apiGroups": [""],
-                    "resources": ["secrets"],
-                    "resourceNames": [f"{NAME}-certs"],
-                    "verbs": ["get", "create", "patch"],
-                }
-            ]
-        },
-        _binding("Role", f"{NAME}-certs", subject, NAMESPACE),
+        *_granted(f"{NAME}-reader", _read_rules(reads(rules), ["get", "list", "watch"]), subject),
+        *_granted(f"{NAME}-configurations", [configurations], subject),
+        *_granted(f"{NAME}-certs", [secret], subject, NAMESPACE),
     ]
 
 
-def _read_rules(wanted: Iterable[Kind]) -> list[dict[str, Any]]:
+def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
+    """The role of the scan: list what rules judge and what they look up."""
+    subject = {"kind": "ServiceAccount", "name": SCAN, "namespace": NAMESPACE}
+    wanted = sorted({*rules.kinds, *reads(rules)})
+    return list(_granted(SCAN, _read_rules(wanted, ["get", "list"]), subject, component="scan"))
+
+
+def _read_rules(wanted: Iterable[Kind], verbs: list[str]) -> list[dict[str, Any]]:
     groups: dict[str, list[str]] = {}
     for kind in wanted:
         groups.setdefault(kind.group, []).append(kind.plural)
     return [
-        {"apiGroups": [group], "resources": sorted(plurals), "verbs": ["get", "list", "watch"]}
+        {"apiGroups": [group], "resources": sorted(plurals), "verbs": list(verbs)}
         for group, plurals in sorted(groups.items())
     ]
 
 
-def _binding(role: str, name: str, subject: Mapping[str, str], namespace: str = "") -> dict[str, Any]:
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
-    kind = f"{role}Binding"
-    return _object("rbac.authorization.k8s.io/v1", kind, name, namespace) | {
-        "roleRef": reference,
+def _granted(
+    name: str, rules: list[dict[str, Any]], subject: Mapping[str, str], namespace: str = "", component: str = "webhook"
+) -> Iterator[dict[str, Any]]:
+    """A role, and its binding to one service account; in one namespace, or in the whole cluster."""
+    group, role = "rbac.authorization.k8s.io", "Role" if namespace else "ClusterRole"
+    yield _object(f"{group}/v1", role, name, namespace, component) | {"rules": rules}
+    yield _object(f"{group}/v1", f"{role}Binding", name, namespace, component) | {
+        "roleRef": {"apiGroup": group, "kind": role, "name": name},
         "subjects": [dict(subject)],
     }
 
 
-def _object(api_version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": name, "labels": dict(LABELS)}
+def _object(api_version: str, kind: str, name: str, namespace: str = "", component: str = "webhook") -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "labels": labels(component)}
     if namespace:
         metadata["namespace"] = namespace
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import yaml
 
-from webhook.manifests import rbac, webhooks
+from webhook.manifests import rbac, scan_rbac, webhooks
 from webhook.rules import load_rules
 
 ORDER = """\
@@ -31,7 +31,7 @@ def command(part: str, url: str, ca_file: Path | None) -> int:
     if url and not url.startswith("https://"):
         raise click.UsageError("--url must begin with https://")
     rules = load_rules().at_admission
-    objects = rbac(rules) if part in ("all", "rbac") else []
+    objects = [*rbac(rules), *scan_rbac(load_rules())] if part in ("all", "rbac") else []
     if part in ("all", "webhooks"):
         objects += webhooks(rules, url, ca_file.read_bytes() if ca_file else b"")
     click.echo(ORDER + yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)

@@ -1,0 +1,249 @@
+"""The Grafana dashboard: what the webhook sees, and what the API servers see of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any, Final, NamedTuple
+
+OURS: Final = 'name=~".+[.]virt-admit[.]io"'
+"""Our entries among all webhooks that an API server calls."""
+
+WIDTH, HEIGHT = 8, 7
+"""Of a panel, in Grafana's grid of 24 columns."""
+
+
+class Panel(NamedTuple):
+    """A time series panel: its queries with the legend of each."""
+
+    title: str
+    unit: str
+    queries: tuple[tuple[str, str], ...]
+    description: str = ""
+
+
+def _quantile(share: str, metric: str, by: str, only: str = "") -> str:
+    return f"histogram_quantile({share}, sum by ({by}, le) (rate({metric}_bucket{only}[5m])))"
+
+
+SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
+    (
+        "Reviews",
+        (
+            Panel(
+                "Reviews by outcome",
+                "reqps",
+                (("sum by (outcome) (rate(virt_admit_requests_total[5m]))", "{{outcome}}"),),
+            ),
+            Panel(
+                "Time to decide",
+                "s",
+                tuple(
+                    (_quantile(share, "virt_admit_request_duration_seconds", "endpoint"), f"{name} {{{{endpoint}}}}")
+                    for share, name in (("0.99", "p99"), ("0.5", "p50"))
+                ),
+            ),
+            Panel("Under way", "short", (("sum by (endpoint) (virt_admit_requests_in_flight)", "{{endpoint}}"),)),
+            Panel(
+                "Findings in an hour, the ten commonest",
+                "short",
+                (("topk(10, sum by (rule, action) (increase(virt_admit_findings_total[1h])))", "{{action}} {{rule}}"),),
+            ),
+            Panel(
+                "Rules that are blind or crash",
+                "short",
+                (
+                    ("sum by (rule) (increase(virt_admit_rule_unseen_total[1h])) > 0", "blind {{rule}}"),
+                    ("sum by (rule) (increase(virt_admit_rule_errors_total[1h])) > 0", "crash {{rule}}"),
+                ),
+                "Blind: a look-up could not be answered. Nobody is refused for it.",
+            ),
+            Panel(
+                "Policy",
+                "s",
+                (
+                    ("time() - max by (pod) (virt_admit_policy_loaded_timestamp_seconds)", "age {{pod}}"),
+                    ("sum(increase(virt_admit_policy_reload_errors_total[1h]))", "refused in an hour"),
+                ),
+            ),
+        ),
+    ),
+    (
+        "What API servers see",
+        (
+            Panel(
+                "Time until the answer, p99",
+                "s",
+                (
+                    (
+                        _quantile(
+                            "0.99", "apiserver_admission_webhook_admission_duration_seconds", "name", f"{{{OURS}}}"
+                        ),
+                        "{{name}}",
+                    ),
+                ),
+                "With the network and TLS; what exceeds timeoutSeconds is let through, or refused under Fail.",
+            ),
+            Panel(
+                "Calls",
+                "reqps",
+                (
+                    (
+                        f"sum by (name, code) (rate(apiserver_admission_webhook_request_total{{{OURS}}}[5m]))",
+                        "{{name}} {{code}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Refused, and let through without a review",
+                "reqps",
+                (
+                    (
+                        f"sum by (name) (rate(apiserver_admission_webhook_rejection_count{{{OURS}}}[5m]))",
+                        "refused {{name}}",
+                    ),
+                    (
+                        f"sum by (name) (rate(apiserver_admission_webhook_fail_open_count{{{OURS}}}[5m]))",
+                        "failed open {{name}}",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    (
+        "The cluster",
+        (
+            Panel(
+                "Virtual machines that would stop a drain",
+                "short",
+                (("max by (node) (virt_admit_drain_blockers)", "{{node}}"),),
+            ),
+            Panel(
+                "Findings of the last scan",
+                "short",
+                (("sum by (action, rule) (virt_admit_scan_findings)", "{{action}} {{rule}}"),),
+            ),
+            Panel(
+                "Age and length of the last scan",
+                "s",
+                (
+                    ("time() - max(virt_admit_scan_last_success_timestamp_seconds)", "age"),
+                    ("max(virt_admit_scan_duration_seconds)", "length"),
+                ),
+            ),
+        ),
+    ),
+    (
+        "The webhook itself",
+        (
+            Panel(
+                "Certificates: left",
+                "s",
+                (
+                    (
+                        "min by (certificate) (virt_admit_certificate_expiry_timestamp_seconds - time())",
+                        "{{certificate}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Rotation in an hour",
+                "short",
+                (
+                    ("sum by (step) (increase(virt_admit_certificate_rotations_total[1h])) > 0", "{{step}}"),
+                    ("sum by (reason) (increase(virt_admit_certificate_errors_total[1h])) > 0", "error {{reason}}"),
+                    ("sum(increase(virt_admit_certificate_conflicts_total[1h]))", "conflicts"),
+                    ("min by (configuration) (virt_admit_certificate_bundle_injected)", "bundle in {{configuration}}"),
+                ),
+            ),
+            Panel(
+                "Clock, and last look at the certificates",
+                "s",
+                (
+                    ("max by (pod) (virt_admit_certificate_clock_offset_seconds)", "offset {{pod}}"),
+                    ("time() - max by (pod) (virt_admit_certificate_last_check_timestamp_seconds)", "looked {{pod}}"),
+                ),
+            ),
+            Panel(
+                "Objects held for look-ups",
+                "short",
+                (("max by (kind) (virt_admit_informer_objects)", "{{kind}}"),),
+            ),
+            Panel(
+                "Kinds out of sight",
+                "short",
+                (("min by (kind) (virt_admit_informer_synced) == 0", "{{kind}}"),),
+                "Not listed yet, or forbidden: rules that need them are blind.",
+            ),
+            Panel(
+                "Memory and processor",
+                "bytes",
+                (
+                    ('sum by (pod) (process_resident_memory_bytes{job="virt-admit-webhook"})', "memory {{pod}}"),
+                    (
+                        'sum by (pod) (rate(process_cpu_seconds_total{job="virt-admit-webhook"}[5m]))',
+                        "processors {{pod}}",
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+BUILD: Final = "count by (version, python_version) (virt_admit_build_info)"
+
+
+def dashboard() -> str:
+    """The dashboard as JSON, for Grafana 10 and later."""
+    return json.dumps(
+        {
+            "title": "virt-admit",
+            "uid": "virt-admit",
+            "tags": ["virt-admit", "kubevirt"],
+            "description": "Reviews, findings, certificates and look-ups of the admission webhook.",
+            "schemaVersion": 39,
+            "editable": True,
+            "refresh": "1m",
+            "time": {"from": "now-6h", "to": "now"},
+            "templating": {
+                "list": [{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}]
+            },
+            "panels": _panels(),
+        },
+        indent=1,
+    )
+
+
+def _panels() -> list[dict[str, Any]]:
+    ids = itertools.count(1)
+    found: list[dict[str, Any]] = []
+    top = 0
+    for title, panels in SECTIONS:
+        place = {"x": 0, "y": top, "w": 24, "h": 1}
+        found.append(
+            {"id": next(ids), "type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}
+        )
+        top += 1
+        for index, panel in enumerate(panels):
+            row, column = divmod(index, 24 // WIDTH)
+            place = {"x": column * WIDTH, "y": top + row * HEIGHT, "w": WIDTH, "h": HEIGHT}
+            found.append({"id": next(ids), "gridPos": place, **_series(panel)})
+        top += -(-len(panels) // (24 // WIDTH)) * HEIGHT
+    build = Panel("Versions", "short", ((BUILD, "{{version}}, Python {{python_version}}"),))
+    place = {"x": 0, "y": top, "w": WIDTH, "h": 4}
+    return [*found, {"id": next(ids), "gridPos": place, **_series(build), "type": "stat"}]
+
+
+def _series(panel: Panel) -> dict[str, Any]:
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    return {
+        "type": "timeseries",
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": source,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "targets": [
+            {"refId": chr(ord("A") + index), "datasource": source, "expr": expression, "legendFormat": legend}
+            for index, (expression, legend) in enumerate(panel.queries)
+        ],
+    }

@@ -1,0 +1,237 @@
+"""Every object that we ship is one that a real API server takes as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.crds import install_crds
+from tests.apiserver.webhook import Webhook, register
+from tests.https.reviews import vm
+from webhook import manifests
+from webhook.model.kinds import Kind
+from webhook.rules import load_rules
+
+FOLDER = Path(__file__).parents[2] / "manifests"
+BUILDS = tuple(
+    str(file.parent.relative_to(FOLDER))
+    for file in sorted(FOLDER.rglob("kustomization.yaml"))
+    if yaml.safe_load(file.read_text())["kind"] == "Kustomization"
+)
+THIRD_PARTY = (
+    Kind("monitoring.coreos.com", ("v1",), "servicemonitors", "ServiceMonitor"),
+    Kind("monitoring.coreos.com", ("v1",), "prometheusrules", "PrometheusRule"),
+    Kind("cert-manager.io", ("v1",), "certificates", "Certificate"),
+    Kind("cert-manager.io", ("v1",), "issuers", "Issuer"),
+)
+FAIL = {"virtual-machines.validate.virt-admit.io"}
+
+
+@pytest.fixture(scope="module")
+def plane(crds: ControlPlane) -> ControlPlane:
+    """The API server with our namespace, and with the kinds of others that our manifests have objects of."""
+    install_crds(crds, THIRD_PARTY)
+    crds.kubectl("apply", "-f", FOLDER / "base" / "namespace.yaml", check=True)
+    return crds
+
+
+def build(plane: ControlPlane, path: str) -> list[dict[str, Any]]:
+    built = plane.kubectl("kustomize", FOLDER / path, check=True).stdout
+    return [obj for obj in yaml.safe_load_all(built) if obj]
+
+
+def webhooks(found: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for obj in found:
+        for entry in obj.get("webhooks", ()):
+            yield obj["kind"], entry
+
+
+def test_there_is_something_to_build() -> None:
+    assert {"base", "webhooks", "scan", "monitoring"} < set(BUILDS)
+    assert {f"overlays/{name}" for name in ("audit", "enforce", "openshift", "cert-manager")} < set(BUILDS)
+    assert {f"overlays/{name}/webhooks" for name in ("enforce", "openshift", "cert-manager")} < set(BUILDS)
+
+
+@pytest.mark.parametrize("path", BUILDS)
+def test_the_api_server_takes_every_object(plane: ControlPlane, path: str) -> None:
+    built = build(plane, path)
+    taken = plane.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-", input=yaml.safe_dump_all(built)
+    )
+    assert (taken.returncode, taken.stderr) == (0, "")  # no warning of deprecated fields or of pod security
+    answer = json.loads(taken.stdout)
+    assert len(answer["items"] if answer["kind"] == "List" else [answer]) == len(built)
+
+
+@pytest.mark.parametrize("path", BUILDS)
+def test_what_is_built_keeps_its_labels_and_has_no_ca_bundle(plane: ControlPlane, path: str) -> None:
+    built = build(plane, path)
+    assert '"caBundle"' not in json.dumps(built)
+    for obj in built:
+        component = "scan" if path == "scan" else "webhook"
+        assert manifests.labels(component).items() <= obj["metadata"]["labels"].items(), obj["metadata"]["name"]
+
+
+@pytest.mark.parametrize("path", BUILDS)
+def test_requests_fail_without_us_only_for_virtual_machines_under_enforce(plane: ControlPlane, path: str) -> None:
+    failing = {
+        (kind, entry["name"]) for kind, entry in webhooks(build(plane, path)) if entry["failurePolicy"] == "Fail"
+    }
+    wanted = FAIL if path == "overlays/enforce/webhooks" else set()
+    assert failing == {("ValidatingWebhookConfiguration", name) for name in wanted}
+    (entry,) = [entry for entry in manifests.ENTRIES if f"{entry.name}.validate.virt-admit.io" in FAIL]
+    assert {str(kind) for kind in entry.kinds} == {
+        "virtualmachines.kubevirt.io",
+        "virtualmachinepools.pool.kubevirt.io",
+        "virtualmachineinstancereplicasets.kubevirt.io",
+    }
+
+
+def test_enforce_comes_with_the_priority_that_it_needs(plane: ControlPlane) -> None:
+    (pod,) = pods(build(plane, "overlays/enforce"))
+    assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
+
+
+def test_webhooks_leave_no_default_to_the_api_server(plane: ControlPlane) -> None:
+    """What the API server would add, a GitOps tool would take away, and so on for ever."""
+    sent = {obj["kind"]: obj for obj in manifests.webhooks(load_rules().at_admission)}
+    taken = plane.kubectl(
+        "apply", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump_all(sent.values()), check=True
+    )
+    for obj in json.loads(taken.stdout)["items"]:
+        assert obj["webhooks"] == sent[obj["kind"]]["webhooks"]
+
+
+@pytest.mark.parametrize("issuer", ["openshift", "cert-manager"])
+def test_with_another_issuer_our_rotation_and_its_rights_are_gone(plane: ControlPlane, issuer: str) -> None:
+    built = build(plane, f"overlays/{issuer}")
+    rights = {(obj["kind"], obj["metadata"]["name"]) for obj in built if "rbac" in obj["apiVersion"]}
+    assert rights == {("ClusterRole", "virt-admit-reader"), ("ClusterRoleBinding", "virt-admit-reader")}
+    (pod,) = pods(built)
+    (container,) = pod["spec"]["containers"]
+    assert container["env"] == [{"name": "VIRT_ADMIT_CERTS_EXTERNAL", "value": "/var/run/virt-admit"}]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
+        "/etc/virt-admit",
+        "/tmp",
+        "/var/run/virt-admit",
+    }
+    (secret,) = [volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume]
+    named = {
+        "openshift": [
+            obj["metadata"].get("annotations", {}).get("service.beta.openshift.io/serving-cert-secret-name")
+            for obj in built
+            if obj["kind"] == "Service"
+        ],
+        "cert-manager": [obj["spec"]["secretName"] for obj in built if obj["kind"] == "Certificate"],
+    }
+    assert secret in named[issuer]
+    annotation = {
+        "openshift": {"service.beta.openshift.io/inject-cabundle": "true"},
+        "cert-manager": {"cert-manager.io/inject-ca-from": f"virt-admit/{secret}"},
+    }
+    for obj in build(plane, f"overlays/{issuer}/webhooks"):
+        assert obj["metadata"]["annotations"] == annotation[issuer]
+
+
+def test_audit_neither_refuses_nor_changes(plane: ControlPlane) -> None:
+    (policy,) = [obj["data"]["policy.yaml"] for obj in build(plane, "overlays/audit") if obj["kind"] == "ConfigMap"]
+    assert yaml.safe_load(policy)["extends"] == "audit"
+
+
+def test_overlays_go_together(plane: ControlPlane, tmp_path: Path) -> None:
+    """As docs/install.md shows: an own kustomization with an image and several components."""
+    # a copy, for kustomize wants relative paths
+    for part in ("base", "components"):
+        for file in (FOLDER / part).rglob("*.yaml"):
+            target = tmp_path / part / file.relative_to(FOLDER / part)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(file.read_text())
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "kustomization.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "resources": ["../base"],
+                "components": [f"../components/{name}" for name in ("openshift", "enforce", "audit")],
+                "images": [{"name": "virt-admit", "newName": "registry.example.com/virt-admit", "newTag": "1.0"}],
+            }
+        )
+    )
+    built = build(plane, str(tmp_path / "ours"))
+    (pod,) = pods(built)
+    assert pod["spec"]["containers"][0]["image"] == "registry.example.com/virt-admit:1.0"
+    assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
+    assert pod["spec"]["containers"][0]["env"]
+    applied = plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(built))
+    assert (applied.returncode, applied.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("path", [path for path in BUILDS if path in ("base", "scan") or path.startswith("overlays/")])
+def test_pods_are_admitted_by_pod_security_restricted(plane: ControlPlane, path: str) -> None:
+    """The namespace enforces it, and a Deployment would only be warned of."""
+    for template in pods(build(plane, path)):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "try", "namespace": "virt-admit", **template["metadata"]},
+            "spec": template["spec"],
+        }
+        made = plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod))
+        assert (made.returncode, made.stderr) == (0, "")
+        pod["spec"] = {**pod["spec"], "hostNetwork": True}
+        refused = plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod))
+        assert 'violates PodSecurity "restricted' in refused.stderr
+
+
+def pods(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    deployed = [obj["spec"]["template"] for obj in found if obj["kind"] == "Deployment"]
+    return deployed + [obj["spec"]["jobTemplate"]["spec"]["template"] for obj in found if obj["kind"] == "CronJob"]
+
+
+def test_match_conditions_bear_the_largest_objects(plane: ControlPlane, tmp_path: Path) -> None:
+    """Conditions have a budget; under ``Fail`` an object that exceeds it would be refused."""
+    many = [{"key": f"example.com/{number}", "operator": "Exists", "effect": "NoSchedule"} for number in range(4000)]
+    long = {"name": "init", "cloudInitNoCloud": {"userData": "#" * 900_000}}
+    template = {"tolerations": many, "evictionStrategy": "None", "volumes": [long], "domain": {"devices": {}}}
+    with Webhook(tmp_path) as webhook:
+        register(plane, webhook, failure_policy="Fail")
+        try:
+            large = json.dumps(vm("large", "default", template=template))
+            assert len(large) > 1_000_000
+            made = plane.kubectl("create", "-f", "-", input=large)
+            assert made.returncode == 0, made.stderr
+            for change in ("labels", "annotations"):
+                patch = json.dumps({"metadata": {change: {"a": "b"}}})
+                done = plane.kubectl("patch", "vm", "large", "--type=merge", "-p", patch)
+                assert (done.returncode, done.stderr) == (0, "")
+        finally:
+            plane.kubectl("delete", "vm", "large", "--ignore-not-found", check=True)
+            both = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+            plane.kubectl("delete", both, "virt-admit", check=True)
+
+
+def test_the_series_of_the_api_server_are_named_as_alerts_and_dashboard_name_them(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    from tests.test_monitoring import API_SERVER
+
+    with Webhook(tmp_path) as webhook:
+        register(plane, webhook)
+        webhook.stop()
+        try:
+            passed = plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(vm("v", "default")))
+            assert passed.returncode == 0, passed.stderr
+        finally:
+            both = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+            plane.kubectl("delete", both, "virt-admit", check=True)
+    text = plane.kubectl("get", "--raw", "/metrics", check=True).stdout
+    for name in API_SERVER:
+        assert re.search(rf'^{name}{{[^}}]*name="[a-z-]+[.](validate|mutate)[.]virt-admit[.]io"', text, re.MULTILINE), (
+            name
+        )
