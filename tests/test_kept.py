@@ -22,9 +22,9 @@ def is_trimmed(kind, rule):
 def shelved(data, rule):
     """An object as a look-up gives it back after it was put on its shelf."""
     kind = kinds.of(Object(data))
-    if not is_trimmed(kind, rule) or not Object(data).name:
+    if kind is None or not Object(data).name:
         return data
-    shelf = Shelf(kind)
+    shelf = Shelf(kind, whole=not is_trimmed(kind, rule))
     shelf.put(data)
     (obj,) = shelf.known(None)
     return obj.data

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fake_api import FakeApi, path_of
-from webhook.inventory import State
+from webhook.inventory import State, shelves
 from webhook.live import Api, ApiError, Live, Pace, read, snapshot
 from webhook.metrics import Metrics
 from webhook.model.cluster import Unseen
@@ -368,8 +368,9 @@ def test_an_unknown_context(api, tmp_path):
 
 @pytest.fixture
 def sweep(api, tmp_path):
-    def run(*reads, kinds=(NODE,), **options):
-        return snapshot(Api.connect(api.kubeconfig(tmp_path)), looking_up(*reads, kinds=kinds), **options)
+    def run(*reads, kinds=(NODE,), admission=True, whole=False, **options):
+        room = shelves(looking_up(*reads, kinds=kinds, admission=admission), whole=whole)
+        return snapshot(Api.connect(api.kubeconfig(tmp_path)), room, **options)
 
     return run
 
@@ -413,10 +414,10 @@ def test_a_sweep_by_someone_who_may_read_one_namespace(api, sweep):
     assert answer(cluster, NODE, "one") == "unseen"
 
 
-def test_rules_of_the_sweep_look_everywhere(api, tmp_path):
+def test_rules_of_the_sweep_look_everywhere(api, sweep):
     api.install(LEASE, obj("a", "kube-system"))
-    rules = looking_up(LEASE, kinds=(NODE,), admission=False)
-    assert answer(snapshot(Api.connect(api.kubeconfig(tmp_path)), rules), LEASE, "a", "kube-system") == "there"
+    assert answer(sweep(LEASE), LEASE, "a", "kube-system") == "unseen"
+    assert answer(sweep(LEASE, admission=False), LEASE, "a", "kube-system") == "there"
 
 
 def test_a_sweep_has_some_patience(api, sweep):

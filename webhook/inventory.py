@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from webhook import codec
-from webhook.kept import keep, strip, trim
+from webhook.kept import keep, lookup_namespace, reads, strip, trim
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
+from webhook.rules import Rules
 
 T = TypeVar("T")
 
@@ -144,6 +145,19 @@ class Shelf:
         if not self._complete(view, namespace):
             raise Unseen(str(self.kind))
 
+    @property
+    def complete(self) -> tuple[str, ...]:
+        """What a snapshot calls it, if every object is here, or every one in the namespace that is looked into."""
+        if self.state is State.ABSENT or (self.state is State.LISTED and not self.namespace):
+            return (self.kind.resource,)
+        return (f"{self.namespace}/{self.kind.resource}",) if self.state is State.LISTED else ()
+
+    def __iter__(self) -> Iterator[Object]:
+        """The objects, sorted by namespace and name."""
+        for namespace, home in sorted(self._view.homes.items()):
+            for name, kept in sorted(home.items()):
+                yield self._unpack(kept, namespace, name)
+
     def _complete(self, view: View, namespace: str | None) -> bool:
         if view.state is State.ABSENT:
             return True
@@ -160,6 +174,12 @@ class Shelf:
         data = codec.loads(kept)
         names = {"name": name, "namespace": namespace} if namespace else {"name": name}
         return Object({**self._type, **data, "metadata": {**names, **data.get("metadata", {})}})
+
+
+def shelves(rules: Rules, *, whole: bool = False) -> list[Shelf]:
+    """Room for everything that these rules judge or look up. What is only looked up is trimmed unless ``whole``."""
+    wanted = sorted({*rules.kinds, *reads(rules)})
+    return [Shelf(kind, lookup_namespace(kind, rules), whole=whole or kind in rules.by_kind) for kind in wanted]
 
 
 def _without(fields: Mapping[str, Any], *keys: str) -> dict[str, Any]:
@@ -206,6 +226,21 @@ class Inventory:
         if shelf is None:
             raise Unseen(str(kind))
         yield from shelf.list(namespace)
+
+    @property
+    def complete(self) -> frozenset[str]:
+        """As of a snapshot: the kinds of which every object is here, or every one in a namespace."""
+        return frozenset(name for shelf in self.shelves.values() for name in shelf.complete)
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """As of a snapshot: the kinds that could not be read."""
+        return frozenset(kind.resource for kind, shelf in self.shelves.items() if shelf.state is State.REFUSED)
+
+    def __iter__(self) -> Iterator[Object]:
+        """All objects, sorted by kind, namespace and name; made one by one."""
+        for kind in sorted(self.shelves, key=lambda kind: kind.resource):
+            yield from self.shelves[kind]
 
     def derive(self, function: Callable[[Cluster], T]) -> T:
         value: T = self._derive(function).value

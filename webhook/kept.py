@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from webhook.model import kinds
 from webhook.model.kinds import Kind
+from webhook.model.objects import Field
 from webhook.rules import Rules
 
 Tree = Mapping[str, "Tree | None"]
@@ -174,7 +175,7 @@ def reads(rules: Rules) -> tuple[Kind, ...]:
     return tuple(sorted({kind for rule in rules for kind in rule.reads}))
 
 
-def namespace(kind: Kind, rules: Rules) -> str:
+def lookup_namespace(kind: Kind, rules: Rules) -> str:
     """The one namespace in which these rules look up a kind; empty: everywhere.
 
     The table speaks of admission. The rules that ``scan`` alone asks look everywhere.
@@ -190,15 +191,25 @@ def trim(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def strip(obj: dict[str, Any]) -> dict[str, Any]:
-    """An object without ``managedFields`` and without what ``kubectl apply`` remembers."""
+    """An object without what ``kubectl apply`` remembers and without ``managedFields``.
+
+    One thing of these stays, for nothing else tells it: when a VMI was marked for evacuation.
+    """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return obj
-    metadata = {key: value for key, value in metadata.items() if key != "managedFields"}
+    rest = {key: value for key, value in metadata.items() if key != "managedFields"}
+    marks = [entry for entry in Field(metadata)["managedFields"].items() if entry.at(*_MARK).present]
+    if marks:
+        rest["managedFields"] = [_cut(entry.value, _MARKED) for entry in marks]
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and LAST_APPLIED in annotations:
-        metadata["annotations"] = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
-    return {**obj, "metadata": metadata}
+        rest["annotations"] = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+    return {**obj, "metadata": rest}
+
+
+_MARK: Final = ("fieldsV1", "f:status", "f:evacuationNodeName")
+_MARKED: Final = _grow([("time",), _MARK])
 
 
 def _cut(value: Any, tree: Tree | None) -> Any:

@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from webhook import __version__, codec
 from webhook.inventory import Homes, Inventory, Shelf, State
-from webhook.kept import namespace, reads
+from webhook.kept import lookup_namespace, reads
 from webhook.metrics import Informed, Metrics
 from webhook.model.kinds import BUILT_IN_GROUPS, Kind
 from webhook.rules import Rules
@@ -349,7 +349,7 @@ class Live(Inventory):
     """
 
     def __init__(self, api: Api, rules: Rules, pace: Pace = Pace()) -> None:
-        super().__init__(Shelf(kind, namespace(kind, rules)) for kind in reads(rules))
+        super().__init__(Shelf(kind, lookup_namespace(kind, rules)) for kind in reads(rules))
         self._api, self._pace = api, pace
         self._stopped = threading.Event()
         self._informers = [Informer(api, shelf, pace, self._stopped) for shelf in self.shelves.values()]
@@ -416,28 +416,19 @@ class Live(Inventory):
 
 def snapshot(
     api: Api,
-    rules: Rules,
-    *,
+    shelves: Iterable[Shelf],
     home: str = "",
-    whole: bool = False,
     progress: Callable[[Kind, int], None] = lambda _kind, _count: None,
 ) -> Inventory:
-    """One sweep over a cluster: everything that the rules judge or look up.
+    """One sweep over a cluster: fill these shelves.
 
-    Kinds that are only looked up are trimmed unless ``whole``. What may not be listed in the whole cluster is listed
-    in the namespace ``home``, if one is given; what may not be listed at all is left in state REFUSED. ``progress`` is
-    told how many objects of a kind have been read.
+    What may not be listed in the whole cluster is listed in the namespace ``home``, if one is given; what may not be
+    listed at all is left in state REFUSED. ``progress`` is told how many objects of a kind have been read.
 
     Raises:
         ApiError: the API server does not answer, also not after some patience.
     """
-    inventory = Inventory(
-        (
-            Shelf(kind, namespace(kind, rules), whole=whole or kind in rules.by_kind)
-            for kind in sorted({*rules.kinds, *reads(rules)})
-        ),
-        api.version(),
-    )
+    inventory = Inventory(shelves, api.version())
     for shelf in inventory.shelves.values():
         _sweep(api, shelf, home, progress)
     return inventory

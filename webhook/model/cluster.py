@@ -67,6 +67,7 @@ class Snapshot:
     """A cluster held in memory: objects from files, or from one sweep over a live cluster.
 
     ``complete`` names the kinds of which every object is here, as ``plural.group``; ``"*"`` stands for every kind.
+    ``namespace/plural.group`` means every object in that namespace.
     ``unreadable`` names the kinds that could not be read, even where ``complete`` says ``"*"``.
     """
 
@@ -97,11 +98,16 @@ class Snapshot:
             return False
         return "*" in self.complete or kind.resource in self.complete
 
+    def _sees(self, kind: Kind, namespace: str | None) -> bool:
+        """Whether every object of the kind is here that is in the namespace."""
+        home = f"{namespace}/{kind.resource}"
+        return self.sees_all(kind) or (home in self.complete and kind.resource not in self.unreadable)
+
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         if not kind.namespaced:
             namespace = ""
         found = self._objects.get((kind.group, kind.kind), {}).get((namespace, name))
-        if found is None and not self.sees_all(kind):
+        if found is None and not self._sees(kind, namespace):
             raise Unseen(f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}")
         return found
 
@@ -113,7 +119,7 @@ class Snapshot:
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
         yield from self.known(kind, namespace)
-        if not self.sees_all(kind):
+        if not self._sees(kind, namespace):
             raise Unseen(str(kind))
 
     def derive(self, function: Callable[[Cluster], T]) -> T:

@@ -1,0 +1,207 @@
+"""A saved cluster answers as the live one did, and tells nobody's secrets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.test_inventory import claim, node, shelf
+from tests.test_rules import CASES, ask
+from webhook.inventory import Inventory, State
+from webhook.model.cluster import Snapshot, Unseen
+from webhook.model.kinds import CONTROLLER_REVISION, FAR_TEMPLATE, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
+from webhook.model.objects import Object
+from webhook.saving import presentable, save
+from webhook.sources import load_snapshot
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES)
+def test_rules_say_the_same_of_what_is_saved(rule, case):
+    """But for values that are only compared."""
+
+    def said(result):
+        return [(str(finding.path), finding.message) for finding in result.findings], result.unseen
+
+    shown = {
+        **case,
+        "object": presentable(Object(case["object"])),
+        "cluster": [presentable(Object(data)) for data in case.get("cluster", ())],
+    }
+    assert said(ask(rule, shown)[0]) == said(ask(rule, case)[0])
+
+
+def test_it_answers_as_the_live_one_did(tmp_path):
+    leases = shelf(LEASE, {"metadata": {"name": "node-a", "namespace": "medik8s-leases"}}, namespace="medik8s-leases")
+    live = Inventory(
+        [
+            shelf(PVC, claim("b"), claim("a"), whole=True),
+            shelf(NODE, node("one")),
+            shelf(VM, state=State.ABSENT),
+            shelf(VMI, state=State.REFUSED),
+            leases,
+        ],
+        "v1.36.3",
+    )
+    save(live, tmp_path / "cluster.json")
+    saved = load_snapshot(tmp_path / "cluster.json")
+
+    assert saved.server_version == "v1.36.3"
+    assert saved.unreadable == {"virtualmachineinstances.kubevirt.io"}
+    assert [obj.full_name for obj in saved] == ["medik8s-leases/node-a", "one", "shop/a", "shop/b"]
+    assert saved.get(PVC, "shop", "a").at("status", "phase").text == "Bound", "as the API server gave it"
+    questions = [(PVC, "shop", "a"), (PVC, "shop", "x"), (VM, "shop", "x"), (VMI, "shop", "x"), (KUBEVIRT, "x", "x")]
+    questions += [(LEASE, "medik8s-leases", "node-a"), (LEASE, "medik8s-leases", "x"), (LEASE, "kube-system", "x")]
+    for question in questions:
+        assert answer(saved, *question) == answer(live, *question), question
+
+
+def answer(cluster, kind, namespace, name):
+    try:
+        found = cluster.get(kind, namespace, name)
+    except Unseen as unseen:
+        return unseen.what
+    return found and found.data
+
+
+def test_equal_clusters_give_equal_bytes(tmp_path):
+    save(Inventory([shelf(PVC, claim("b"), claim("a", "z"), claim("a")), shelf(NODE)]), tmp_path / "a")
+    save(Inventory([shelf(NODE), shelf(PVC, claim("a"), claim("b"), claim("a", "z"))]), tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "no unfinished files"
+
+
+def test_an_empty_cluster(tmp_path):
+    save(Inventory([]), tmp_path / "x")
+    assert json.loads((tmp_path / "x").read_text()) == {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "complete": [],
+        "unreadable": [],
+        "items": [],
+    }
+
+
+def test_what_is_not_ours_is_left_out(tmp_path):
+    secret = Object({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {"password": "hunter2"}})
+    save(Snapshot([secret, Object({"apiVersion": "v1", "kind": "Node", **node("one")})]), tmp_path / "x")
+    assert [item["kind"] for item in json.loads((tmp_path / "x").read_text())["items"]] == ["Node"]
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    with pytest.raises(OSError, match="missing"):
+        save(Inventory([]), tmp_path / "missing" / "x")
+
+
+VOLUMES = [
+    {"name": "init", "cloudInitNoCloud": {"userData": "hunter2", "networkData": "hunter2", "secretRef": {"name": "s"}}},
+    {"name": "drive", "cloudInitConfigDrive": {"userDataBase64": "hunter2", "networkDataBase64": "hunter2"}},
+    {"name": "answers", "sysprep": {"secret": {"name": "hunter2"}}},
+]
+MACHINE = {
+    "volumes": VOLUMES,
+    "accessCredentials": [{"sshPublicKey": {"source": {"secret": {"secretName": "hunter2"}}}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "remains"),
+    [
+        (
+            VM,
+            {"spec": {"template": {"spec": MACHINE}}},
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "volumes": [
+                                {"name": "init", "cloudInitNoCloud": {"secretRef": {"name": "s"}}},
+                                {"name": "drive", "cloudInitConfigDrive": {}},
+                                {"name": "answers", "sysprep": {}},
+                            ]
+                        }
+                    }
+                }
+            },
+        ),
+        (VMI, {"spec": {"accessCredentials": []}}, {"spec": {}}),
+        (
+            FAR_TEMPLATE,
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "sharedparameters": {
+                                "--password": "hunter2",
+                                "--action": "off",
+                                "--plug": "n-{{.NodeName}}",
+                            },
+                            "nodeparameters": {
+                                "--ip": {"one": "hunter2"},
+                                "action": {"one": "reboot"},
+                                "--x": {"one": 5},
+                            },
+                        }
+                    }
+                }
+            },
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "sharedparameters": {
+                                "--password": "removed",
+                                "--action": "off",
+                                "--plug": "removed{{.NodeName}}",
+                            },
+                            "nodeparameters": {
+                                "--ip": {"one": "removed"},
+                                "action": {"one": "reboot"},
+                                "--x": {"one": 5},
+                            },
+                        }
+                    }
+                }
+            },
+        ),
+        (
+            VM,
+            {
+                "spec": {
+                    "dataVolumeTemplates": [{"spec": {"source": {"http": {"url": "https://me:hunter2@host/disk"}}}}]
+                }
+            },
+            {"spec": {"dataVolumeTemplates": [{"spec": {"source": {"http": {"url": "https://host/disk"}}}}]}},
+        ),
+        (
+            VM,
+            {"spec": {"source": {"http": {"extraHeaders": ["Authorization: hunter2"]}}}},
+            {"spec": {"source": {"http": {}}}},
+        ),
+        (
+            KUBEVIRT,
+            {"spec": {"x": [{"env": [{"name": "TOKEN", "value": "hunter2"}, "odd"]}]}},
+            {"spec": {"x": [{"env": [{"name": "TOKEN"}, "odd"]}]}},
+        ),
+        (CONTROLLER_REVISION, {"data": {"spec": {"template": {"args": "hunter2"}}}}, {"data": {"spec": {}}}),
+        (NODE, {"status": {"env": "text", "sysprep": None}}, {"status": {"env": "text", "sysprep": None}}),
+    ],
+)
+def test_secrets_stay_in_the_cluster(kind, fields, remains):
+    names = {"apiVersion": kind.api_version, "kind": kind.kind}
+    obj = Object({**names, "metadata": {"name": "x"}, **fields})
+    before = json.dumps(obj.data)
+
+    assert presentable(obj) == {**names, "metadata": {"name": "x"}, **remains}
+    assert json.dumps(obj.data) == before
+
+
+def test_annotations_that_tell_too_much():
+    annotations = {
+        "kubectl.kubernetes.io/last-applied-configuration": "hunter2",
+        "kubevirt.io/ignitiondata": "hunter2",
+        "mine": "1",
+    }
+    metadata = {"name": "x", "annotations": annotations, "managedFields": [{"manager": "hunter2"}]}
+    shown = presentable(Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata}))
+    assert shown["metadata"] == {"name": "x", "annotations": {"mine": "1"}}
