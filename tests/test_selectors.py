@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.model.selectors import Requirement, Selector, key_error, parse, value_error
+from webhook.model.selectors import Requirement, Selector, key_error, parse, parse_text, value_error
 
 ROLE = "machine.openshift.io/cluster-api-machine-role"
 
@@ -235,3 +235,48 @@ def test_keys_and_values_follow_the_published_grammar(text: str) -> None:
     label = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
     assert (key_error(text) is None) == bool(re.fullmatch(rf"({label}(\.{label})*/)?{name}", text))
     assert (value_error(text) is None) == bool(re.fullmatch(rf"({name})?", text))
+
+
+# --- as kubectl takes it -------------------------------------------------------------------------------------------
+
+LABELS = {"app": "db", "tier": "a", "size": "3", "empty": "", "example.com/role": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("  ", True),
+        ("app=db", True),
+        ("app==db", True),
+        (" app = db , tier = a ", True),
+        ("app=web", False),
+        ("app!=web", True),
+        ("app!=db", False),
+        ("gone!=db", True),
+        ("app in (web, db)", True),
+        ("app in (web,cache)", False),
+        ("app notin (web),tier in (a,b)", True),
+        ("gone notin (x)", True),
+        ("app", True),
+        ("gone", False),
+        ("!gone", True),
+        ("! app", False),
+        ("empty=", True),
+        ("app=", False),
+        ("size>2,size<4", True),
+        ("size>3", False),
+        ("example.com/role=x", True),
+        ("app=db,", True),
+    ],
+)
+def test_a_selector_as_kubectl_takes_it(text: str, matches: bool) -> None:
+    assert parse_text(text).matches(LABELS) is matches
+
+
+@pytest.mark.parametrize(
+    "text", ["=db", "app=db tier=a", "app in web", "app in (", "a,,b", "app=ä", "!", "-x=1", "size>x"]
+)
+def test_what_is_no_selector(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a selector"):
+        parse_text(text)

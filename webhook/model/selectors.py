@@ -224,3 +224,42 @@ def _problems(
             yield f"{operator} needs exactly one value, an integer in quotes"
         return
     yield from filter(None, map(value_error, values))
+
+
+_WORDS = r"[^\s,()!=<>]"
+_TERM: Final = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_WORDS}+)"
+    rf"|(?P<key>{_WORDS}+)(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
+    rf"|\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>{_WORDS}*))?)\s*(?:,|\Z)"
+)
+_SIGNS: Final = {"=": IN, "==": IN, "!=": NOT_IN, "in": IN, "notin": NOT_IN, ">": GREATER, "<": LESS}
+
+
+def parse_text(text: str) -> Selector:
+    """Read what ``kubectl --selector`` takes: ``app=db,tier in (a, b),zone!=x,!old``. Nothing selects everything.
+
+    Raises:
+        ValueError: it is no selector.
+    """
+    expressions: list[dict[str, Any]] = []
+    at = 0
+    while at < len(text.rstrip()):
+        term = _TERM.match(text, at)
+        if term is None:
+            raise ValueError(f"{show(text[at:])} is not a selector: write key=value, key in (a, b), key or !key")
+        at = term.end()
+        expressions.append(_expression(term.groupdict()))
+    requirements, errors = parse_requirements(expressions, NODE_OPERATORS, "")
+    if errors:
+        raise ValueError(f"{show(text)} is not a selector: {errors[0][1]}")
+    return Selector(frozenset(requirements))
+
+
+def _expression(term: Mapping[str, str | None]) -> dict[str, Any]:
+    if term["absent"]:
+        return {"key": term["absent"], "operator": DOES_NOT_EXIST}
+    sign = term["set"] or term["sign"]
+    if not sign:
+        return {"key": term["key"], "operator": EXISTS}
+    values = (term["values"] or "").split(",") if term["set"] else [term["value"] or ""]
+    return {"key": term["key"], "operator": _SIGNS[sign], "values": [value.strip() for value in values]}
