@@ -17,6 +17,7 @@ import ssl
 import sys
 import threading
 import time
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from socketserver import ThreadingMixIn
@@ -34,7 +35,7 @@ from webhook.admission import MAX_BODY, Answer
 from webhook.app import admission_app, ops_app
 from webhook.bridge import bridge
 from webhook.metrics import Metrics
-from webhook.model.cluster import NOTHING, Cluster
+from webhook.model.cluster import NOTHING, Cluster, Snapshot
 from webhook.policy import Policy
 from webhook.reload import Reloaded
 from webhook.rules import load_rules
@@ -50,6 +51,12 @@ CONNECTIONS: Final = 1000
 """Open connections per worker; an API server keeps 25 idle ones."""
 FINISH: Final = 5
 """Seconds that answers under way get after listening has ended."""
+TLS_BUFFER: Final = 32 * 1024
+"""Bytes that each TLS connection holds for reading; asyncio's default of 256 KiB is most of what a connection costs.
+A TLS record has at most 16 KiB."""
+GARBAGE: Final = 10
+"""Seconds between two collections. A closed TLS connection is a reference cycle of few objects and much memory, so
+counting objects, as Python does, finds it late. What is frozen is not looked at, so a collection takes a millisecond."""
 SYNC_PATIENCE: Final = 30.0
 """Seconds after which a worker is ready although its look-ups are not filled: they answer ``Unseen``."""
 
@@ -90,8 +97,7 @@ class Worker:
         self.rotator.start()
         if self.settings.ops_bind != "off":
             _serve_ops(self.settings.ops_bind, ops_app(self.checks, self.metrics, {"version": __version__}))
-        gc.collect()
-        gc.freeze()  # what is alive now stays; full collections need not look at it again
+        _settle()
         log.info("started", extra={"bind": self.settings.bind, "rules": len(self.rules), "version": __version__})
 
     def checks(self) -> Mapping[str, str]:
@@ -127,7 +133,7 @@ class Worker:
     def _cluster_source(self) -> Callable[[], Cluster]:
         settings = self.settings
         if settings.cluster is not None:
-            return Reloaded(load_snapshot, settings.cluster)
+            return Reloaded(_load_settled, settings.cluster)
         if settings.live:
             from webhook.live import Live  # noqa: PLC0415 - 0.3 s and 60 MB that a snapshot does not need
 
@@ -160,6 +166,18 @@ class Worker:
             configurations=store.Configurations(api) if publishes and api is not None else None,
             count=self.metrics.certificate_event,
         )
+
+
+def _settle() -> None:
+    """What is alive now stays: collections need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _load_settled(path: Path) -> Snapshot:
+    snapshot = load_snapshot(path)
+    _settle()
+    return snapshot
 
 
 def schedule_of(settings: Settings) -> plan.Settings:
@@ -229,7 +247,13 @@ class _Application(BaseApplication):  # type: ignore[misc]
             worker.draining = True
             process.loop.call_later(self.settings.stop_delay, process.handle_exit_signal)
 
+        def collect() -> None:
+            gc.collect()
+            process.loop.call_later(GARBAGE, collect)
+
         process.loop.add_signal_handler(signal.SIGTERM, stop)
+        process.loop.call_later(GARBAGE, collect)
+        SSLProtocol.max_size = TLS_BUFFER
         worker.start()
 
     def _exited(self, _arbiter: Any, _process: Any) -> None:
