@@ -116,17 +116,31 @@ class Api:
         Raises:
             ApiError: it is not the answer that was asked for.
         """
+        return self._ask("GET", path, silence, fields=query)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What an object becomes that is created there: the answer to a review, say.
+
+        Raises:
+            ApiError: it was not taken.
+        """
+        response = self._ask("POST", path, ANSWER, json=body)
+        with _proper_answer():
+            answer: dict[str, Any] = codec.loads(_all(response))
+            return answer
+
+    def _ask(self, method: str, path: str, silence: float, **content: Any) -> urllib3.BaseHTTPResponse:
         try:
             response = self._pool.request(
-                "GET",
+                method,
                 self._configuration.host + path,
-                fields=query,
                 headers=self._headers(),
                 timeout=urllib3.Timeout(connect=CONNECT, read=silence),
                 retries=False,
                 preload_content=False,
+                **content,
             )
-            if response.status == 200:
+            if response.status in (200, 201):
                 return response
             raise ApiError(response.status, _message(response.data) or f"HTTP status {response.status}")
         except (HTTPError, OSError, config.ConfigException) as error:
@@ -144,13 +158,7 @@ class Api:
         Raises:
             ApiError: it is not the answer that was asked for.
         """
-        response = self.get(path, query)
-        try:
-            return response.data
-        except (HTTPError, OSError) as error:
-            raise ApiError(0, f"the API server does not answer: {error}") from None
-        finally:
-            response.release_conn()
+        return _all(self.get(path, query))
 
     def version(self) -> str:
         """The API server's version, ``v1.36.3``.
@@ -179,6 +187,15 @@ def _proper_answer() -> Iterator[None]:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise Garbled(0, f"this is not the answer of an API server: {error!r}") from None
+
+
+def _all(response: urllib3.BaseHTTPResponse) -> bytes:
+    try:
+        return response.data
+    except (HTTPError, OSError) as error:
+        raise ApiError(0, f"the API server does not answer: {error}") from None
+    finally:
+        response.release_conn()
 
 
 def _message(body: bytes) -> str:
