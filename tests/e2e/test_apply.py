@@ -71,7 +71,10 @@ def test_the_default_is_written_and_said(plane, namespace):
 
 
 def test_a_warning(plane, namespace):
-    template = {"evictionStrategy": "LiveMigrate", "domain": {"devices": {"hostDevices": [{"name": "x", "deviceName": "y/z"}]}}}
+    template = {
+        "evictionStrategy": "LiveMigrate",
+        "domain": {"devices": {"hostDevices": [{"name": "x", "deviceName": "y/z"}]}},
+    }
     answer = apply(plane, vm("db", namespace, template=template))
     assert answer.returncode == 0, answer.stderr
     assert "Warning: " in answer.stderr
@@ -130,7 +133,15 @@ class TestOldFaults:
 
     def test_deleting_it_passes_finalizers_included(self, plane, old):
         plane.kubectl(
-            "patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/x"]}}', check=True
+            "patch",
+            "vm",
+            "old",
+            "-n",
+            old,
+            "--type=merge",
+            "-p",
+            '{"metadata":{"finalizers":["example.com/x"]}}',
+            check=True,
         )
         plane.kubectl("delete", "vm", "old", "-n", old, "--wait=false", check=True)
         freed = plane.kubectl("patch", "vm", "old", "-n", old, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
