@@ -10,17 +10,21 @@ from typing import Any
 import click
 
 from webhook.model.units import format_duration
-from webhook.rule import Rule
-from webhook.rules import load_rules
+from webhook.policy import API_VERSION, SHIPPED
+from webhook.rule import Action, Rule
+from webhook.rules import Rules, load_rules
 
 
 @click.command("rules", short_help="List the rules, or show one with its reasons.")
 @click.argument("rule_id", required=False, metavar="[ID]")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(rule_id: str | None, output: str) -> int:
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of policy files, for editors.")
+def command(rule_id: str | None, output: str, schema: bool) -> int:
     """List the rules, or show one with its reasons, parameters and sources."""
     rules = load_rules()
-    if rule_id is not None:
+    if schema:
+        click.echo(json.dumps(policy_schema(rules), indent=2))
+    elif rule_id is not None:
         rule = rules.by_id.get(rule_id)
         if rule is None:
             raise click.ClickException(f"there is no rule {rule_id}; `virt-admit rules` lists them")
@@ -57,7 +61,7 @@ def as_data(rule: Rule) -> dict[str, Any]:
 def page(rule: Rule) -> str:
     """A rule's page for people, in Markdown."""
     data = as_data(rule)
-    where = ", ".join(kind.kind for kind in rule.kinds)
+    where = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
     when = "at admission, check and scan" if rule.admission else "check and scan only"
     lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {where}", f"Action: {data['action']} ({when})"]
     if rule.fixes:
@@ -66,6 +70,67 @@ def page(rule: Rule) -> str:
         lines.append(f"Looks up: {', '.join(data['reads'])}")
     lines += [f"Parameter {each['name']} (default {each['default']}): {each['doc']}" for each in data["params"]]
     return "\n".join([*lines, "Sources: " + "; ".join(rule.sources)])
+
+
+def policy_schema(rules: Rules) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a policy file, made from the rules and their parameters."""
+    strings = {"type": "array", "items": {"type": "string"}}
+    names = {"anyOf": [{"type": "string"}, strings]}
+    action = {"enum": [str(each) for each in Action]}
+    setting = _closed({"action": action, "fix": {"type": "boolean"}})
+    settings = _closed({rule.id: _setting_schema(rule, action) for rule in rules})
+    settings["patternProperties"] = {r"\*": setting}
+    exemption = _closed(
+        {
+            "match": {"type": "string"},
+            "rules": names,
+            "kinds": names,
+            "reason": {"type": "string", "minLength": 1},
+            "until": {"type": "string", "format": "date"},
+            "at_most": action,
+        },
+        required=["match", "rules", "reason"],
+    )
+    exemptions = {"type": "array", "items": exemption}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "virt-admit policy",
+        **_closed(
+            {
+                "apiVersion": {"const": API_VERSION},
+                "kind": {"const": "Policy"},
+                "extends": {"enum": list(SHIPPED)},
+                "rules": settings,
+                "namespaces": {
+                    "type": "array",
+                    "items": _closed({"match": names, "rules": settings}, required=["match"]),
+                },
+                "exempt": _closed({"users": exemptions, "namespaces": exemptions, "annotations": names}),
+            }
+        ),
+    }
+
+
+def _setting_schema(rule: Rule, action: dict[str, Any]) -> dict[str, Any]:
+    params = {each.name: _param_schema(each) for each in dataclasses.fields(rule.params)}
+    more = {"params": _closed(params)} if params else {}
+    return _closed({"action": action, "fix": {"type": "boolean"}, **more}) | {"description": rule.title}
+
+
+def _param_schema(each: dataclasses.Field[Any]) -> dict[str, Any]:
+    doc = {"description": each.metadata.get("doc", "")}
+    if each.metadata.get("unit") == "duration" or isinstance(each.default, str):
+        return {"type": "string", **doc}
+    if isinstance(each.default, bool):
+        return {"type": "boolean", **doc}
+    if isinstance(each.default, int):
+        return {"type": "integer", **doc}
+    return {"type": "array", "items": {"type": "string"}, **doc}
+
+
+def _closed(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": required} if required else {})
 
 
 def _default(rule: Rule, each: dataclasses.Field[Any]) -> Any:
