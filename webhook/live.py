@@ -447,6 +447,7 @@ def snapshot(
     """
     inventory = Inventory(shelves, api.version())
     for shelf in inventory.shelves.values():
+        progress(shelf.kind, 0)
         _sweep(api, shelf, home, progress)
     return inventory
 

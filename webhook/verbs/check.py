@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import os
-import sys
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
@@ -18,12 +15,11 @@ from webhook.model import kinds
 from webhook.model.cluster import Cluster, Snapshot
 from webhook.model.objects import Object
 from webhook.report import Judged, Report
-from webhook.rule import Action, Operation
+from webhook.rule import Operation
 from webhook.rules import Rules, load_rules
 from webhook.settings import SettingError
 from webhook.sources import load_policy, load_snapshot
-
-LEVELS = ("deny", "warn", "audit", "never")
+from webhook.verbs import common
 
 
 @click.command("check", short_help="Judge manifest files as the webhook would.")
@@ -35,22 +31,12 @@ LEVELS = ("deny", "warn", "audit", "never")
 @click.option(
     "--operation", type=click.Choice(["CREATE", "UPDATE"]), help="Default: UPDATE for what --old has, else CREATE."
 )
-@click.option("--policy", "policy_name", default="default", metavar="FILE|audit|default|strict", show_default=True)
-@click.option(
-    "-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(report.FORMATS)}; repeatable."
-)
-@click.option(
-    "--fail-on", type=click.Choice(LEVELS), default="deny", show_default=True, help="Lowest action for exit code 1."
-)
+@common.report_options
 @click.option(
     "--strict", is_flag=True, help="What could not be seen, unknown kinds and duplicate keys are findings too."
 )
-@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (patterns allowed).")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (patterns allowed).")
 @click.option("-n", "--namespace", default="default", show_default=True, help="For objects that name none.")
 @click.option("--fail-if-no-objects", is_flag=True, help="Nothing recognised is an error.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("-q", "--quiet", is_flag=True, help="No summary on stderr.")
 def command(
     paths: tuple[str, ...],
     cluster: Path | None,
@@ -74,7 +60,7 @@ def command(
     """
     try:
         outputs = report.parse_output(output)
-        rules = _selected(load_rules(), select, ignore)
+        rules = common.selected(load_rules(), select, ignore)
         decided = load_policy(policy_name, load_rules()).at(datetime.date.today())
         snapshot = load_snapshot(cluster) if cluster else Snapshot()
         before = _read([str(old)]) if old else ([], 0)
@@ -82,13 +68,9 @@ def command(
         raise click.ClickException(str(error)) from None
     found, failures = _read(paths)
     result = _judge(found, before[0], operation, namespace, rules, snapshot, decided)
-    for kind, file in outputs:
-        rendered = report.FORMATS[kind](result) if kind != "text" else report.text(result, _paint(color, file))
-        _write(rendered, file)
+    common.publish(result, outputs, color)
     if not quiet:
-        click.echo(result.summary(), err=True)
-        for exemption in decided.expired:
-            click.echo(f"exemption of {exemption.match} ended on {exemption.until}: {exemption.reason}", err=True)
+        common.conclude(result, decided)
     if failures or before[1] or result.crashed:
         return 2
     if fail_if_no_objects and not result.judged:
@@ -96,19 +78,7 @@ def command(
         return 2
     if strict and (result.blind or result.other_kinds or any(document.duplicates for document in found)):
         return 1
-    return int(fail_on != "never" and result.at_least(Action[fail_on.upper()]))
-
-
-def _selected(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -> Rules:
-    for pattern in (*select, *ignore):
-        if not any(fnmatchcase(rule.id, pattern) for rule in rules):
-            raise SettingError(f"there is no rule {pattern}")
-    return Rules(
-        rule
-        for rule in rules
-        if (not select or any(fnmatchcase(rule.id, pattern) for pattern in select))
-        and not any(fnmatchcase(rule.id, pattern) for pattern in ignore)
-    )
+    return int(common.found(result, fail_on))
 
 
 def _read(paths: Sequence[str]) -> tuple[list[Document], int]:
@@ -163,26 +133,3 @@ def _object(document: Document, namespace: str) -> Object:
 
 def _identity(obj: Object) -> tuple[str, str, str, str]:
     return obj.group, obj.kind, obj.namespace, obj.name
-
-
-def _paint(color: str, file: str | None):  # type: ignore[no-untyped-def]
-    if color == "never" or (color == "auto" and (file or not _wants_color())):
-        return lambda word, _action: word
-    colors = {Action.DENY: "red", Action.WARN: "yellow", Action.AUDIT: "cyan"}
-    return lambda word, action: click.style(word, fg=colors.get(action, "bright_black"), bold=action is Action.DENY)
-
-
-def _wants_color() -> bool:
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0")) or sys.stdout.isatty()
-
-
-def _write(rendered: str, file: str | None) -> None:
-    if file is None:
-        click.echo(rendered, nl=False, color=True)
-        return
-    try:
-        Path(file).write_text(rendered, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(str(error)) from None

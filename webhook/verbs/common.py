@@ -1,0 +1,173 @@
+"""What several verbs share: options, where a cluster comes from, how a report leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from webhook import report
+from webhook.inventory import Inventory, Shelf
+from webhook.model.kinds import Kind
+from webhook.policy import Policy
+from webhook.report import Report
+from webhook.rule import Action
+from webhook.rules import Rules
+from webhook.settings import SettingError
+
+LEVELS: Final = ("deny", "warn", "audit", "never")
+
+Command = Callable[..., Any]
+Progress = Callable[[Kind, int], None]
+"""Told how many objects of a kind are done; 0 when it begins."""
+
+
+def report_options(function: Command) -> Command:
+    """How to judge, and what to do with the report."""
+    for option in reversed(
+        (
+            click.option(
+                "--policy", "policy_name", default="default", metavar="FILE|audit|default|strict", show_default=True
+            ),
+            click.option(
+                "-o",
+                "--output",
+                multiple=True,
+                metavar="FORMAT[=FILE]",
+                help=f"{', '.join(report.FORMATS)}; repeatable.",
+            ),
+            click.option(
+                "--fail-on",
+                type=click.Choice(LEVELS),
+                default="deny",
+                show_default=True,
+                help="Lowest action for exit code 1.",
+            ),
+            click.option("--select", multiple=True, metavar="RULE", help="Only these rules (patterns allowed)."),
+            click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (patterns allowed)."),
+            click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
+            click.option("-q", "--quiet", is_flag=True, help="No summary on stderr."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def cluster_options(function: Command) -> Command:
+    """Which cluster: a snapshot of one, or a live one."""
+    for option in reversed(
+        (
+            click.option("--cluster", type=click.Path(path_type=Path), help="A snapshot (file or folder)."),
+            click.option("--live", is_flag=True, help="The live cluster; the default."),
+            click.option("--kubeconfig", metavar="FILE", help="Where the live cluster is; in a pod its own."),
+            click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def selected(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -> Rules:
+    """The rules that ``--select`` and ``--ignore`` leave.
+
+    Raises:
+        SettingError: a pattern fits no rule.
+    """
+    for pattern in (*select, *ignore):
+        if not any(fnmatchcase(rule.id, pattern) for rule in rules):
+            raise SettingError(f"there is no rule {pattern}")
+    return Rules(
+        rule
+        for rule in rules
+        if (not select or any(fnmatchcase(rule.id, pattern) for pattern in select))
+        and not any(fnmatchcase(rule.id, pattern) for pattern in ignore)
+    )
+
+
+def sweep(
+    shelves: Sequence[Shelf], kubeconfig: str | None, context: str | None, home: str = "", quiet: bool = False
+) -> Inventory:
+    """Fill the shelves from the live cluster, showing progress on a terminal.
+
+    Raises:
+        ClickException: there is no cluster, or it does not answer.
+    """
+    from webhook import live  # noqa: PLC0415 - kubernetes takes 0.3 s
+
+    try:
+        api = live.Api.connect(kubeconfig, context)
+        with progress("reading", len(shelves), quiet) as show:
+            return live.snapshot(api, shelves, home, show)
+    except (SettingError, live.ApiError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+@contextlib.contextmanager
+def progress(label: str, length: int, quiet: bool = False) -> Iterator[Progress]:
+    """A bar on stderr that moves with each of ``length`` kinds; nothing where stderr is no terminal."""
+    hidden = quiet or not sys.stderr.isatty()
+    with click.progressbar(
+        length=length, label=label, file=sys.stderr, hidden=hidden, item_show_func=lambda item: item or ""
+    ) as bar:
+
+        def show(kind: Kind, count: int) -> None:
+            bar.update(int(count == 0), f"{kind} {count or ''}")
+            bar.render_progress()
+
+        yield show
+
+
+def publish(result: Report, outputs: Sequence[tuple[str, str | None]], color: str) -> None:
+    """Write the report in each format to where it belongs.
+
+    Raises:
+        ClickException: a file cannot be written.
+    """
+    for kind, file in outputs:
+        rendered = report.FORMATS[kind](result) if kind != "text" else report.text(result, _paint(color, file))
+        _write(rendered, file)
+
+
+def conclude(result: Report, policy: Policy) -> None:
+    """What every run ends with, on stderr."""
+    click.echo(result.summary(), err=True)
+    for exemption in policy.expired:
+        click.echo(f"exemption of {exemption.match} ended on {exemption.until}: {exemption.reason}", err=True)
+
+
+def found(result: Report, fail_on: str) -> bool:
+    """Whether the report has findings at or above ``--fail-on``."""
+    return fail_on != "never" and result.at_least(Action[fail_on.upper()])
+
+
+def _paint(color: str, file: str | None) -> Callable[[str, Action | None], str]:
+    if color == "never" or (color == "auto" and (file or not _wants_color())):
+        return lambda word, _action: word
+    colors = {Action.DENY: "red", Action.WARN: "yellow", Action.AUDIT: "cyan"}
+
+    def paint(word: str, action: Action | None) -> str:
+        return click.style(word, fg=colors.get(action) if action else "bright_black", bold=action is Action.DENY)
+
+    return paint
+
+
+def _wants_color() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0")) or sys.stdout.isatty()
+
+
+def _write(rendered: str, file: str | None) -> None:
+    if file is None:
+        click.echo(rendered, nl=False, color=True)
+        return
+    try:
+        Path(file).write_text(rendered, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(str(error)) from None
