@@ -136,6 +136,9 @@ ENTRIES: Final = (
     ),
 )
 
+MAY_FAIL: Final = frozenset((f"virtual-machines.validate.{DOMAIN}",))
+"""The entries with which requests may be refused while nobody answers (``failurePolicy: Fail``)."""
+
 MUTATING: Final = Entry(
     name="virtual-machines",
     kinds=(kinds.VM, kinds.POOL, kinds.VMIRS),

@@ -1,0 +1,500 @@
+"""Is the registration sound? What would keep API servers from reaching, trusting or rightly asking the webhook.
+
+Everything is plain JSON that an ``Api`` gives. What it will not give is unknown, never sound and never wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import functools
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol
+
+from certs.issue import Certificate, issued_by, names_of, parse_bundle, parse_certs, valid
+from webhook import __version__, manifests, policy
+from webhook.manifests import MAY_FAIL, NAME
+from webhook.model import selectors
+from webhook.model.configuration import Version, parse_version
+from webhook.model.texts import count, names
+from webhook.policy import PolicyError
+from webhook.rules import Rules
+from webhook.settings import CERTS_SECRET, NAMESPACE, SERVICE
+
+Json = Mapping[str, Any]
+
+OLDEST: Final = Version(1, 30)
+"""The first Kubernetes release with match conditions switched on for good."""
+
+LEFT: Final = 0.2
+"""Of a certificate's life. It is renewed at half of it, so with less than this something is wrong."""
+
+CONFIGURATIONS: Final = {
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+}
+OURS: Final = frozenset(f"{kind} {NAME}" for kind in CONFIGURATIONS)
+EXTERNAL: Final = "VIRT_ADMIT_CERTS_EXTERNAL"
+ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{SERVICE}"
+
+
+class Health(enum.StrEnum):
+    """How one thing is."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Worth knowing, not wrong."""
+    WRONG = "wrong"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One thing that was looked at."""
+
+    topic: str
+    health: Health
+    text: str
+    remedy: str = ""
+    """What to do, if something is wrong."""
+
+
+class Unreadable(Exception):
+    """The API server did not give what was asked for; the text says why."""
+
+
+class Api(Protocol):
+    """The API server. Each raises Unreadable."""
+
+    def get(self, path: str, **query: str) -> Json | None:
+        """The object or list at that path; None: there is none."""
+
+    def text(self, path: str) -> str:
+        """What stands at that path."""
+
+    def post(self, path: str, body: dict[str, Any]) -> Json:
+        """The answer to a review."""
+
+
+Connect = Callable[[str, str], str]
+"""Asked with a URL and the bundle as PEM: why a TLS connection fails, verified as an API server would; or nothing."""
+
+
+class Reference(NamedTuple):
+    """The Service that an entry calls."""
+
+    namespace: str
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def host(self) -> str:
+        """The name that API servers verify."""
+        return f"{self.name}.{self.namespace}.svc"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a webhook configuration, ours or another's."""
+
+    configuration: str
+    """Kind and name."""
+    name: str
+    data: Json
+
+    @property
+    def fails(self) -> bool:
+        """Whether requests are refused while nobody answers."""
+        return bool(self.data.get("failurePolicy", "Fail") == "Fail")
+
+    @property
+    def service(self) -> Reference | None:
+        service = self.data["clientConfig"].get("service")
+        return service and Reference(service["namespace"], service["name"], service.get("port", 443))
+
+    @property
+    def url(self) -> str:
+        return str(self.data["clientConfig"].get("url", ""))
+
+    @property
+    def bundle(self) -> bytes:
+        return base64.b64decode(self.data["clientConfig"].get("caBundle") or "")
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether objects in a namespace with these labels are sent."""
+        return selectors.parse(self.data.get("namespaceSelector")).matches(labels)
+
+    @property
+    def asks(self) -> set[tuple[str, ...]]:
+        """What is sent: group, version, resource, operation."""
+        return {
+            place
+            for rule in self.data.get("rules", ())
+            for place in itertools.product(
+                *(rule[key] for key in ("apiGroups", "apiVersions", "resources", "operations"))
+            )
+        }
+
+    def concerns(self, group: str, plural: str) -> bool:
+        """Whether creations or updates of a kind are sent."""
+        return any(
+            asked_group in (group, "*") and resource in (plural, "*", "*/*") and operation in ("CREATE", "UPDATE", "*")
+            for asked_group, _, resource, operation in self.asks
+        )
+
+
+class Case:
+    """The patient: what several topics look at."""
+
+    def __init__(self, api: Api, rules: Rules, now: datetime, connect: Connect) -> None:
+        self.api, self.rules, self.now, self.connect = api, rules, now, connect
+        self.get = functools.cache(api.get)
+
+    def ours(self) -> list[Entry]:
+        """The entries of our two configurations."""
+        return [entry for entry in self._entries() if entry.configuration in OURS]
+
+    def others(self) -> list[Entry]:
+        """All other entries."""
+        return [entry for entry in self._entries() if entry.configuration not in OURS]
+
+    def services(self) -> list[Reference]:
+        """The Services that our entries call; one, or none if they call URLs."""
+        return sorted({entry.service for entry in self.ours() if entry.service})
+
+    def ready(self, service: Reference) -> int:
+        """How many endpoints of a Service are ready."""
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
+        slices = self._list(path, labelSelector=f"kubernetes.io/service-name={service.name}")
+        return len(
+            {
+                address
+                for each in slices
+                for endpoint in each.get("endpoints") or ()
+                if endpoint.get("conditions", {}).get("ready") is not False
+                for address in endpoint["addresses"]
+            }
+        )
+
+    def namespace_labels(self) -> Mapping[str, str]:
+        """The labels of our namespace; those that each namespace has if there is none."""
+        found = self.get(f"/api/v1/namespaces/{NAMESPACE}") or {"metadata": {}}
+        return {"kubernetes.io/metadata.name": NAMESPACE, **(found["metadata"].get("labels") or {})}
+
+    def deployment(self) -> Json | None:
+        return self.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{SERVICE}")
+
+    def issued_by_another(self) -> str:
+        """The Secret that somebody else issues into, as ``namespace/name``; empty if we issue."""
+        deployment = self.deployment()
+        pod = deployment["spec"]["template"]["spec"] if deployment else {"containers": ()}
+        for container in pod["containers"]:
+            places = {each["name"]: each.get("value", "") for each in container.get("env") or ()}
+            arguments = " ".join(container.get("args") or ()).replace("=", " ").split()
+            if "--certs-external" in arguments[:-1]:
+                places[EXTERNAL] = arguments[arguments.index("--certs-external") + 1]
+            mounted = {each["mountPath"]: each["name"] for each in container.get("volumeMounts") or ()}
+            for volume in pod.get("volumes") or ():
+                if volume["name"] == mounted.get(places.get(EXTERNAL, "")) and "secret" in volume:
+                    return f"{NAMESPACE}/{volume['secret']['secretName']}"
+        return ""
+
+    def _entries(self) -> Iterator[Entry]:
+        for kind, plural in CONFIGURATIONS.items():
+            for obj in self._list(f"/apis/admissionregistration.k8s.io/v1/{plural}"):
+                for entry in obj.get("webhooks", ()):
+                    yield Entry(f"{kind} {obj['metadata']['name']}", entry["name"], entry)
+
+    def _list(self, path: str, **query: str) -> Sequence[Json]:
+        found = self.get(path, **query)
+        return found["items"] if found else ()
+
+
+What = tuple[Health, str] | tuple[Health, str, str]
+"""What an observation says besides its topic."""
+Looked = Iterator[What]
+
+
+def diagnose(api: Api, rules: Rules, now: datetime, connect: Connect) -> list[Observation]:
+    """Look at everything. ``rules``: all of them; ``now``: an aware time."""
+    case = Case(api, rules, now, connect)
+    return [found for topic, look in TOPICS.items() for found in _observe(topic, look(case))]
+
+
+def _observe(topic: str, looked: Looked) -> Iterator[Observation]:
+    try:
+        for what in looked:
+            yield Observation(topic, *what)
+    except Unreadable as blind:
+        yield Observation(topic, Health.UNKNOWN, str(blind))
+
+
+def exit_code(observations: Iterable[Observation]) -> int:
+    """0: sound; 1: something is wrong; 2: nothing is known to be wrong, but something could not be told."""
+    found = {each.health for each in observations}
+    return 1 if Health.WRONG in found else 2 if Health.UNKNOWN in found else 0
+
+
+APPLY: Final = "apply manifests/webhooks, or those of your overlay, of this release"
+BASE: Final = "kubectl apply -k manifests/base, or your overlay"
+RENEW: Final = "see the log of whoever issues it: our webhook, cert-manager or OpenShift's service CA"
+BUNDLE: Final = "virt-admit certs status; whatever else writes caBundle must leave it alone (docs/install.md)"
+
+
+def _versions(case: Case) -> Looked:
+    found = case.get("/version") or {}
+    version = parse_version(found.get("gitVersion"))
+    if version is None:
+        raise Unreadable("the API server does not tell its version")
+    if version < OLDEST:
+        yield Health.WRONG, f"Kubernetes {version} is older than {OLDEST.major}.{OLDEST.minor}: no match conditions"
+    else:
+        yield Health.OK, f"Kubernetes {version}, virt-admit {__version__}"
+    deployment = case.deployment()
+    if deployment is not None:
+        running = deployment["metadata"].get("labels", {}).get("app.kubernetes.io/version", "unknown")
+        if running != __version__:
+            yield (
+                Health.NOTE,
+                f"the cluster runs virt-admit {running}; this is {__version__} and judges by its own rules",
+            )
+
+
+def _registration(case: Case) -> Looked:
+    actual = {entry.name: entry for entry in case.ours()}
+    wanted = manifests.webhooks(case.rules.at_admission)
+    wrong: list[What] = [found for each in wanted for found in _unasked(each, actual)]
+    for entry in actual.values():
+        if entry.fails and entry.name not in MAY_FAIL:
+            text = f"{entry.name} has failurePolicy Fail: with no webhook running, drains and repairs would be refused"
+            wrong.append((Health.WRONG, text, APPLY))
+    yield from wrong or [(Health.OK, "both webhook configurations ask about every kind that is judged")]
+
+
+def _unasked(wanted: Json, actual: Mapping[str, Entry]) -> Looked:
+    """What a configuration of ours does not ask, and should."""
+    kind = wanted["kind"]
+    entries = [Entry(f"{kind} {NAME}", entry["name"], entry) for entry in wanted["webhooks"]]
+    missing = [entry.name for entry in entries if entry.name not in actual]
+    if len(missing) == len(entries):
+        so = "nothing is judged" if kind == "ValidatingWebhookConfiguration" else "nothing gets its defaults"
+        yield Health.WRONG, f"there is no {kind} {NAME}: {so}", APPLY
+    elif missing:
+        yield Health.WRONG, f"{kind} {NAME} has no entry {names(missing)}", APPLY
+    for entry in entries:
+        if entry.name in actual and (places := entry.asks - actual[entry.name].asks):
+            shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
+            yield Health.WRONG, f"{entry.name} does not ask about {shown}", APPLY
+
+
+def _own_namespace(case: Case) -> Looked:
+    labels = case.namespace_labels()
+    caught = [entry.name for entry in case.ours() if entry.selects(labels)]
+    if caught:
+        yield Health.WRONG, f"{names(caught)} would ask about objects in our own namespace {NAMESPACE}", APPLY
+    else:
+        yield Health.OK, f"the namespace {NAMESPACE} is left out"
+
+
+def _endpoints(case: Case) -> Looked:
+    fails = any(entry.fails for entry in case.ours())
+    for service in case.services():
+        found = case.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
+        if found is None:
+            yield Health.WRONG, f"there is no Service {service}", BASE
+            continue
+        if service.port not in [port["port"] for port in found["spec"].get("ports") or ()]:
+            yield Health.WRONG, f"the Service {service} has no port {service.port}", BASE
+            continue
+        ready = case.ready(service)
+        text = f"{count(ready, 'endpoint')} of the Service {service} {'is' if ready == 1 else 'are'} ready"
+        if ready == 0:
+            yield Health.WRONG, text, f"kubectl -n {service.namespace} describe pods"
+        elif ready == 1 and fails:
+            yield Health.WRONG, f"{text}: while it restarts, virtual machines are refused", "run two replicas or more"
+        else:
+            yield Health.OK, text
+
+
+def _trust(case: Case) -> Looked:
+    for service in case.services():
+        place = case.issued_by_another() or CERTS_SECRET
+        namespace, _, name = place.partition("/")
+        secret = case.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+        pem = base64.b64decode((secret or {}).get("data", {}).get("tls.crt") or "")
+        chain = parse_certs(pem, [], "tls.crt")
+        if not chain:
+            yield Health.WRONG, f"there is no certificate in the Secret {place}", "see the log of the webhook"
+            continue
+        yield from _certificate(chain[0], service.host, case.now)
+        yield from _bundles(
+            {entry.name: _distrust(chain, entry.bundle, case.now) for entry in case.ours() if entry.service == service}
+        )
+    by_url = [entry for entry in case.ours() if entry.url]
+    yield from _bundles(
+        {entry.name: case.connect(entry.url, entry.bundle.decode(errors="replace")) for entry in by_url}
+    )
+
+
+def _bundles(distrust: Mapping[str, str]) -> Looked:
+    """What entries say of the certificate: why API servers would refuse it, by entry; empty if they accept it."""
+    reasons: dict[str, list[str]] = {}
+    for entry, reason in distrust.items():
+        reasons.setdefault(reason, []).append(entry)
+    for reason, found in reasons.items():
+        if reason:
+            yield Health.WRONG, f"{names(found)}: {reason}", BUNDLE
+        else:
+            yield Health.OK, f"the certificate is trusted by the caBundle of {count(len(found), 'webhook')}"
+
+
+def _certificate(leaf: Certificate, host: str, now: datetime) -> Looked:
+    ends = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
+    if host not in names_of(leaf):
+        text = f"the certificate is for {names(names_of(leaf)) or 'no name'}, not for {host}"
+        yield Health.WRONG, text, "issue it for that name"
+    if not valid(leaf, now):
+        yield Health.WRONG, f"the certificate is valid from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} to {ends}", RENEW
+    elif leaf.not_valid_after_utc - now < life * LEFT:
+        yield Health.WRONG, f"the certificate ends at {ends} and has not been renewed", RENEW
+    else:
+        yield Health.OK, f"the certificate is valid until {ends}"
+
+
+def _distrust(chain: Sequence[Certificate], bundle: bytes, now: datetime) -> str:
+    """Why API servers with this bundle refuse the chain; empty if they accept it."""
+    if not bundle:
+        return "caBundle is empty: API servers go by the authorities of their operating system"
+    roots = [cert for cert in parse_bundle(bundle, []) if valid(cert, now)]
+    if not roots:
+        return "caBundle has no certificate of an authority that is valid"
+    if _leads(chain[0], frozenset(chain[1:]), roots, now):
+        return ""
+    return "caBundle does not trust the certificate that is served"
+
+
+def _leads(cert: Certificate, between: frozenset[Certificate], roots: Sequence[Certificate], now: datetime) -> bool:
+    return any(issued_by(cert, root) for root in roots) or any(
+        issued_by(cert, each) and valid(each, now) and _leads(each, between - {each}, roots, now) for each in between
+    )
+
+
+def _rights(case: Case) -> Looked:
+    if not case.services():
+        return  # called by URL: it runs elsewhere, with rights of its own
+    user = _review(case.api, "authentication.k8s.io", "SelfSubjectReview")["userInfo"]["username"]
+    other = bool(case.issued_by_another())
+    refused: dict[str, list[str]] = {}
+    asked = 0
+    for role in manifests.rbac(case.rules.at_admission):
+        namespace = role["metadata"].get("namespace", "")
+        if namespace and case.get(f"/api/v1/namespaces/{namespace}") is None:
+            continue
+        for rule in role.get("rules", ()):
+            if other and "resourceNames" in rule:
+                continue  # for the rotation, which is off
+            for wanted in _wanted(rule, namespace):
+                asked += 1
+                if not _may(case.api, wanted, user == ACCOUNT):
+                    place = f"{wanted['resource']}.{wanted['group']}".rstrip(".")
+                    refused.setdefault(wanted["verb"], []).append(place)
+    for verb, places in refused.items():
+        yield Health.WRONG, f"{SERVICE} may not {verb} {names(places)}", BASE
+    if not refused:
+        yield Health.OK, f"{SERVICE} has all {asked} rights that it needs"
+
+
+def _wanted(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[dict[str, str]]:
+    for group, resource, verb, name in itertools.product(
+        rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", ("",))
+    ):
+        yield {"group": group, "resource": resource, "verb": verb, "namespace": namespace, "name": name}
+
+
+def _may(api: Api, wanted: Json, itself: bool) -> bool:
+    """Whether the webhook's account may do that. ``itself``: it is who asks, and nobody else may ask about others."""
+    group = "authorization.k8s.io"
+    if itself:
+        answer = _review(api, group, "SelfSubjectAccessReview", {"resourceAttributes": wanted})
+    else:
+        groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]
+        spec = {"resourceAttributes": wanted, "user": ACCOUNT, "groups": groups}
+        answer = _review(api, group, "SubjectAccessReview", spec)
+    return bool(answer["allowed"])
+
+
+def _review(api: Api, group: str, kind: str, spec: Json | None = None) -> Any:
+    """The status of a review."""
+    body = {"apiVersion": f"{group}/v1", "kind": kind, **({"spec": spec} if spec else {})}
+    return api.post(f"/apis/{group}/v1/{kind.lower()}s", body)["status"]
+
+
+def _policy(case: Case) -> Looked:
+    config = case.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}-policy")
+    if config is None:
+        return
+    try:
+        found = policy.parse((config.get("data") or {}).get("policy.yaml", "").encode(), case.rules, "policy.yaml")
+    except PolicyError as error:
+        text = f"the policy is refused: {names(error.problems, 400)}"
+        yield (
+            Health.WRONG,
+            text,
+            "mend it: until then the last good one is in force, and no restarted pod begins to serve",
+        )
+        return
+    for exemption in found.at(case.now.date()).expired:
+        yield Health.NOTE, f"the exemption of {exemption.match} ended on {exemption.until}: {exemption.reason}"
+    yield Health.OK, "the policy can be read"
+
+
+def _others(case: Case) -> Looked:
+    labels = case.namespace_labels()
+    judged = [(kind.group, kind.plural) for kind in case.rules.at_admission.kinds]
+    wrong: list[What] = []
+    for entry in case.others():
+        if not entry.fails or entry.service is None:
+            continue
+        hit = [plural for group, plural in judged if entry.concerns(group, plural)]
+        if entry.concerns("", "pods") and entry.selects(labels):
+            hit.append("our own pods")
+        if hit and not case.ready(entry.service):
+            text = f"{entry.configuration}: {entry.name} refuses {names(hit)}: {entry.service} has no ready endpoint"
+            wrong.append((Health.WRONG, text, "mend that webhook, or take its configuration away"))
+    yield from wrong or [(Health.OK, "no other webhook refuses the same kinds because it is away")]
+
+
+_FAILED_OPEN: Final = re.compile(
+    r'^apiserver_admission_webhook_fail_open_count\{[^}]*name="([^"]+)\.virt-admit\.io"[^}]*\} (\S+)$', re.MULTILINE
+)
+
+
+def _failing_open(case: Case) -> Looked:
+    found = {name: float(number) for name, number in _FAILED_OPEN.findall(case.api.text("/metrics"))}
+    total = round(sum(found.values()))
+    if total:
+        text = f"since this API server started, {count(total, 'request')} passed that nobody judged ({names(found)})"
+        yield Health.NOTE, text, "virt-admit scan finds what came through"
+    else:
+        yield Health.OK, "since this API server started, no request passed that nobody judged"
+
+
+TOPICS: Final[Mapping[str, Callable[[Case], Looked]]] = {
+    "versions": _versions,
+    "registration": _registration,
+    "own namespace": _own_namespace,
+    "endpoints": _endpoints,
+    "trust": _trust,
+    "rights": _rights,
+    "policy": _policy,
+    "other webhooks": _others,
+    "failing open": _failing_open,
+}
