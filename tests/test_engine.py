@@ -300,3 +300,9 @@ class TestWire:
         assert len(warnings) == 10
         assert all(len(text) <= 256 and text.isprintable() for text in warnings)
         assert warnings[0].endswith("[virt-admit/too-big]")
+
+
+def test_an_update_of_a_vmi_is_never_judged():
+    rule = make_rule(too_big, kinds=(kinds.VMI,))
+    old, new = vm(2, kind="VirtualMachineInstance"), vm(4, kind="VirtualMachineInstance")
+    assert actions(ask(new, old, rules=[rule])) == []

@@ -16,7 +16,7 @@ from webhook.admission import Answer, Request, Response, Verdict, decode, encode
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.objects import Object
 from webhook.policy import Policy
-from webhook.rule import CEILING, FROM_OBJECT, Action, Context, Finding, Operation, Rule
+from webhook.rule import CEILING, CREATED_ONLY, FROM_OBJECT, Action, Context, Finding, Operation, Rule
 from webhook.rules import Rules
 
 log = logging.getLogger(__name__)
@@ -55,14 +55,15 @@ def run(rule: Rule, obj: Object, context: Context[Any]) -> Result:
 def applicable(request: Request, rules: Rules) -> tuple[Rule, ...]:
     """The rules that are to be asked about a request; none where the object must be left alone.
 
-    Left alone are kinds and sub-resources without rules, objects that are being deleted (or their finalizers
-    could never be removed), and updates that change nothing a rule looks at (status writes, storage migration).
+    Left alone are kinds and sub-resources without rules, objects that are being deleted (or their finalizers could
+    never be removed), updates that change nothing a rule looks at (status writes, storage migration), and updates of
+    what only its creation is judged of.
     """
     if request.kind is None or request.subject is None:
         return ()
     if request.operation != Operation.DELETE and request.subject.deleted:
         return ()
-    if request.operation == Operation.UPDATE and _unchanged(request, rules):
+    if request.operation == Operation.UPDATE and (request.kind in CREATED_ONLY or _unchanged(request, rules)):
         return ()
     return tuple(
         rule
@@ -88,11 +89,14 @@ def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Res
     obj = request.obj
     if obj is None or request.kind is None or request.kind in CEILING:
         return SILENT
+    asked = applicable(request, rules)
+    if not asked:
+        return SILENT
     answer = _Answer(request, obj, cluster, policy)
     fixed: list[Verdict] = []
-    for rule in applicable(request, rules):
-        decision = policy.decide(rule, request.namespace)
-        if not decision.fix or decision.action is Action.OFF:
+    for rule in asked:
+        decision = policy.decide(rule, request.namespace) if rule.fixes else None
+        if decision is None or not decision.fix or decision.action is Action.OFF:
             continue
         if policy.exempt(rule, request.user, request.namespace, obj) is None:
             findings = answer.ask(rule, decision.params)
@@ -130,6 +134,7 @@ class _Answer:
 
     def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy) -> None:
         self.request, self.obj, self.cluster, self.policy = request, obj, cluster, policy
+        self.operation = Operation(request.operation)
         self.facts: dict[Any, Any] = {}
         self.unseen: list[tuple[Rule, str]] = []
         self.errors: list[tuple[Rule, str]] = []
@@ -139,7 +144,7 @@ class _Answer:
         context = Context(
             self.cluster,
             params,
-            Operation(request.operation),
+            self.operation,
             request.old,
             request.user,
             request.groups,
