@@ -1,0 +1,102 @@
+"""``virt-admit policy diff``: what another policy would change for the objects that exist."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from webhook.admission import Verdict
+from webhook.model.cluster import Cluster
+from webhook.model.objects import Object
+from webhook.model.texts import count
+from webhook.policy import Policy, PolicyError
+from webhook.report import Report, identity
+from webhook.rule import Action
+from webhook.rules import Rules, load_rules
+from webhook.settings import SettingError
+from webhook.sources import load_policy, load_snapshot
+from webhook.verbs.scan import judge
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One finding that leads to something else; ``off`` stands for no finding at all."""
+
+    obj: Object
+    rule: str
+    path: str
+    message: str
+    before: Action
+    after: Action
+
+
+@click.group("policy", short_help="Compare policies.")
+def command() -> None:
+    """Compare policies."""
+
+
+@command.command("diff")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@click.option("--cluster", required=True, type=click.Path(path_type=Path), help="A snapshot (file or folder).")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def diff(old: str, new: str, cluster: Path, output: str) -> int:
+    """Say what the policy NEW would change for the objects of a cluster that are judged by OLD now.
+
+    OLD and NEW are files, or audit, default or strict. Exit 0 no difference, 1 some, 2 the answer cannot be trusted.
+    """
+    try:
+        rules, today = load_rules(), datetime.date.today()
+        policies = [load_policy(name, rules).at(today) for name in (old, new)]
+        snapshot = load_snapshot(cluster)
+    except (SettingError, PolicyError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    found = sorted(changes(snapshot, rules, *policies), key=_order)
+    if output == "json":
+        click.echo(json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False))
+    for change in found if output == "text" else ():
+        name = f"{change.obj.kind}/{change.obj.full_name}"
+        click.echo(f"{name}: {change.before} -> {change.after}: {change.path}: {change.message} [{change.rule}]")
+    objects = {(change.obj.kind, change.obj.full_name) for change in found}
+    click.echo(f"{count(len(found), 'finding')} of {count(len(objects), 'object')} would change", err=True)
+    return int(bool(found))
+
+
+def changes(cluster: Cluster, rules: Rules, old: Policy, new: Policy) -> Iterator[Change]:
+    """Every finding whose action differs between the policies."""
+    before, after = (_findings(judge(cluster, rules.kinds, rules, policy)) for policy in (old, new))
+    for key in before.keys() | after.keys():
+        obj, verdict = after.get(key) or before[key]
+        was, becomes = (found[key][1].action if key in found else Action.OFF for found in (before, after))
+        if was is not becomes:
+            finding = verdict.finding
+            yield Change(obj, verdict.rule.id, str(finding.path), finding.message, was, becomes)
+
+
+def _findings(report: Report) -> dict[tuple[str, ...], tuple[Object, Verdict]]:
+    return {
+        (*identity(one.obj).values(), verdict.rule.id, str(verdict.finding.path)): (one.obj, verdict)
+        for one in report.judged
+        for verdict in one.response.verdicts
+    }
+
+
+def _order(change: Change) -> tuple[str, ...]:
+    return (*identity(change.obj).values(), change.rule, change.path)
+
+
+def _as_data(change: Change) -> dict[str, Any]:
+    return {
+        "object": identity(change.obj),
+        "rule": change.rule,
+        "path": change.path,
+        "message": change.message,
+        "before": str(change.before),
+        "after": str(change.after),
+    }
