@@ -16,6 +16,10 @@ ROOT = Path(__file__).parent.parent
 NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
 
 
+COMPONENTS = {"openshift-etcd": "openshift", "medik8s-leases": "medik8s"}
+"""Namespaces that only some clusters have, and the component for those."""
+
+
 def files() -> dict[Path, str]:
     """Every generated file and its content."""
     rules = load_rules()
@@ -23,6 +27,10 @@ def files() -> dict[Path, str]:
     folder = ROOT / "manifests"
     return {
         folder / "base" / "rbac.yaml": NOTE + _yaml(manifests.rbac(admission)),
+        **{
+            folder / "components" / COMPONENTS[home] / "rbac.yaml": NOTE + _yaml(granted)
+            for home, granted in manifests.rbac_elsewhere(admission).items()
+        },
         folder / "scan" / "rbac.yaml": NOTE + _yaml(manifests.scan_rbac(rules)),
         folder / "webhooks" / "webhooks.yaml": NOTE + _yaml(manifests.webhooks(admission)),
         folder / "monitoring" / "dashboard.json": dashboard() + "\n",

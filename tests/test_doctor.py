@@ -237,6 +237,13 @@ WRONG = {
         lambda c: c.refused.update({("watch", "nodes"), ("watch", "persistentvolumeclaims"), ("patch", "secrets")}),
         ("rights", "virt-admit-webhook may not watch nodes, persistentvolumeclaims"),
     ),
+    "a right in a namespace that only some clusters have": (
+        lambda c: (
+            c.refused.add(("list", "pods")),
+            c.objects.update({"/api/v1/namespaces/openshift-etcd": {"metadata": {}}}),
+        ),
+        ("rights", "virt-admit-webhook may not list pods"),
+    ),
     "a bad policy": (
         lambda c: change("rules:\n  vm-runing: {action: deny}\n", c),
         ("policy", "the policy is refused: policy.yaml:2: rules.vm-runing: there is no rule vm-runing"),
@@ -295,6 +302,7 @@ FINE = {
     "a webhook of others for pods elsewhere": lambda c: add_hook(
         c, hook(["pods"], "", namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}})
     ),
+    "no right in a namespace that is not there": lambda c: c.refused.add(("list", "pods")),
     "no policy": lambda c: c.objects.pop(POLICY),
 }
 

@@ -158,13 +158,18 @@ def granted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class TestRights:
     WEBHOOK = manifests.rbac(RULES)
     SWEEP = manifests.scan_rbac(ALL)
+    ELSEWHERE = tuple(obj for home in manifests.rbac_elsewhere(RULES).values() for obj in home)
 
     def test_no_wildcard(self):
-        for rule in granted([*self.WEBHOOK, *self.SWEEP]):
+        for rule in granted([*self.WEBHOOK, *self.SWEEP, *self.ELSEWHERE]):
             assert not any("*" in value for values in rule.values() for value in values)
 
     def test_what_is_written_is_ours_and_named(self):
-        written = [rule for rule in granted([*self.WEBHOOK, *self.SWEEP]) if not set(rule["verbs"]) <= set(READ)]
+        written = [
+            rule
+            for rule in granted([*self.WEBHOOK, *self.SWEEP, *self.ELSEWHERE])
+            if not set(rule["verbs"]) <= set(READ)
+        ]
         assert written == [
             {
                 "apiGroups": ["admissionregistration.k8s.io"],
@@ -181,27 +186,43 @@ class TestRights:
         ]
 
     def test_the_webhook_reads_what_its_rules_look_up(self):
-        read = [rule for rule in granted(self.WEBHOOK) if rule["verbs"] == READ]
-        assert (
-            self._kinds(read) == Counter((kind.group, kind.plural) for rule in RULES for kind in set(rule.reads)).keys()
-        )
+        read = [rule for rule in granted([*self.WEBHOOK, *self.ELSEWHERE]) if rule["verbs"] == READ]
+        assert self._kinds(read) == {(kind.group, kind.plural) for rule in RULES for kind in rule.reads}
 
-    def test_the_scan_reads_what_rules_judge_and_look_up(self):
-        read = granted(self.SWEEP)
-        assert all(rule["verbs"] == ["get", "list"] for rule in read)
-        assert self._kinds(read) == {(kind.group, kind.plural) for rule in ALL for kind in (*rule.kinds, *rule.reads)}
+    def test_pods_and_leases_of_two_namespaces_alone(self):
+        homes = {obj["metadata"]["namespace"]: self._kinds(obj["rules"]) for obj in self.ELSEWHERE if "rules" in obj}
+        assert homes == {
+            "medik8s-leases": {("coordination.k8s.io", "leases")},
+            "openshift-etcd": {("", "pods"), ("policy", "poddisruptionbudgets")},
+        }
+        everywhere = self._kinds(granted([*self.WEBHOOK, *self.SWEEP]))
+        assert not everywhere & {("coordination.k8s.io", "leases"), ("", "pods"), ("", "configmaps")}
+
+    def test_the_scan_lists_what_rules_judge_and_look_up(self):
+        listed = granted(self.SWEEP)
+        assert all(rule["verbs"] == ["get", "list"] for rule in listed)
+        wanted = {(kind.group, kind.plural) for rule in ALL for kind in (*rule.kinds, *rule.reads)}
+        assert self._kinds([*listed, *granted(self.ELSEWHERE)]) == wanted
 
     @staticmethod
     def _kinds(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:
         return {(group, plural) for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
 
-    @pytest.mark.parametrize(("found", "account"), [(WEBHOOK, SERVICE), (SWEEP, SCAN)])
-    def test_each_role_is_bound_to_its_account_alone(self, found, account):
-        roles = {(obj["kind"], obj["metadata"]["name"]) for obj in found if "rules" in obj}
+    @pytest.mark.parametrize(
+        ("found", "accounts"), [(WEBHOOK, [SERVICE]), (SWEEP, [SCAN]), (ELSEWHERE, [SERVICE, SCAN])]
+    )
+    def test_each_role_is_bound_to_its_account_alone(self, found, accounts):
+        def at(obj: dict[str, Any], name: dict[str, Any]) -> tuple[str, str, str]:
+            return obj["metadata"].get("namespace", ""), name["kind"], name["name"]
+
         bindings = [obj for obj in found if "roleRef" in obj]
-        assert {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in bindings} == roles
+        assert {at(obj, obj["roleRef"]) for obj in bindings} == {
+            at(obj, {"kind": obj["kind"], **obj["metadata"]}) for obj in found if "rules" in obj
+        }
         for each in bindings:
-            assert each["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+            assert each["subjects"] == [
+                {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE} for account in accounts
+            ]
 
 
 class TestPods:

@@ -394,10 +394,12 @@ def _rights(case: Case) -> Looked:
     other = bool(case.issued_by_another())
     refused: dict[str, list[str]] = {}
     asked = 0
-    for role in manifests.rbac(case.rules.at_admission):
+    rules = case.rules.at_admission
+    elsewhere = manifests.rbac_elsewhere(rules).values()
+    for role in itertools.chain(manifests.rbac(rules), *elsewhere):
         namespace = role["metadata"].get("namespace", "")
         if namespace and case.get(f"/api/v1/namespaces/{namespace}") is None:
-            continue
+            continue  # there is nothing to be read
         for rule in role.get("rules", ()):
             if other and "resourceNames" in rule:
                 continue  # for the rotation, which is off

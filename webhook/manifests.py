@@ -7,12 +7,13 @@ the rotation loop owns that field.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook import __version__
 from webhook.admission import DOMAIN
+from webhook.kept import lookup_namespace, reads
 from webhook.model import kinds
 from webhook.model.kinds import Kind
 from webhook.rule import Operation
@@ -21,6 +22,8 @@ from webhook.settings import NAMESPACE, SERVICE
 
 NAME: Final = "virt-admit"
 SCAN: Final = f"{NAME}-scan"
+READER: Final = f"{NAME}-reader"
+WATCH: Final = ("get", "list", "watch")
 IGNORE_LABEL: Final = f"{DOMAIN}/ignore"
 
 
@@ -204,15 +207,9 @@ def _rule(kind: Kind, operations: list[str], exact: bool) -> dict[str, Any]:
     }
 
 
-def reads(rules: Rules) -> tuple[Kind, ...]:
-    """The kinds that look-ups need: for RBAC and informers."""
-    return tuple(sorted({kind for rule in rules for kind in rule.reads}))
-
-
 def rbac(rules: Rules) -> list[dict[str, Any]]:
     """Roles of the webhook: read what rules look up; its own Secret and configurations by name. No write to user
     objects. ``create`` with a name permits creation by server-side apply of that name alone (certificates.md 10)."""
-    subject = {"kind": "ServiceAccount", "name": SERVICE, "namespace": NAMESPACE}
     configurations = {
         "apiGroups": ["admissionregistration.k8s.io"],
         "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
@@ -225,21 +222,38 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
         "resourceNames": [f"{NAME}-certs"],
         "verbs": ["get", "create", "patch"],
     }
+    everywhere = [kind for kind in reads(rules) if not lookup_namespace(kind, rules)]
     return [
-        *_granted(f"{NAME}-reader", _read_rules(reads(rules), ["get", "list", "watch"]), subject),
-        *_granted(f"{NAME}-configurations", [configurations], subject),
-        *_granted(f"{NAME}-certs", [secret], subject, NAMESPACE),
+        *_granted(READER, _read_rules(everywhere, WATCH), [SERVICE]),
+        *_granted(f"{NAME}-configurations", [configurations], [SERVICE]),
+        *_granted(f"{NAME}-certs", [secret], [SERVICE], NAMESPACE),
     ]
+
+
+def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
+    """What rules look up in one namespace alone, by that namespace: roles there, for the webhook and for the scan. Not
+    every cluster has the namespaces, and no role can be made for one that is missing."""
+    homes = sorted({home for kind in reads(rules) if (home := lookup_namespace(kind, rules))})
+    return {
+        home: list(
+            _granted(
+                READER,
+                _read_rules((kind for kind in reads(rules) if lookup_namespace(kind, rules) == home), WATCH),
+                [SERVICE, SCAN],
+                home,
+            )
+        )
+        for home in homes
+    }
 
 
 def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
     """The role of the scan: list what rules judge and what they look up."""
-    subject = {"kind": "ServiceAccount", "name": SCAN, "namespace": NAMESPACE}
-    wanted = sorted({*rules.kinds, *reads(rules)})
-    return list(_granted(SCAN, _read_rules(wanted, ["get", "list"]), subject, component="scan"))
+    wanted = sorted(kind for kind in {*rules.kinds, *reads(rules)} if not lookup_namespace(kind, rules))
+    return list(_granted(SCAN, _read_rules(wanted, ["get", "list"]), [SCAN], component="scan"))
 
 
-def _read_rules(wanted: Iterable[Kind], verbs: list[str]) -> list[dict[str, Any]]:
+def _read_rules(wanted: Iterable[Kind], verbs: Iterable[str]) -> list[dict[str, Any]]:
     groups: dict[str, list[str]] = {}
     for kind in wanted:
         groups.setdefault(kind.group, []).append(kind.plural)
@@ -250,14 +264,14 @@ def _read_rules(wanted: Iterable[Kind], verbs: list[str]) -> list[dict[str, Any]
 
 
 def _granted(
-    name: str, rules: list[dict[str, Any]], subject: Mapping[str, str], namespace: str = "", component: str = "webhook"
+    name: str, rules: list[dict[str, Any]], accounts: Iterable[str], namespace: str = "", component: str = "webhook"
 ) -> Iterator[dict[str, Any]]:
-    """A role, and its binding to one service account; in one namespace, or in the whole cluster."""
+    """A role, and its binding to service accounts of ours; in one namespace, or in the whole cluster."""
     group, role = "rbac.authorization.k8s.io", "Role" if namespace else "ClusterRole"
     yield _object(f"{group}/v1", role, name, namespace, component) | {"rules": rules}
     yield _object(f"{group}/v1", f"{role}Binding", name, namespace, component) | {
         "roleRef": {"apiGroup": group, "kind": role, "name": name},
-        "subjects": [dict(subject)],
+        "subjects": [{"kind": "ServiceAccount", "name": each, "namespace": NAMESPACE} for each in accounts],
     }
 
 
