@@ -34,6 +34,8 @@ class FakeApi:
         """Paths that are answered with 403."""
         self.broken: dict[str, bytes] = {}
         """Paths that are answered with just these bytes."""
+        self.namespaces: set[str] = set()
+        """Those that can be asked for by name."""
         self.silent = False
         """Watches are accepted, but nothing is ever sent."""
         self.epoch = 0
@@ -237,6 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {"gitVersion": fake.version})
         elif url.path == "/apis":
             self._send(200, fake.groups())
+        elif url.path.removeprefix("/api/v1/namespaces/") in fake.namespaces:
+            self._send(200, {"kind": "Namespace"})
         elif url.path in fake.forbidden:
             self._status(403, f"{url.path} is forbidden")
         elif not fake.serves(url.path):

@@ -306,6 +306,30 @@ def test_where_only_one_namespace_matters_no_other_is_asked_for(api, follow):
     assert paths == {"/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases"}
 
 
+def test_a_namespace_that_this_cluster_does_not_have(api, follow):
+    """Nobody can be given rights in it; there is nothing to see."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases"
+    api.install(LEASE)
+    api.forbidden.add(path)
+    live = follow(LEASE)
+    eventually(lambda: answer(live, LEASE, "node-a", "medik8s-leases") == "none")
+    assert answer(live, LEASE, "node-a", "elsewhere") == "unseen"
+    api.namespaces.add("medik8s-leases")
+    eventually(lambda: answer(live, LEASE, "node-a", "medik8s-leases") == "unseen")
+    api.put(LEASE, obj("node-a", "medik8s-leases"))
+    api.forbidden.clear()
+    eventually(lambda: answer(live, LEASE, "node-a", "medik8s-leases") == "there")
+
+
+def test_a_namespace_that_cannot_be_asked_for_may_exist(api, follow):
+    api.install(LEASE)
+    api.forbidden |= {"/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases"}
+    api.forbidden |= {"/api/v1/namespaces/medik8s-leases"}
+    live = follow(LEASE)
+    eventually(lambda: not live.missing)
+    assert answer(live, LEASE, "node-a", "medik8s-leases") == "unseen"
+
+
 def test_failures_are_repeated_less_and_less_often():
     pace = Pace()
     for failures, most in [(0, 0.0), (1, 0.2), (2, 0.4), (3, 0.8), (5, 3.2), (6, 5.0), (10_000, 5.0)]:

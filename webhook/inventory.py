@@ -33,7 +33,7 @@ class State(enum.Enum):
     WAITING = "not listed yet"
     LISTED = "listed"
     ABSENT = "not installed"
-    """There is no such kind, so there are no such objects."""
+    """There is no such kind, or no such namespace, so there are no such objects."""
     REFUSED = "forbidden"
 
 
@@ -148,9 +148,8 @@ class Shelf:
     @property
     def complete(self) -> tuple[str, ...]:
         """What a snapshot calls it, if every object is here, or every one in the namespace that is looked into."""
-        if self.state is State.ABSENT or (self.state is State.LISTED and not self.namespace):
-            return (self.kind.resource,)
-        return (f"{self.namespace}/{self.kind.resource}",) if self.state is State.LISTED else ()
+        name = f"{self.namespace}/{self.kind.resource}" if self.namespace else self.kind.resource
+        return (name,) if self._complete(self._view, self.namespace) else ()
 
     def __iter__(self) -> Iterator[Object]:
         """The objects, sorted by namespace and name."""
@@ -159,9 +158,7 @@ class Shelf:
                 yield self._unpack(kept, namespace, name)
 
     def _complete(self, view: View, namespace: str | None) -> bool:
-        if view.state is State.ABSENT:
-            return True
-        return view.state is State.LISTED and self.namespace in ("", namespace)
+        return view.state in (State.LISTED, State.ABSENT) and self.namespace in ("", namespace)
 
     def _objects(self, view: View, namespace: str | None) -> Iterator[Object]:
         for home in tuple(view.homes) if namespace is None else (namespace,):

@@ -76,7 +76,7 @@ class ApiError(Exception):
 
 
 class Absent(ApiError):
-    """The API server does not have such a kind."""
+    """There is no such kind, or no such namespace."""
 
 
 class Garbled(ApiError):
@@ -169,6 +169,14 @@ class Api:
         with _proper_answer():
             return str(codec.loads(self.body("/version", {}))["gitVersion"])
 
+    def has_namespace(self, name: str) -> bool:
+        """Whether the namespace exists, or may exist: to be forbidden something in it tells nothing."""
+        try:
+            self.body(f"/api/v1/namespaces/{name}", {})
+        except ApiError as error:
+            return error.code != 404
+        return True
+
     def demand_api_server(self) -> None:
         """Go on only if it is an API server that answers: that something else lacks a kind tells nothing.
 
@@ -218,7 +226,7 @@ def read(api: Api, shelf: Shelf, progress: Callable[[int], None] = lambda _: Non
     ``progress`` is told how many objects have been read.
 
     Raises:
-        Absent: there is no such kind.
+        Absent: there is no such kind, or not the namespace that is looked into.
         ApiError: they could not be read; the shelf is as it was.
     """
     kind = shelf.kind
@@ -227,6 +235,8 @@ def read(api: Api, shelf: Shelf, progress: Callable[[int], None] = lambda _: Non
         try:
             homes, at = _pages(api, path, shelf, progress)
         except ApiError as error:
+            if error.code == 403 and shelf.namespace and not api.has_namespace(shelf.namespace):
+                raise Absent(404, "there is no such namespace") from None
             if error.code != 404:
                 raise
             continue
