@@ -71,6 +71,7 @@ class Worker:
         self.metrics = Metrics()
         self.rules = load_rules().at_admission
         self.policy = self._policy_source()
+        self._read = self._today = Policy()
         self.cluster = self._cluster_source()
         self.front = Front(
             tls_min_version=settings.tls_min_version,
@@ -78,7 +79,7 @@ class Worker:
             client_names=settings.client_names,
         )
         self.rotator = self._rotator()
-        self.front.refresh = self.rotator.refresh
+        self.front.refresh = self._refresher()
         self.metrics.follow_certificates(lambda: self.rotator.facts)
 
     def app(self) -> Any:
@@ -110,8 +111,14 @@ class Worker:
         return found
 
     def _answer(self, body: bytes, decide: engine.Decide) -> Answer:
-        policy = self.policy().at(datetime.date.today())
-        return engine.answer(body, decide, self.rules, self.cluster(), policy)
+        return engine.answer(body, decide, self.rules, self.cluster(), self._policy_of_today())
+
+    def _policy_of_today(self) -> Policy:
+        """The policy in force. The same value all day long: it remembers what it has decided."""
+        policy, today = self.policy(), datetime.date.today()
+        if policy is not self._read or today != self._today.today:
+            self._read, self._today = policy, policy.at(today)
+        return self._today
 
     def _observe(self, endpoint: str, answer: Answer, seconds: float) -> None:
         self.metrics.observe(endpoint, answer, seconds)
@@ -143,29 +150,26 @@ class Worker:
         return lambda: NOTHING
 
     def _rotator(self) -> Rotator:
-        certs = self.settings.certs
-        schedule = schedule_of(self.settings)
-        place: store.Store
-        api = None
-        if certs.secret or certs.external_secret or certs.external_ca:
-            api = store.KubernetesApi.connect(self.settings.kubeconfig, self.settings.context)
-        if certs.directory is not None:
-            place = store.Directory(certs.directory)
-        elif certs.external is not None:
-            place = store.ExternalDirectory(certs.external)
-        else:
-            assert api is not None  # noqa: S101 - the command line sees to it that one place is named
-            namespace, _, name = (certs.secret or certs.external_secret).partition("/")
-            secret = store.SecretStore if certs.secret else store.ExternalSecret
-            place = secret(api, namespace, name)
-        publishes = api is not None and (certs.secret or certs.external_ca)
+        place, configurations = store_of(self.settings)
         return Rotator(
             place,
-            schedule,
+            schedule_of(self.settings),
             show=self.front.show,
-            configurations=store.Configurations(api) if publishes and api is not None else None,
+            configurations=configurations,
             count=self.metrics.certificate_event,
         )
+
+    def _refresher(self) -> Callable[[], None]:
+        """What is looked at before each handshake: whether certificates or the clients' CA have changed."""
+        if self.settings.client_ca is None:
+            return self.rotator.refresh
+        believe = Reloaded(lambda file: self.front.replace_client_ca(file.read_bytes()), self.settings.client_ca)
+
+        def refresh() -> None:
+            believe()
+            self.rotator.refresh()
+
+        return refresh
 
 
 def _settle() -> None:
@@ -188,6 +192,26 @@ def schedule_of(settings: Settings) -> plan.Settings:
     """
     unsafe = os.environ.get("VIRT_ADMIT_CERTS_UNSAFE_INTERVALS") == "1"
     return plan.parse_settings(settings.certs.schedule, names=settings.cert_names, unsafe=unsafe)
+
+
+def store_of(settings: Settings) -> tuple[store.Store, store.Configurations | None]:
+    """Where certificates are kept, and the webhook configurations if we publish the CA there.
+
+    Raises:
+        ApiError: a cluster is needed and none is configured.
+    """
+    certs = settings.certs
+    if certs.directory is not None:
+        return store.Directory(certs.directory), None
+    if certs.external is not None and not certs.external_ca:
+        return store.ExternalDirectory(certs.external), None
+    api = store.KubernetesApi.connect(settings.kubeconfig, settings.context)
+    configurations = store.Configurations(api) if certs.secret or certs.external_ca else None
+    if certs.external is not None:
+        return store.ExternalDirectory(certs.external), configurations
+    kind = store.SecretStore if certs.secret else store.ExternalSecret
+    namespace, _, name = (certs.secret or certs.external_secret).partition("/")
+    return kind(api, namespace, name), configurations
 
 
 class _Application(BaseApplication):  # type: ignore[misc]
