@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+Connection = TypeVar("Connection", ssl.SSLObject, ssl.SSLSocket)
 
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; TLS 1.3 has only good ones
 
@@ -77,10 +80,11 @@ class Front:
     def __init__(
         self, *, tls_min_version: str = "1.2", client_ca: bytes = b"", client_names: Sequence[str] = ()
     ) -> None:
-        """With ``client_ca`` (PEM) only clients with a certificate of it get in; see also :meth:`admits`.
+        """With ``client_ca`` (PEM) only clients with a certificate of it get in, with names only those that it names.
 
         Raises ssl.SSLError or ValueError for a CA that is none.
         """
+        self._lock = threading.RLock()  # a new certificate and a new CA come from different threads
         self._tls_min_version = tls_min_version
         self._client_names = frozenset(client_names)
         self._current: ssl.SSLContext | None = None
@@ -91,20 +95,23 @@ class Front:
         self.context = new_context(tls_min_version)
         self._client_ca = client_ca
         if client_ca:  # whether to ask is the front's business, whom to believe that of the current context
-            self.context.verify_mode = ssl.CERT_REQUIRED
             _believe(self.context, client_ca)
+        if client_names:
+            self.context.sslobject_class = _admitting(ssl.SSLObject, self.admits)
+            self.context.sslsocket_class = _admitting(ssl.SSLSocket, self.admits)
         self.context.sni_callback = self._choose
 
     def show(self, cert_pem: bytes, key_pem: bytes) -> None:
         """Show this certificate from the next connection on. Raises ssl.SSLError or ValueError, and changes nothing."""
         current = build_context(cert_pem, key_pem, self._tls_min_version)
-        if self._client_ca:
-            _believe(current, self._client_ca)
         cert = x509.load_pem_x509_certificate(cert_pem)
         fingerprint = cert.fingerprint(hashes.SHA256()).hex()
-        self.shown = Shown(cert.not_valid_before_utc, cert.not_valid_after_utc, fingerprint)
-        self._current = current
-        self._pem = (cert_pem, key_pem)
+        with self._lock:
+            if self._client_ca:
+                _believe(current, self._client_ca)
+            self.shown = Shown(cert.not_valid_before_utc, cert.not_valid_after_utc, fingerprint)
+            self._current = current
+            self._pem = (cert_pem, key_pem)
 
     def replace_client_ca(self, client_ca: bytes) -> None:
         """Believe clients of another CA from the next connection on.
@@ -114,9 +121,10 @@ class Front:
         if not self._client_ca:
             raise ValueError("clients were never asked for certificates")
         _believe(new_context(), client_ca)
-        self._client_ca = client_ca
-        if self._pem:
-            self.show(*self._pem)
+        with self._lock:
+            self._client_ca = client_ca
+            if self._pem:
+                self.show(*self._pem)
 
     def admits(self, peer: Mapping[str, Any] | None) -> bool:
         """Whether a verified client (``getpeercert()``) has one of the wanted names; always true without names."""
@@ -136,7 +144,20 @@ class Front:
 
 
 def _believe(context: ssl.SSLContext, client_ca: bytes) -> None:
+    context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=client_ca.decode("ascii"))
+
+
+def _admitting(kind: type[Connection], admits: Callable[[Mapping[str, Any] | None], bool]) -> type[Connection]:
+    """Connections whose handshake fails if the client has none of the wanted names."""
+
+    class Admitting(kind):  # type: ignore[misc, valid-type]
+        def do_handshake(self, *arguments: Any) -> None:
+            super().do_handshake(*arguments)
+            if not admits(self.getpeercert()):
+                raise ssl.SSLCertVerificationError("the client has none of the wanted names")
+
+    return Admitting
 
 
 def _nothing() -> None:

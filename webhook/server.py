@@ -6,6 +6,8 @@ the fork, so that no thread and no lock is inherited.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import datetime
 import functools
 import gc
@@ -94,6 +96,7 @@ class Worker:
 
     def start(self) -> None:
         """Begin to serve: a certificate, the background threads, the ops listener."""
+        _keep_secrets()
         self.rotator.settle()
         self.rotator.start()
         if self.settings.ops_bind != "off":
@@ -170,6 +173,15 @@ class Worker:
             self.rotator.refresh()
 
         return refresh
+
+
+def _keep_secrets() -> None:
+    """Private keys are in memory: no core dump, and no other process of this user looks. Linux has this alone."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+_PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
 
 
 def _settle() -> None:
@@ -252,7 +264,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
     def load(self) -> Any:
         try:
             self.worker = Worker(self.settings)
-        except (ValueError, OSError, ssl.SSLError) as error:
+        except (ValueError, OSError, store.ApiError) as error:
             print(f"virt-admit: {error}", file=sys.stderr)
             raise SystemExit(_LOAD_ERROR) from None
         return self.worker.app()

@@ -256,6 +256,26 @@ def test_the_authority_of_clients_can_be_replaced(serve, signer):
         Front().replace_client_ca(after.cert_pem.bytes())
 
 
+def test_clients_of_another_name_are_refused(serve, signer):
+    authority = trustme.CA()
+    front = Front(client_ca=authority.cert_pem.bytes(), client_names=("apiserver", "scheduler"))
+    show(front, serving(signer))
+    port = serve(front)
+    for name, admitted in (("apiserver", True), ("kubelet", False)):
+        context = client(signer)
+        authority.issue_cert(name).configure_cert(context)
+        with contextlib.nullcontext() if admitted else pytest.raises((OSError, AssertionError)):
+            assert connect(port, context)
+
+
+def test_names_without_an_authority_let_nobody_in(serve, signer):
+    front = Front(client_names=("apiserver",))
+    show(front, serving(signer))
+
+    with pytest.raises((OSError, AssertionError)):
+        connect(serve(front), client(signer))
+
+
 @pytest.mark.parametrize(
     ("names", "peer", "admitted"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,7 @@ def file_flag(name: str, **options: Any) -> Decorator:
 
 def certs_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     """The flags that say where certificates are kept, and the schedule: the same for ``serve`` and ``certs``."""
-    for setting in reversed(plan.SETTINGS):
-        function = flag(f"--certs-{setting}", metavar="VALUE", help="docs/certificates.md")(function)
+    function = issue_flags(function)
     for option in (
         flag(
             "--certs-external-ca", is_flag=True, help="Patch an external issuer's CA into the webhook configurations."
@@ -45,10 +44,18 @@ def certs_flags(function: Callable[..., Any]) -> Callable[..., Any]:
             "--certs-secret", metavar="NAMESPACE/NAME", help="Keep CA and certificate in this Secret; default in a pod."
         ),
         file_flag("--certs", metavar="DIR", help="Keep CA and certificate in this folder."),
-        flag("--cert-name", multiple=True, metavar="NAME", help="Further DNS name or IP address of the certificate."),
     ):
         function = option(function)
     return function
+
+
+def issue_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that say what is issued, and when it is renewed."""
+    for setting in reversed(plan.SETTINGS):
+        function = flag(f"--certs-{setting}", metavar="VALUE", help="docs/certificates.md")(function)
+    return flag(
+        "--cert-name", multiple=True, metavar="NAME", help="Further DNS name or IP address in the certificate."
+    )(function)
 
 
 @click.command("serve", short_help="Run the webhook.")
@@ -93,11 +100,6 @@ def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings
     """
     in_cluster = IN_CLUSTER in environ
     certs = certs_settings(options, in_cluster)
-    names = list(SERVICE_NAMES)
-    if certs.secret:
-        names = service_names(certs.secret)
-    if certs.directory is not None:
-        names += LOOPBACK_NAMES
     for bind in (options["bind"], options["ops_bind"]):
         if bind != "off":
             address(bind)
@@ -107,11 +109,13 @@ def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings
         raise SettingError("--cluster and --live exclude each other")
     if options["cluster"] and not options["cluster"].exists():
         raise SettingError(f"--cluster {options['cluster']}: no such file or folder")
+    if options["client_name"] and not options["client_ca"]:
+        raise SettingError("--client-name needs --client-ca, which vouches for the name")
     return Settings(
         bind=options["bind"],
         ops_bind=options["ops_bind"],
         certs=certs,
-        cert_names=(*names, *options["cert_name"]),
+        cert_names=cert_names(certs, options["cert_name"]),
         cluster=options["cluster"],
         live=options["live"] or (in_cluster and not options["cluster"]),
         kubeconfig=options["kubeconfig"],
@@ -154,6 +158,14 @@ def certs_settings(options: Mapping[str, Any], in_cluster: bool) -> Certs:
         external_ca=options["certs_external_ca"],
         schedule={name: value for name, value in schedule.items() if value is not None},
     )
+
+
+def cert_names(certs: Certs, further: Iterable[str]) -> tuple[str, ...]:
+    """The names that the certificate is for."""
+    names = service_names(certs.secret) if certs.secret else list(SERVICE_NAMES)
+    if certs.directory is not None:
+        names += LOOPBACK_NAMES
+    return (*names, *further)
 
 
 def service_names(secret: str) -> list[str]:
