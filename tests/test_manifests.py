@@ -199,10 +199,16 @@ class TestRights:
         assert not everywhere & {("coordination.k8s.io", "leases"), ("", "pods"), ("", "configmaps")}
 
     def test_the_scan_lists_what_rules_judge_and_look_up(self):
-        listed = granted(self.SWEEP)
+        listed = [rule for rule in granted(self.SWEEP) if "resourceNames" not in rule]
         assert all(rule["verbs"] == ["get", "list"] for rule in listed)
         wanted = {(kind.group, kind.plural) for rule in ALL for kind in (*rule.kinds, *rule.reads)}
         assert self._kinds([*listed, *granted(self.ELSEWHERE)]) == wanted
+
+    @pytest.mark.parametrize("found", [WEBHOOK, SWEEP], ids=["webhook", "scan"])
+    def test_whether_the_two_namespaces_exist(self, found):
+        (asked,) = [rule for rule in granted(found) if rule["resources"] == ["namespaces"]]
+        assert asked["resourceNames"] == ["medik8s-leases", "openshift-etcd"]
+        assert asked["verbs"] == ["get"]
 
     @staticmethod
     def _kinds(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:

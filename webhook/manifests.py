@@ -222,9 +222,8 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
         "resourceNames": [f"{NAME}-certs"],
         "verbs": ["get", "create", "patch"],
     }
-    everywhere = [kind for kind in reads(rules) if not lookup_namespace(kind, rules)]
     return [
-        *_granted(READER, _read_rules(everywhere, WATCH), [SERVICE]),
+        *_granted(READER, _lookup_rules(reads(rules), rules, WATCH), [SERVICE]),
         *_granted(f"{NAME}-configurations", [configurations], [SERVICE]),
         *_granted(f"{NAME}-certs", [secret], [SERVICE], NAMESPACE),
     ]
@@ -249,8 +248,16 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 
 def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
     """The role of the scan: list what rules judge and what they look up."""
-    wanted = sorted(kind for kind in {*rules.kinds, *reads(rules)} if not lookup_namespace(kind, rules))
-    return list(_granted(SCAN, _read_rules(wanted, ["get", "list"]), [SCAN], component="scan"))
+    wanted = sorted({*rules.kinds, *reads(rules)})
+    return list(_granted(SCAN, _lookup_rules(wanted, rules, ("get", "list")), [SCAN], component="scan"))
+
+
+def _lookup_rules(wanted: Iterable[Kind], rules: Rules, verbs: Iterable[str]) -> list[dict[str, Any]]:
+    """To read what is looked up in the whole cluster; of the rest, to see whether its namespace is there at all."""
+    homes = {kind: lookup_namespace(kind, rules) for kind in wanted}
+    names = sorted({home for home in homes.values() if home})
+    namespaces = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": names, "verbs": ["get"]}
+    return [*_read_rules((kind for kind, home in homes.items() if not home), verbs), *([namespaces] if names else ())]
 
 
 def _read_rules(wanted: Iterable[Kind], verbs: Iterable[str]) -> list[dict[str, Any]]:
