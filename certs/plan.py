@@ -78,8 +78,14 @@ class SettingsError(ValueError):
     """A setting that cannot be; the text names it and its value."""
 
 
-_UNITS: Final = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
-_DURATION: Final = re.compile(r"([0-9]+)([dhms])")
+_UNITS: Final = {
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+_DURATION: Final = re.compile(r"([0-9]+)(ms|[dhms])")
 _SHORTEST: Final = timedelta(minutes=10)  # as in HyperConverged's own validation of its certConfig
 
 
@@ -95,11 +101,10 @@ def parse_duration(text: str) -> timedelta:
 
 
 def show_duration(duration: timedelta) -> str:
-    """The shortest text that :func:`parse_duration` reads back; whole seconds."""
-    seconds = int(duration.total_seconds())
+    """The shortest text that :func:`parse_duration` reads back; whole milliseconds."""
     text = ""
-    for unit, size in (("h", 3600), ("m", 60), ("s", 1)):
-        count, seconds = divmod(seconds, size)
+    for unit in ("h", "m", "s", "ms"):
+        count, duration = divmod(duration, _UNITS[unit])
         text += f"{count}{unit}" if count else ""
     return text or "0s"
 
@@ -183,8 +188,10 @@ def check(settings: Settings, *, unsafe: bool = False) -> None:
     """Refuse settings under which certificates would not stay alive. Raises SettingsError with names and values."""
     if settings.key not in KEY_KINDS:
         raise SettingsError(f"key is {settings.key}; it must be one of {', '.join(KEY_KINDS)}")
-    if settings.check_interval <= timedelta():
-        raise SettingsError("check-interval is 0s; it must be longer")
+    most_often = timedelta(milliseconds=10 if unsafe else 1000)
+    if settings.check_interval < most_often:
+        found, least = show_duration(settings.check_interval), show_duration(most_often)
+        raise SettingsError(f"check-interval is {found}; it must be at least {least}")
     schedule = {
         "serving-duration": settings.serving_duration,
         "serving-renew-before": settings.serving_renew_before,

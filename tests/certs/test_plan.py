@@ -474,7 +474,16 @@ class TestUpcoming:
 class TestDurations:
     @pytest.mark.parametrize(
         ("text", "hours"),
-        [("48h", 48), ("4h48m", 4.8), ("30d", 720), ("90s", 0.025), ("1d12h", 36), ("0s", 0), ("33h36m", 33.6)],
+        [
+            ("48h", 48),
+            ("4h48m", 4.8),
+            ("30d", 720),
+            ("90s", 0.025),
+            ("1d12h", 36),
+            ("0s", 0),
+            ("33h36m", 33.6),
+            ("1s800ms", 0.0005),
+        ],
     )
     def test_good(self, text, hours):
         assert parse_duration(text) == timedelta(hours=hours)
@@ -486,7 +495,7 @@ class TestDurations:
         with pytest.raises(ValueError, match=r"duration|too long"):
             parse_duration(text)
 
-    @given(st.integers(0, 10**9).map(lambda seconds: timedelta(seconds=seconds)))
+    @given(st.integers(0, 10**12).map(lambda milliseconds: timedelta(milliseconds=milliseconds)))
     def test_shown_and_read_back(self, duration):
         assert parse_duration(show_duration(duration)) == duration
 
@@ -546,7 +555,8 @@ class TestSettings:
             ({"propagation": "200h"}, ["signer-renew-before", "360h", "propagation", "200h"]),
             ({"key": "dsa"}, ["key", "dsa", "p256"]),
             ({"profile": "weekly"}, ["profile", "weekly", "daily"]),
-            ({"check-interval": "0s"}, ["check-interval", "0s"]),
+            ({"check-interval": "0s"}, ["check-interval", "0s", "1s"]),
+            ({"check-interval": "999ms"}, ["check-interval", "999ms", "1s"]),
             ({"serving-duration": "soon"}, ["serving-duration", "soon"]),
             ({"duration": "1h"}, ["duration", "serving-duration"]),
         ],
@@ -565,6 +575,7 @@ class TestSettings:
             {"signer-duration": "48h", "signer-renew-before": "1h2m"},
             {"signer-renew-before": "719h59m59s"},
             {"propagation": "0s", "signer-renew-before": "1h"},
+            {"check-interval": "1s"},
         ],
     )
     def test_accepted_at_the_very_limit(self, values):
