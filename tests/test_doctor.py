@@ -34,8 +34,6 @@ DEPLOYMENT = "/apis/apps/v1/namespaces/virt-admit/deployments/virt-admit-webhook
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/virt-admit/endpointslices?kubernetes.io/service-name=virt-admit-webhook"
 OTHERS = "/apis/discovery.k8s.io/v1/namespaces/other/endpointslices?kubernetes.io/service-name=hook"
 REVIEW = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-SELF_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 SIGNER = new_signer(NOW - timedelta(days=5), timedelta(days=30))
 SERVING = new_serving(SIGNER, SERVICE_NAMES, NOW - timedelta(hours=1), timedelta(hours=48))
@@ -71,7 +69,6 @@ class Cluster:
             POLICY: shipped["ConfigMap"],
             SLICES: slices(True, True),
             SECRET: {"data": {"tls.crt": encoded(SERVING.cert)}},
-            WHO: {"status": {"userInfo": {"username": "admin"}}},
         }
         self.refused: set[tuple[str, str]] = set()
         """Verb and resource."""
@@ -87,13 +84,11 @@ class Cluster:
         return self.get(path)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        if path in (REVIEW, SELF_REVIEW):
-            self.posted.append(body)
-            wanted = body["spec"]["resourceAttributes"]
-            answer = {"allowed": (wanted["verb"], wanted["resource"]) not in self.refused}
-            self.objects.setdefault(path, {"status": answer})
-            return self.get(path) if isinstance(self.objects[path], Exception) else {"status": answer}
-        return self.get(path)
+        assert path == REVIEW
+        self.get(path)
+        self.posted.append(body)
+        wanted = body["spec"]["resourceAttributes"]
+        return {"status": {"allowed": (wanted["verb"], wanted["resource"]) not in self.refused}}
 
     def entries(self, path: str = VALIDATING) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.objects[path]["items"][0]["webhooks"]
@@ -400,7 +395,6 @@ class TestUnknown:
             (POLICY, {"policy"}),
             (SLICES, {"endpoints"}),
             (REVIEW, {"rights"}),
-            (WHO, {"rights"}),
             (VALIDATING, {"registration", "own namespace", "endpoints", "trust", "rights", "other webhooks"}),
         ],
     )
@@ -434,15 +428,6 @@ class TestRights:
             "system:serviceaccount:virt-admit:virt-admit-webhook"
         }
         assert {body["kind"] for body in cluster.posted} == {"SubjectAccessReview"}
-
-    def test_in_its_own_pod_it_asks_about_itself(self):
-        cluster = Cluster()
-        me = {"userInfo": {"username": "system:serviceaccount:virt-admit:virt-admit-webhook"}}
-        cluster.objects[WHO] = {"status": me}
-        cluster.objects[REVIEW] = Unreadable("forbidden")
-        assert unsound(cluster.diagnose()) == []
-        assert {body["kind"] for body in cluster.posted} == {"SelfSubjectAccessReview"}
-        assert all("user" not in body["spec"] for body in cluster.posted)
 
 
 class TestVerb:

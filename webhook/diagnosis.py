@@ -390,53 +390,43 @@ def _leads(cert: Certificate, between: frozenset[Certificate], roots: Sequence[C
 def _rights(case: Case) -> Looked:
     if not case.services():
         return  # called by URL: it runs elsewhere, with rights of its own
-    user = _review(case.api, "authentication.k8s.io", "SelfSubjectReview")["userInfo"]["username"]
-    other = bool(case.issued_by_another())
-    refused: dict[str, list[str]] = {}
-    asked = 0
     rules = case.rules.at_admission
-    elsewhere = manifests.rbac_elsewhere(rules).values()
-    for role in itertools.chain(manifests.rbac(rules), *elsewhere):
-        namespace = role["metadata"].get("namespace", "")
-        if namespace and case.get(f"/api/v1/namespaces/{namespace}") is None:
-            continue  # there is nothing to be read
-        for rule in role.get("rules", ()):
-            if other and "resourceNames" in rule:
-                continue  # for the rotation, which is off
-            for wanted in _wanted(rule, namespace):
-                asked += 1
-                if not _may(case.api, wanted, user == ACCOUNT):
-                    place = f"{wanted['resource']}.{wanted['group']}".rstrip(".")
-                    refused.setdefault(wanted["verb"], []).append(place)
+    shipped = manifests.rbac(rules)
+    for home, roles in manifests.rbac_elsewhere(rules).items():
+        if case.get(f"/api/v1/namespaces/{home}") is not None:
+            shipped += roles
+    other = bool(case.issued_by_another())
+    needed = [
+        right
+        for role in shipped
+        for rule in role.get("rules", ())
+        if not (other and "resourceNames" in rule)  # these are for the rotation, which is off
+        for right in _rights_of(rule, role["metadata"].get("namespace", ""))
+    ]
+    refused: dict[str, list[str]] = {}
+    for right in needed:
+        if not _may(case.api, right):
+            refused.setdefault(right["verb"], []).append(f"{right['resource']}.{right['group']}".rstrip("."))
     for verb, places in refused.items():
         yield Health.WRONG, f"{SERVICE} may not {verb} {names(places)}", BASE
     if not refused:
-        yield Health.OK, f"{SERVICE} has all {asked} rights that it needs"
+        yield Health.OK, f"{SERVICE} has all {len(needed)} rights that it needs"
 
 
-def _wanted(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[dict[str, str]]:
+def _rights_of(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[dict[str, str]]:
     for group, resource, verb, name in itertools.product(
         rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", ("",))
     ):
         yield {"group": group, "resource": resource, "verb": verb, "namespace": namespace, "name": name}
 
 
-def _may(api: Api, wanted: Json, itself: bool) -> bool:
-    """Whether the webhook's account may do that. ``itself``: it is who asks, and nobody else may ask about others."""
-    group = "authorization.k8s.io"
-    if itself:
-        answer = _review(api, group, "SelfSubjectAccessReview", {"resourceAttributes": wanted})
-    else:
-        groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]
-        spec = {"resourceAttributes": wanted, "user": ACCOUNT, "groups": groups}
-        answer = _review(api, group, "SubjectAccessReview", spec)
-    return bool(answer["allowed"])
-
-
-def _review(api: Api, group: str, kind: str, spec: Json | None = None) -> Any:
-    """The status of a review."""
-    body = {"apiVersion": f"{group}/v1", "kind": kind, **({"spec": spec} if spec else {})}
-    return api.post(f"/apis/{group}/v1/{kind.lower()}s", body)["status"]
+def _may(api: Api, right: Json) -> bool:
+    """Whether the webhook's account has a right."""
+    group, kind = "authorization.k8s.io", "SubjectAccessReview"
+    groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]
+    spec = {"resourceAttributes": right, "user": ACCOUNT, "groups": groups}
+    answer = api.post(f"/apis/{group}/v1/{kind.lower()}s", {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
+    return bool(answer["status"]["allowed"])
 
 
 def _policy(case: Case) -> Looked:

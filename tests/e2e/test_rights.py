@@ -1,0 +1,207 @@
+"""The shipped roles are enough for the webhook and the scan, and nothing in them is superfluous."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.webhook import VIRT_ADMIT, Webhook
+from tests.https.reviews import patch_of, review, vm
+from webhook import manifests
+from webhook.kept import reads
+from webhook.manifests import SCAN
+from webhook.rules import load_rules
+from webhook.settings import NAMESPACE, SERVICE
+
+FOLDER = Path(__file__).parents[2] / "manifests"
+RULES = load_rules().at_admission
+HOMES = manifests.rbac_elsewhere(RULES)
+CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
+    """The API server with base and scan applied, as an administrator would, and with the optional namespaces."""
+    crds.kubectl("apply", "-f", FOLDER / "base" / "namespace.yaml", check=True)
+    for name in HOMES:
+        crds.kubectl("create", "namespace", name)  # it may be there
+    crds.kubectl("apply", "-k", FOLDER / "base", check=True)
+    crds.kubectl("apply", "-k", FOLDER / "scan", check=True)
+    for component in ("openshift", "medik8s"):
+        crds.kubectl("apply", "-f", FOLDER / "components" / component / "rbac.yaml", check=True)
+    yield crds
+    for component in ("openshift", "medik8s"):
+        crds.kubectl("delete", "-f", FOLDER / "components" / component / "rbac.yaml", check=True)
+    for part in ("scan", "base"):  # all but the namespace, which no controller would empty
+        built = yaml.safe_load_all(crds.kubectl("kustomize", FOLDER / part, check=True).stdout)
+        rest = yaml.safe_dump_all(obj for obj in built if obj["kind"] != "Namespace")
+        crds.kubectl("delete", "-f", "-", input=rest, check=True)
+    crds.kubectl("delete", "secret", "virt-admit-certs", "-n", NAMESPACE, "--ignore-not-found", check=True)
+
+
+def kubeconfig(plane: ControlPlane, account: str, folder: Path) -> Path:
+    """A kubeconfig with a token of that service account and nothing else."""
+    config = json.loads(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": plane.service_account_token(NAMESPACE, account)}
+    path = folder / f"{account}.kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def synced(webhook: Webhook) -> dict[str, bool]:
+    """Each kind that is looked up, and whether it can be."""
+    lines = webhook.ops("/metrics")[1].splitlines()
+    prefix = 'virt_admit_informer_synced{kind="'
+    return {line[len(prefix) : line.index('"}')]: line.endswith(" 1.0") for line in lines if line.startswith(prefix)}
+
+
+def wait_for(what: Any) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (found := what()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook]:
+    """The webhook as its account: look-ups, the Secret and the configurations through the shipped roles alone."""
+    folder = tmp_path_factory.mktemp("rights")
+    plane.kubectl("apply", "-k", FOLDER / "webhooks", check=True)
+    config = kubeconfig(plane, SERVICE, folder)
+    flags = ("--live", "--kubeconfig", config, "--certs-secret", "virt-admit/virt-admit-certs", "--log-level", "debug")
+    with Webhook(folder, *flags, "--cert-name", "127.0.0.1") as running:
+        secret = plane.kubectl("get", "secret", "virt-admit-certs", "-n", NAMESPACE, "-o", "json", check=True)
+        running.ca.parent.mkdir()
+        running.ca.write_bytes(base64.b64decode(json.loads(secret.stdout)["data"]["ca.crt"]))
+        yield running
+    plane.kubectl("delete", ",".join(CONFIGURATIONS), "virt-admit", check=True)
+
+
+def test_the_webhook_needs_no_other_right(webhook: Webhook, plane: ControlPlane) -> None:
+    wait_for(lambda: all(synced(webhook).values()))
+    assert synced(webhook).keys() == {str(kind) for kind in reads(RULES)}
+    bundle = base64.b64encode(webhook.ca.read_bytes()).decode()
+    path = "jsonpath={.items[?(@.metadata.name=='virt-admit')].webhooks[*].clientConfig.caBundle}"
+    for kind in CONFIGURATIONS:
+        written = plane.kubectl("get", kind, "-o", path, check=True).stdout
+        assert set(written.split()) == {bundle}
+    text = webhook.log.read_text().lower()
+    assert '"msg": "started"' in text
+    assert "forbidden" not in text
+    assert "403" not in text
+
+
+def test_its_look_ups_are_right(webhook: Webhook, plane: ControlPlane) -> None:
+    kubevirt = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": {"name": "kubevirt", "namespace": "default"},
+        "spec": {"configuration": {"evictionStrategy": "External"}},
+    }
+
+    def fixes() -> list[dict[str, Any]]:
+        status, answer = webhook.post("/mutate", review(vm("db", "default")))
+        assert status == 200
+        return patch_of(answer)
+
+    wait_for(lambda: all(synced(webhook).values()))
+    assert fixes()
+    plane.kubectl("apply", "-f", "-", input=json.dumps(kubevirt), check=True)
+    try:
+        wait_for(lambda: not fixes())  # the cluster's own word for all VMs is respected
+    finally:
+        plane.kubectl("delete", "kubevirt", "kubevirt", check=True)
+    wait_for(fixes)
+
+
+def test_without_its_role_every_look_up_is_out_of_sight(plane: ControlPlane, tmp_path: Path) -> None:
+    """Each kind is listed by its own right, so none that is granted is superfluous."""
+    plane.service_account_token(NAMESPACE, "nobody")
+    with Webhook(tmp_path, "--live", "--kubeconfig", kubeconfig(plane, "nobody", tmp_path)) as blind:
+        granted = {
+            f"{plural}.{group}".rstrip(".")
+            for role in (*manifests.rbac(RULES), *(obj for home in HOMES.values() for obj in home))
+            for rule in role.get("rules", ())
+            if "resourceNames" not in rule
+            for group in rule["apiGroups"]
+            for plural in rule["resources"]
+        }
+        wait_for(lambda: {kind for kind, can in synced(blind).items() if not can} == granted)
+        warned = [json.loads(line) for line in blind.log.read_text().splitlines() if "are forbidden" in line]
+        assert {line["kind"] for line in warned} == granted
+
+
+def scan(config: Path) -> subprocess.CompletedProcess[str]:
+    command = [VIRT_ADMIT, "scan", "--kubeconfig", config, "--fail-on", "never"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_scan_needs_no_other_right(plane: ControlPlane, tmp_path: Path) -> None:
+    done = scan(kubeconfig(plane, SCAN, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "not allowed" not in done.stderr
+
+
+def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane, tmp_path: Path) -> None:
+    done = scan(kubeconfig(plane, "nobody", tmp_path))
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("not allowed to list ")]
+    wanted = {str(kind) for kind in (*load_rules().kinds, *reads(load_rules()))}
+    assert set(line.removeprefix("not allowed to list ").split(", ")) == wanted
+
+
+def doctor(config: Path) -> tuple[int, dict[str, set[str]]]:
+    """Its exit code, and how each topic is."""
+    command = [VIRT_ADMIT, "doctor", "--kubeconfig", config, "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    found: dict[str, set[str]] = {}
+    for each in json.loads(done.stdout)["observations"]:
+        found.setdefault(each["topic"], set()).add(each["health"])
+    return done.returncode, found
+
+
+def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(
+    plane: ControlPlane, webhook: Webhook, tmp_path: Path
+) -> None:
+    slice_ = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "virt-admit-webhook",
+            "namespace": NAMESPACE,
+            "labels": {"kubernetes.io/service-name": SERVICE},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [f"10.1.0.{number}"], "conditions": {"ready": True}} for number in (1, 2)],
+        "ports": [{"name": "https", "port": 8443, "protocol": "TCP"}],
+    }
+    plane.kubectl("apply", "-f", "-", input=json.dumps(slice_), check=True)
+    try:
+        wait_for(lambda: doctor(plane.kubeconfig)[0] == 0)
+        code, found = doctor(plane.kubeconfig)
+        assert found.pop("failing open") <= {"ok", "note"}
+        assert (code, set().union(*found.values())) == (0, {"ok"}), found
+
+        plane.kubectl("delete", "-f", FOLDER / "components" / "medik8s" / "rbac.yaml", check=True)
+        plane.kubectl("delete", "endpointslice", SERVICE, "-n", NAMESPACE, check=True)
+        code, found = doctor(plane.kubeconfig)
+        assert code == 1
+        assert {topic for topic, health in found.items() if "wrong" in health} == {"rights", "endpoints"}
+
+        # who may not look cannot tell
+        code, found = doctor(kubeconfig(plane, SERVICE, tmp_path))
+        assert (code, found["registration"], found["rights"]) == (2, {"unknown"}, {"unknown"})
+    finally:
+        plane.kubectl("apply", "-f", FOLDER / "components" / "medik8s" / "rbac.yaml", check=True)
+        plane.kubectl("delete", "endpointslice", SERVICE, "-n", NAMESPACE, "--ignore-not-found", check=True)
