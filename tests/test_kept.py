@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
-from tests.test_rules import CASES, ask
-from webhook import kept
+from tests import test_rules
+from tests.test_rules import CASES, Recorder, ask
 from webhook.inventory import Shelf
+from webhook.kept import keep
 from webhook.model import kinds
 from webhook.model.objects import Object
 from webhook.rules import load_rules
@@ -106,5 +109,35 @@ def test_rules_read_nothing_that_is_not_kept(rule, case, monkeypatch):
 
     for kind, paths, _ in seen:
         if is_trimmed(kind, rule):
-            lost = {".".join(path) for path in paths if not is_kept(kept.keep(kind).tree, path)}
+            lost = {".".join(path) for path in paths if not is_kept(keep(kind).tree, path)}
             assert not lost, f"{kind}: webhook/kept.py must keep these"
+
+
+class Narrow(Recorder):
+    """A cluster that notes in which namespaces the kinds are looked up that have only one."""
+
+    places: ClassVar[set] = set()
+
+    def get(self, kind, namespace, name):
+        self.places.add((kind, namespace))
+        return super().get(kind, namespace, name)
+
+    def list(self, kind, namespace=None):
+        self.places.add((kind, namespace))
+        return super().list(kind, namespace)
+
+    def known(self, kind, namespace=None):
+        self.places.add((kind, namespace))
+        return super().known(kind, namespace)
+
+
+def test_at_admission_some_kinds_are_looked_up_in_one_namespace_alone(monkeypatch):
+    monkeypatch.setattr(test_rules, "Recorder", Narrow)
+    for case in LOOKING:
+        rule, data = case.values
+        if rule.admission:
+            ask(rule, data)
+
+    elsewhere = {(kind, namespace) for kind, namespace in Narrow.places if keep(kind).namespace not in ("", namespace)}
+    assert not elsewhere
+    assert {kind for kind, _ in Narrow.places if keep(kind).namespace} == {kinds.POD, kinds.PDB, kinds.LEASE}
