@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from certs.issue import BACKDATED, Certificate, State, certs_pem, names_of, sha256
+from certs.issue import BACKDATED, Certificate, State, certs_pem, names_of, parse_bundle, sha256
 from certs.plan import Seen, Settings, cert_fault, phase, serving_fault, upcoming
 from certs.steps import timestamp
-from certs.store import Configuration
+from certs.store import Configuration, Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class CertStatus:
     """A certificate; times are RFC 3339 in UTC."""
 
     subject: str
+    issuer: str
     sha256: str
     not_before: str
     not_after: str
@@ -43,7 +44,7 @@ class EntryStatus:
     """Its kind."""
     name: str
     injected: bool
-    """It carries exactly the bundle."""
+    """It carries exactly the bundle; of an external issuer's at least the bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,8 @@ def status(
     clock_offset: float = 0.0,
 ) -> Status:
     """Judge a state. ``external``: somebody else issues, so there is no signer of ours and no plan."""
-    bundle = certs_pem(state.bundle)
     entries = tuple(
-        EntryStatus(configuration.kind, entry.name, entry.bundle == bundle)
+        EntryStatus(configuration.kind, entry.name, _injected(entry, state, external))
         for configuration in configurations
         for entry in configuration.entries
     )
@@ -109,10 +109,10 @@ def status(
     following = None if external else upcoming(state, Seen(injected=injected), now, settings)
     return Status(
         phase="external" if external else phase(state),
-        signer=_cert(state.signer.cert) if state.signer else None,
-        next=_cert(state.next.cert) if state.next else None,
-        serving=_cert(state.serving.cert) if state.serving else None,
-        bundle=tuple(_cert(cert) for cert in state.bundle),
+        signer=described(state.signer.cert) if state.signer else None,
+        next=described(state.next.cert) if state.next else None,
+        serving=described(state.serving.cert) if state.serving else None,
+        bundle=tuple(described(cert) for cert in state.bundle),
         step=StepStatus(
             following[0].name,
             following[0].reason,
@@ -125,6 +125,12 @@ def status(
         clock_offset=clock_offset,
         faults=tuple(dict.fromkeys(_faults(state, now, settings, entries, external))),
     )
+
+
+def _injected(entry: Entry, state: State, external: bool) -> bool:
+    if external:  # CAs from before it stay beside it
+        return set(state.bundle) <= set(parse_bundle(entry.bundle, []))
+    return entry.bundle == certs_pem(state.bundle)
 
 
 def _faults(
@@ -155,9 +161,11 @@ def _ends(name: str, cert: Certificate, now: datetime, renew_before: timedelta =
         yield f"{name} expires in {_in_words(round(left.total_seconds()))} and has not been renewed"
 
 
-def _cert(cert: Certificate) -> CertStatus:
+def described(cert: Certificate) -> CertStatus:
+    """A certificate in words."""
     return CertStatus(
         subject=cert.subject.rfc4514_string(),
+        issuer=cert.issuer.rfc4514_string(),
         sha256=sha256(cert),
         not_before=timestamp(cert.not_valid_before_utc),
         not_after=timestamp(cert.not_valid_after_utc),

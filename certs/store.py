@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
+from urllib.parse import urlsplit
 
 from certs.issue import KEYS, PRIVATE_KEYS
 
@@ -497,6 +498,8 @@ class Entry:
 
     name: str
     bundle: bytes
+    server_name: str = ""
+    """The name that they verify."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,8 +562,15 @@ def patch(configuration: Configuration, bundle: bytes) -> list[dict[str, Any]]:
 
 
 def _configuration(kind: str, body: Mapping[str, Any]) -> Configuration:
-    entries = [
-        Entry(entry["name"], base64.b64decode(entry.get("clientConfig", {}).get("caBundle") or ""))
-        for entry in body.get("webhooks") or []
-    ]
+    entries = []
+    for entry in body.get("webhooks") or []:
+        client = entry.get("clientConfig", {})
+        bundle = base64.b64decode(client.get("caBundle") or "")
+        entries.append(Entry(entry["name"], bundle, _server_name(client)))
     return Configuration(kind, body["metadata"]["resourceVersion"], tuple(entries))
+
+
+def _server_name(client: Mapping[str, Any]) -> str:
+    if service := client.get("service"):
+        return f"{service['name']}.{service['namespace']}.svc"
+    return urlsplit(client.get("url") or "").hostname or ""

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 STRANGERS = ("webhook", "flask", "gunicorn", "prometheus_client", "kubernetes", "click", "yaml")
-MODULES = ("issue", "plan", "steps", "store", "rotate", "context", "status", "commands")
+MODULES = ("issue", "plan", "steps", "store", "rotate", "context", "status", "commands", "verify")
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -11,7 +11,7 @@ import pytest
 
 from certs import commands
 from certs.commands import StoreError, advance, bundle, request_rotation, revoke, rotation_done
-from certs.issue import State, key_pem, names_of, parse, render, sha256
+from certs.issue import State, key_pem, names_of, new_signer, parse, render, sha256
 from certs.plan import Seen, parse_settings, upcoming
 from certs.status import Status, status
 from certs.steps import perform
@@ -163,6 +163,13 @@ class TestStatus:
         late = status(parse(data), START + 37 * HOUR, DAILY, external=True)
         assert late.faults == ("the serving cert expires in 11 hours and has not been renewed",)
         assert status(parse({}), START, DAILY, external=True).faults == ("tls.crt: missing", "tls.key: missing")
+
+    def test_an_external_authority_may_have_others_beside_it(self, api, now):
+        before = new_signer(now(), DAY)
+        state = api.state
+        for published, injected in ((pem(before.cert), False), (pem(before.cert, *state.bundle), True)):
+            api.overwrite_bundles(published)
+            assert {entry.injected for entry in told(api, external=True).entries} == {injected}
 
 
 class TestCommands:
