@@ -1,7 +1,7 @@
 """The share of nodes whose fencing is tried out is not a share.
 
 **Why.** The operator checks the agent's status on ``statusValidationSample`` nodes. The schema admits an integer of 0
-or more, and a string from ``0%`` to ``100%``; nothing else.
+or more, and a string from ``0%`` to ``100%``; nothing else. Only ``check`` can meet this.
 
 **Fix.** ``5``, or ``"20%"``.
 """

@@ -1,7 +1,7 @@
 """A MachineHealthCheck of Cluster API reacts to a condition that it sets itself.
 
 **Why.** ``Ready`` and ``Available`` of a Machine depend on the health check, and the others are its own. To judge by them
-would go round in circles, so the schema refuses them.
+would go round in circles, so the schema refuses them. Only ``check`` can meet this.
 
 **Fix.** For the state of the node list a node condition; for the machine a condition of its provider or control plane.
 """

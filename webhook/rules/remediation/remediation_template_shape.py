@@ -1,7 +1,7 @@
 """A remediation template holds no template.
 
 **Why.** What is to be copied into each remediation request stands in ``spec.template.spec``; the schema wants it, even if it
-is empty.
+is empty. Only ``check`` can meet this.
 
 **Fix.** Write ``spec: {template: {spec: {}}}``.
 """
