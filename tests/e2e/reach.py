@@ -1,0 +1,227 @@
+"""Rules met through kubectl: a rule's own cases as what somebody applies, over the cluster that the case describes.
+
+The cluster of a case is the webhook's snapshot, rewritten for each case. What has to be there before (the old object
+of an update, a status) is written by somebody whom the policy exempts from everything.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.crds import WITHOUT_STATUS
+from tests.apiserver.webhook import Webhook, register
+from webhook.model import kinds
+from webhook.model.kinds import Kind
+from webhook.model.objects import Object
+from webhook.rule import Action, Rule
+from webhook.rules import load_rules
+
+RULES = Path(__file__).parents[2] / "webhook" / "rules"
+BEFORE = "before-virt-admit"
+"""Who wrote what was there before; no rule counts for this user."""
+
+BY_VERSION = (kinds.HCO, kinds.CAPI_MHC)
+"""The kinds of which two versions have different fields."""
+
+OLD_HYPERCONVERGED = f"{kinds.HCO}/v1beta1"
+"""The target kind that only the definition of an older release keeps whole: see test_cluster_configuration."""
+
+_MACHINE: dict[str, Any] = {"domain": {"devices": {}}}
+_TEMPLATE: dict[str, Any] = {"spec": {"template": {"spec": {}}}}
+REQUIRED: Mapping[Kind, dict[str, Any]] = {
+    kinds.VM: {"spec": {"template": {"spec": _MACHINE}}},
+    kinds.VMI: {"spec": _MACHINE},
+    kinds.VMIRS: {"spec": {"selector": {}, "template": {"spec": _MACHINE}}},
+    kinds.POOL: {"spec": {"selector": {}, "virtualMachineTemplate": {"spec": {"template": {"spec": _MACHINE}}}}},
+    kinds.KUBEVIRT: {"spec": {}},
+    kinds.CDI: {"spec": {}},
+    kinds.CAPI_MHC: {"spec": {"clusterName": "a", "selector": {}}},
+    kinds.SNR_TEMPLATE: _TEMPLATE,
+    kinds.FAR_TEMPLATE: {"spec": {"template": {"spec": {"agent": "fence_ipmilan"}}}},
+    kinds.MDR_TEMPLATE: _TEMPLATE,
+}
+"""Fields without which the schema takes no object of the kind; cases leave out what their rule does not look at."""
+
+
+class Target(NamedTuple):
+    """A rule, and one kind that it judges in one shape."""
+
+    rule: Rule
+    kind: str
+    """``virtualmachines.kubevirt.io``; with ``/v1`` where versions differ in more than their name."""
+
+    def __str__(self) -> str:
+        return f"{self.rule.id} {self.kind}"
+
+
+def targets() -> dict[Target, list[dict[str, Any]]]:
+    """Every rule that the webhook asks, kind by kind, with the cases in which it finds something."""
+    found: dict[Target, list[dict[str, Any]]] = {}
+    for rule in load_rules().at_admission:
+        file = RULES / rule.module.split(".")[-2] / f"{rule.module.split('.')[-1]}.yaml"
+        for case in yaml.load(file.read_text(), yaml.CSafeLoader):
+            if case.get("finds") or case.get("fix"):
+                found.setdefault(Target(rule, _shape(rule, Object(case["object"]))), []).append(case)
+    return found
+
+
+def _shape(rule: Rule, obj: Object) -> str:
+    kind = kinds.of(obj)
+    if kind is None:  # a Scale
+        return f"{rule.kinds[0]}/scale"
+    return f"{kind}/{obj.version}" if kind in BY_VERSION else str(kind)
+
+
+class Refused(Exception):
+    """The API server does not take what should be there before; the text has its words."""
+
+
+class Reach:
+    """An API server that asks a webhook whose cluster and policy can be anything."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane, self.folder = plane, folder
+        self.world([])
+        self.policy({})
+
+    def world(self, items: list[Any], complete: tuple[str, ...] | list[str] = ("*",), version: str = "") -> None:
+        """What look-ups see from now on."""
+        snapshot = {"complete": list(complete), "items": items} | ({"serverVersion": version} if version else {})
+        self._write("cluster", {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", **snapshot})
+
+    def policy(self, rules: dict[str, Any]) -> None:
+        """The policy from now on: the default one, these rules, and the exemption of ``BEFORE``."""
+        exempt = {"users": [{"match": BEFORE, "rules": ["*"], "reason": "wrote it before virt-admit came"}]}
+        policy = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", "extends": "default"}
+        self._write("policy", policy | {"rules": rules, "exempt": exempt})
+
+    def _write(self, name: str, data: Any) -> None:
+        file, text = self.folder / f"{name}.json", json.dumps(data)
+        if not file.exists() or file.read_text() != text:
+            scratch = file.with_suffix(".new")
+            scratch.write_text(text)
+            scratch.replace(file)
+
+    def kubectl(
+        self, verb: str, obj: Any, *flags: str, user: str = "", groups: tuple[str, ...] = ()
+    ) -> tuple[int, str]:
+        """One command on one object or a list of them, as that administrator: exit status, and all that it printed."""
+        acting = [f"--as={user}", "--as-group=system:masters", *(f"--as-group={group}" for group in groups)]
+        items = {"apiVersion": "v1", "kind": "List", "items": obj} if isinstance(obj, list) else obj
+        done = self.plane.kubectl(*verb.split(), "-f", "-", *flags, *(acting if user else ()), input=json.dumps(items))
+        return done.returncode, done.stdout + done.stderr
+
+    @contextmanager
+    def stored(self, obj: dict[str, Any]) -> Iterator[None]:
+        """The object is there, its status too, whatever rules say. Raises Refused if its schema does not take it."""
+        status = "status" in obj and kinds.of(Object(obj)) not in WITHOUT_STATUS
+        try:
+            for verb in ("create", "replace --subresource=status") if status else ("create",):
+                code, text = self.kubectl(verb, obj, "--validate=ignore", user=BEFORE)
+                if code:
+                    raise Refused(text)
+            yield
+        finally:
+            self.kubectl("delete", obj, "--wait=false", "--ignore-not-found", user=BEFORE)
+
+    def ask(self, rule: Rule, case: dict[str, Any]) -> str:
+        """All that kubectl prints to somebody who does what the case says, in server-side dry runs, until it is met."""
+        self.world(case.get("cluster", []), case.get("complete", ["*"]), case.get("serverVersion", ""))
+        self._switch_on(rule, case.get("params", {}))
+        said = ""
+        with closing(self._attempts(rule, case)) as attempts:
+            try:
+                for answer in attempts:
+                    said += answer
+                    if tag(rule) in answer:
+                        break
+            except Refused as refused:
+                said += str(refused)
+        return said
+
+    def _attempts(self, rule: Rule, case: dict[str, Any]) -> Generator[str]:
+        obj = _whole(case["object"])
+        user, groups = case.get("user", ""), tuple(case.get("groups", ()))
+
+        def dry(verb: str, what: Any, *flags: str) -> str:
+            return self.kubectl(verb, what, "--dry-run=server", *flags, user=user, groups=groups)[1]
+
+        if case.get("subresource") == "scale":
+            (scaled,) = [item for item in case["cluster"] if kinds.of(Object(item)) in rule.kinds]
+            with self.stored(scaled):
+                yield dry("scale", scaled, f"--replicas={case['object']['spec'].get('replicas', 0)}")
+        elif case.get("operation") == "DELETE":
+            with self.stored(obj):
+                yield dry("delete", obj, "--wait=false")
+        elif "old" in case:
+            with self.stored(_whole(case["old"])):
+                yield dry("replace", obj, "--validate=warn")
+        else:
+            yield dry("create", _named(case["object"]), "--validate=warn")  # as it is: what does the schema say?
+            yield dry("create", obj, "--validate=warn")
+            if "status" in obj:  # a new object has none
+                with self.stored(_whole({**case["object"], "spec": {}})):
+                    yield dry("replace", obj, "--validate=warn")
+
+    def _switch_on(self, rule: Rule, params: dict[str, Any]) -> None:
+        said: dict[str, Any] = {"params": params} if params else {}
+        if rule.action is Action.OFF:
+            said["action"] = "warn"
+        self.policy({rule.id: said} if said else {})
+
+
+def tag(rule: Rule) -> str:
+    """The mark of a rule at the end of each of its texts."""
+    return f"[virt-admit/{rule.id}]"
+
+
+def _named(obj: dict[str, Any]) -> dict[str, Any]:
+    """The object with a name, and a namespace if its kind has one."""
+    kind, metadata = kinds.of(Object(obj)), dict(obj.get("metadata", {}))
+    if "generateName" not in metadata:
+        metadata.setdefault("name", "case")
+    if kind and kind.namespaced:
+        metadata.setdefault("namespace", "default")
+    return {**obj, "metadata": metadata}
+
+
+def _whole(obj: dict[str, Any]) -> dict[str, Any]:
+    """The named object with the fields that its schema requires."""
+    kind = kinds.of(Object(obj))
+    whole: dict[str, Any] = _under(REQUIRED.get(kind, {}) if kind else {}, _named(obj))
+    return whole
+
+
+def _under(base: Any, over: Any) -> Any:
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return copy.deepcopy(over)
+    return {
+        key: _under(base.get(key), over[key]) if key in over else copy.deepcopy(base[key]) for key in {**base, **over}
+    }
+
+
+def namespaces(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The namespaces that the objects of cases are in."""
+    names = {_named(case["object"])["metadata"].get("namespace", "default") for case in cases}
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in sorted(names)]
+
+
+@contextmanager
+def reach(plane: ControlPlane, folder: Path) -> Iterator[Reach]:
+    """The webhook, registered with that API server; afterwards it is gone."""
+    asker = Reach(plane, folder)
+    with Webhook(folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json") as webhook:
+        register(plane, webhook)
+        try:
+            yield asker
+        finally:
+            both = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+            plane.kubectl("delete", both, "virt-admit", check=True)

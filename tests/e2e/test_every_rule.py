@@ -1,0 +1,73 @@
+"""Every rule that the webhook asks is met by somebody who uses kubectl, kind by kind, or it is said why it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.crds import real_crds
+from tests.e2e.reach import OLD_HYPERCONVERGED, Reach, Target, namespaces, reach, tag, targets
+from webhook.rule import Rule
+from webhook.rules import load_rules
+
+TARGETS = {target: cases for target, cases in targets().items() if target.kind != OLD_HYPERCONVERGED}
+
+UNREACHABLE = {
+    "capi-mhc-machine-condition-forbidden machinehealthchecks.cluster.x-k8s.io/v1beta1": "type must not be one of",
+    "capi-mhc-machine-condition-forbidden machinehealthchecks.cluster.x-k8s.io/v1beta2": "type must not be one of",
+    "cluster-eviction-strategy-invalid hyperconvergeds.hco.kubevirt.io/v1": "Unsupported value",
+    "condition-duplicate nodehealthchecks.remediation.medik8s.io": "Duplicate value",
+    "condition-incomplete machinehealthchecks.cluster.x-k8s.io/v1beta1": "Required value",
+    "condition-incomplete machinehealthchecks.cluster.x-k8s.io/v1beta2": "Required value",
+    "condition-incomplete nodehealthchecks.remediation.medik8s.io": "Required value",
+    "condition-timeout-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "must be of type integer",
+    "far-status-sample-invalid fenceagentsremediationtemplates.fence-agents-remediation.medik8s.io": "Invalid value",
+    "hco-field-wrong-version hyperconvergeds.hco.kubevirt.io/v1": "unknown field",
+    "mhc-node-startup-timeout-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "Invalid value",
+    "remediation-template-shape machinedeletionremediationtemplates.machine-deletion-remediation.medik8s.io": (
+        "Required value"
+    ),
+    "remediation-template-shape selfnoderemediationtemplates.self-node-remediation.medik8s.io": "spec.template",
+}
+"""What never comes so far, and the words with which the API server refuses or prunes each of its cases."""
+
+
+@pytest.fixture(scope="module")
+def asker(crds: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reach]:
+    if not real_crds():
+        pytest.skip("without ../shared/crds nobody knows what a schema lets through")
+    with reach(crds, tmp_path_factory.mktemp("reach")) as asker:
+        asker.kubectl("apply", namespaces([case for cases in TARGETS.values() for case in cases]))
+        yield asker
+
+
+@pytest.mark.parametrize("target", [target for target in TARGETS if str(target) not in UNREACHABLE], ids=str)
+def test_it_is_met(asker: Reach, target: Target) -> None:
+    answers: list[str] = []
+    for case in TARGETS[target]:
+        answers.append(asker.ask(target.rule, case))
+        if tag(target.rule) in answers[-1]:
+            return
+    pytest.fail("the rule has no case that the API server lets through:\n" + "\n".join(answers))
+
+
+@pytest.mark.parametrize("target", [target for target in TARGETS if str(target) in UNREACHABLE], ids=str)
+def test_the_schema_is_before_it(asker: Reach, target: Target) -> None:
+    for case in TARGETS[target]:
+        answer = asker.ask(target.rule, case)
+        assert UNREACHABLE[str(target)] in answer
+        assert tag(target.rule) not in answer
+
+
+def test_none_is_left_out() -> None:
+    assert {target.rule for target in targets()} == set(load_rules().at_admission)
+    assert set(UNREACHABLE) <= {str(target) for target in TARGETS}
+
+
+@pytest.mark.parametrize("rule", dict.fromkeys(target.rule for target in TARGETS), ids=lambda rule: rule.id)
+def test_a_rule_that_only_check_can_meet_says_so(rule: Rule) -> None:
+    """And no other does."""
+    met = [str(target) not in UNREACHABLE for target in TARGETS if target.rule is rule]
+    assert ("Only ``check`` can meet this" in (rule.doc or "")) != any(met)
