@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook, register
 from tests.https.reviews import vm
+from tests.test_docs import blocks
 from webhook import manifests
 from webhook.model.kinds import Kind
 from webhook.rules import load_rules
@@ -147,29 +149,61 @@ def test_audit_neither_refuses_nor_changes(plane: ControlPlane) -> None:
     assert yaml.safe_load(policy)["extends"] == "audit"
 
 
-def test_overlays_go_together(plane: ControlPlane, tmp_path: Path) -> None:
-    """As docs/install.md shows: an own kustomization with an image and several components."""
-    # a copy, for kustomize wants relative paths
-    for part in ("base", "components"):
-        for file in (FOLDER / part).rglob("*.yaml"):
-            target = tmp_path / part / file.relative_to(FOLDER / part)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(file.read_text())
-    (tmp_path / "ours").mkdir()
-    (tmp_path / "ours" / "kustomization.yaml").write_text(
-        yaml.safe_dump(
-            {
-                "resources": ["../base"],
-                "components": [f"../components/{name}" for name in ("openshift", "medik8s", "enforce", "audit")],
-                "images": [{"name": "virt-admit", "newName": "registry.example.com/virt-admit", "newTag": "1.0"}],
-            }
-        )
-    )
-    built = build(plane, str(tmp_path / "ours"))
+SHOWN = [
+    block
+    for block in blocks((FOLDER.parent / "docs" / "install.md").read_text(), "yaml")
+    if block.startswith("# ours/")
+]
+"""The kustomizations that docs/install.md shows, each with its path in the first line."""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the manifests, beside which an administrator may put folders of their own."""
+    folder = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(FOLDER, folder / "manifests")
+    return folder
+
+
+def test_kustomizations_are_shown() -> None:
+    assert {block.splitlines()[0] for block in SHOWN} == {
+        f"# ours/{folder}kustomization.yaml" for folder in ("", "webhooks/", "scan/")
+    }
+
+
+@pytest.mark.parametrize("block", SHOWN)
+def test_what_the_docs_show_can_be_built_and_applied(plane: ControlPlane, checkout: Path, block: str) -> None:
+    file = checkout / block.splitlines()[0].removeprefix("# ")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(block)
+    built = build(plane, str(file.parent))
+    applied = plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(built))
+    assert (applied.returncode, applied.stderr) == (0, "")
+    for pod in pods(built):
+        (container,) = pod["spec"]["containers"]
+        assert container["image"] == "registry.example.com/virt-admit:0.1.0"
+        if "10250" in block:
+            assert container["args"][-1] == "--bind=0.0.0.0:10250"
+            assert container["ports"][0] == {"name": "https", "containerPort": 10250, "protocol": "TCP"}
+
+
+def test_components_go_together(plane: ControlPlane, checkout: Path) -> None:
+    mine = checkout / "mine"
+    mine.mkdir()
+    components = ("openshift", "medik8s", "enforce", "audit")
+    kustomization = {
+        "resources": ["../manifests/base"],
+        "components": [f"../manifests/components/{name}" for name in components],
+    }
+    (mine / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    built = build(plane, str(mine))
     (pod,) = pods(built)
-    assert pod["spec"]["containers"][0]["image"] == "registry.example.com/virt-admit:1.0"
     assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
     assert pod["spec"]["containers"][0]["env"]
+    assert {obj["metadata"].get("namespace") for obj in built if obj["kind"] == "Role"} == {
+        "openshift-etcd",
+        "medik8s-leases",
+    }
     applied = plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(built))
     assert (applied.returncode, applied.stderr) == (0, "")
 
