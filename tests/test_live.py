@@ -9,10 +9,11 @@ import threading
 import time
 
 import pytest
+from kubernetes.config import incluster_config
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fake_api import FakeApi, path_of
-from webhook.inventory import State, shelves
+from webhook.inventory import Shelf, State, shelves
 from webhook.live import Api, ApiError, Live, Pace, read, snapshot
 from webhook.metrics import Metrics
 from webhook.model.cluster import Unseen
@@ -287,6 +288,16 @@ def test_garbage_instead_of_a_list(api, follow, body):
     assert answer(live, NODE, "one") == "unseen"
 
 
+def test_a_bug_does_not_end_an_informer(api, nodes, monkeypatch, caplog):
+    """A thread that dies unseen would leave its look-ups behind for years."""
+    put = Shelf.put
+    monkeypatch.setattr(Shelf, "put", lambda *_: 1 / 0)
+    api.put(NODE, obj("two"))
+    eventually(lambda: "an informer begins again" in caplog.messages)
+    monkeypatch.setattr(Shelf, "put", put)
+    eventually(lambda: answer(nodes, NODE, "two") == "there")
+
+
 def test_one_kind_in_trouble_does_not_hurt_the_others(api, follow):
     api.broken[path_of(VM)] = b"{"
     live = follow(VM, NODE)
@@ -380,6 +391,20 @@ def test_without_any_cluster(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(SettingError, match="no cluster is configured"):
         Live.connect(looking_up(NODE), str(tmp_path / "missing"))
+
+
+def test_in_a_pod_its_own_api_server_is_asked_with_its_own_token(tmp_path, monkeypatch):
+    for name, constant in (("token", "SERVICE_TOKEN_FILENAME"), ("ca.crt", "SERVICE_CERT_FILENAME")):
+        (tmp_path / name).write_text(f"the {name}")
+        monkeypatch.setattr(incluster_config, constant, str(tmp_path / name))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+
+    api = Api.connect()
+
+    assert api._configuration.host == "https://[fd00::1]:443"
+    assert api._configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
+    assert api._headers()["authorization"] == "bearer the token"
 
 
 def test_an_unknown_context(api, tmp_path):

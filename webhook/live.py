@@ -290,7 +290,13 @@ class Informer:
     def run(self) -> None:
         """Work until somebody stops us."""
         while not self._stopped.is_set():
-            self._stopped.wait(self._round())
+            try:
+                pause = self._round()
+            except Exception:  # a bug; if the thread ended, its look-ups would be wrong for ever
+                log.exception("an informer begins again", extra={"kind": str(self.shelf.kind)})
+                self.current, self._place = False, None
+                pause = self._pace.longest
+            self._stopped.wait(pause)
 
     def interrupt(self) -> None:
         """Wake the thread from a read, when all is to stop."""
