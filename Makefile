@@ -23,6 +23,7 @@ lock: .venv/.ready
 	$(BIN)/pip install --quiet uv
 	$(UV) --all-extras pyproject.toml -o requirements.lock
 	$(UV) --all-extras --group dev pyproject.toml -o requirements-dev.lock
+	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | $(UV) - -o requirements-build.lock
 
 .PHONY: demo test unit sandbox bench check format docs manifests clean
 ## make demo      start the webhook on loopback, send it every example over HTTPS, print what it says
