@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Generator, Iterator, Mapping
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
@@ -89,19 +91,20 @@ class Reach:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane, self.folder = plane, folder
-        self.world([])
-        self.policy({})
+        self.world()
+        self.policy()
+        self.webhook = Webhook(folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json")
 
-    def world(self, items: list[Any], complete: tuple[str, ...] | list[str] = ("*",), version: str = "") -> None:
+    def world(self, items: Sequence[Any] = (), complete: Sequence[str] = ("*",), version: str = "") -> None:
         """What look-ups see from now on."""
-        snapshot = {"complete": list(complete), "items": items} | ({"serverVersion": version} if version else {})
+        snapshot = {"complete": list(complete), "items": list(items)} | ({"serverVersion": version} if version else {})
         self._write("cluster", {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", **snapshot})
 
-    def policy(self, rules: dict[str, Any]) -> None:
+    def policy(self, rules: Mapping[str, Any] = MappingProxyType({})) -> None:
         """The policy from now on: the default one, these rules, and the exemption of ``BEFORE``."""
         exempt = {"users": [{"match": BEFORE, "rules": ["*"], "reason": "wrote it before virt-admit came"}]}
         policy = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", "extends": "default"}
-        self._write("policy", policy | {"rules": rules, "exempt": exempt})
+        self._write("policy", policy | {"rules": dict(rules), "exempt": exempt})
 
     def _write(self, name: str, data: Any) -> None:
         file, text = self.folder / f"{name}.json", json.dumps(data)
@@ -118,6 +121,11 @@ class Reach:
         items = {"apiVersion": "v1", "kind": "List", "items": obj} if isinstance(obj, list) else obj
         done = self.plane.kubectl(*verb.split(), "-f", "-", *flags, *(acting if user else ()), input=json.dumps(items))
         return done.returncode, done.stdout + done.stderr
+
+    def requests(self, kind: str) -> int:
+        """How many requests about objects of that kind have reached the webhook."""
+        counted = rf'^virt_admit_requests_total{{[^}}]*kind="{kind}"[^}}]*}} (\S+)$'
+        return sum(int(float(found)) for found in re.findall(counted, self.webhook.ops("/metrics")[1], re.MULTILINE))
 
     @contextmanager
     def stored(self, obj: dict[str, Any]) -> Iterator[None]:
@@ -178,6 +186,24 @@ class Reach:
         self.policy({rule.id: said} if said else {})
 
 
+def must_be_met(asker: Reach, rule: Rule, cases: Sequence[dict[str, Any]]) -> None:
+    """One of the cases gets through to the rule."""
+    answers = []
+    for case in cases:
+        answers.append(asker.ask(rule, case))
+        if tag(rule) in answers[-1]:
+            return
+    raise AssertionError("\n".join(["the rule has no case that the API server lets through:", *answers]))
+
+
+def must_be_refused(asker: Reach, rule: Rule, cases: Sequence[dict[str, Any]], words: str) -> None:
+    """None of the cases gets through to the rule, and the API server says so in these words."""
+    for case in cases:
+        answer = asker.ask(rule, case)
+        assert words in answer
+        assert tag(rule) not in answer
+
+
 def tag(rule: Rule) -> str:
     """The mark of a rule at the end of each of its texts."""
     return f"[virt-admit/{rule.id}]"
@@ -218,8 +244,8 @@ def namespaces(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def reach(plane: ControlPlane, folder: Path) -> Iterator[Reach]:
     """The webhook, registered with that API server; afterwards it is gone."""
     asker = Reach(plane, folder)
-    with Webhook(folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json") as webhook:
-        register(plane, webhook)
+    with asker.webhook:
+        register(plane, asker.webhook)
         try:
             yield asker
         finally:
