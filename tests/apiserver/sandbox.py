@@ -5,16 +5,21 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from pathlib import Path
+
+import yaml
 
 from tests.apiserver.binaries import Unavailable, binaries
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook, register
 
-NAMESPACES = ("shop", "openshift-machine-api")
+NAMESPACES = ("shop", "kubevirt", "openshift-machine-api")
+CLUSTER = Path(__file__).parents[2] / "examples" / "cluster.yaml"
 
 GREETING = """
-A real API server asks virt-admit about every virtual machine and health check. In another terminal:
+A real API server asks virt-admit about every virtual machine and health check. It holds the small cluster of
+examples/cluster.yaml. In another terminal:
 
   export KUBECONFIG={kubeconfig}
   {kubectl} apply -f examples/03-both-keys.yaml           # refused, with what to write instead
@@ -38,6 +43,8 @@ def main() -> int:
             install_crds(plane)
             for namespace in NAMESPACES:
                 plane.kubectl("create", "namespace", namespace, check=True)
+            items = yaml.safe_load(CLUSTER.read_text())["items"]
+            plane.kubectl("apply", "--validate=false", "-f", "-", input=yaml.safe_dump_all(items), check=True)
             with Webhook(plane.folder, "--live", "--kubeconfig", plane.kubeconfig, "--log-format", "text") as webhook:
                 register(plane, webhook)
                 print(GREETING.format(kubeconfig=plane.kubeconfig, kubectl=found.kubectl, log=webhook.log), flush=True)
