@@ -102,7 +102,10 @@ def test_an_annotation_that_a_rule_names_is_looked_at():
 
 
 def test_what_is_being_deleted_passes():
-    assert ask(vm(4, deletionTimestamp="2026-01-01T00:00:00Z"), vm(2)).verdicts == ()
+    going = vm(4, deletionTimestamp="2026-01-01T00:00:00Z")
+    assert ask(going, vm(2)).verdicts == ()
+    rule = make_rule(too_big, operations=(Operation.DELETE,))
+    assert ask(None, going, rules=[rule], operation=Operation.DELETE).verdicts == ()
 
 
 def test_a_delete_is_never_denied():
@@ -192,9 +195,19 @@ class TestPolicy:
     def test_an_annotation_steps_down_where_the_policy_lets_it_count(self):
         marked = vm(4, annotations={"virt-admit.io/exempt.too-big": "tested; by=me"})
         assert actions(ask(marked)) == ["deny"]
-        assert actions(ask(marked, policy=Policy(annotations=frozenset(["too-big"])))) == ["warn"]
+        annotations = Policy(annotations=frozenset(["too-big"]))
+        assert actions(ask(marked, policy=annotations)) == ["warn"]
         no_reason = vm(4, annotations={"virt-admit.io/exempt.too-big": " "})
-        assert actions(ask(no_reason, policy=Policy(annotations=frozenset(["too-big"])))) == ["deny"]
+        assert actions(ask(no_reason, policy=annotations)) == ["deny"]
+        assert actions(ask(marked, policy=annotations, rules=[make_rule(too_big, action=Action.WARN)])) == ["audit"]
+
+    def test_an_annotation_hides_no_warning_of_a_rule_that_may_deny(self):
+        def check(obj, context):
+            yield Finding(SIZE, "this much is not that bad", at_most=Action.WARN)
+
+        marked = vm(4, annotations={"virt-admit.io/exempt.too-big": "tested"})
+        policy = Policy(annotations=frozenset(["too-big"]))
+        assert actions(ask(marked, policy=policy, rules=[make_rule(check)])) == ["warn"]
 
 
 class TestFix:

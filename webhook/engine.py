@@ -61,7 +61,7 @@ def applicable(request: Request, rules: Rules) -> tuple[Rule, ...]:
     """
     if request.kind is None or request.subject is None:
         return ()
-    if request.operation != Operation.DELETE and request.subject.deleted:
+    if request.subject.deleted:
         return ()
     if request.operation == Operation.UPDATE and (request.kind in CREATED_ONLY or _unchanged(request, rules)):
         return ()
@@ -125,7 +125,7 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> 
         for finding in findings:
             action = _ratchet(min(most, finding.at_most), known, _key(finding, obj))
             if action is not None:
-                verdicts.append(_exempted(Verdict(rule, finding, action), request, obj, policy))
+                verdicts.append(_exempted(Verdict(rule, finding, action), most, request, obj, policy))
     return answer.response(verdicts=strongest_first(verdicts))
 
 
@@ -192,14 +192,15 @@ def _ratchet(action: Action, known: list[tuple[_Key, Action]], key: _Key) -> Act
     return action
 
 
-def _exempted(verdict: Verdict, request: Request, obj: Object, policy: Policy) -> Verdict:
+def _exempted(verdict: Verdict, most: Action, request: Request, obj: Object, policy: Policy) -> Verdict:
+    """The verdict after exemptions, where ``most`` is what the policy lets the rule do at all."""
     exemption = policy.exempt(verdict.rule, request.user, request.namespace, obj)
     if exemption is not None:
         action = min(verdict.action, exemption.at_most)
         return Verdict(verdict.rule, verdict.finding, action, exemption.reason)
     reason = policy.annotated(verdict.rule, obj)
-    if reason:  # one step down: who may edit an object may explain a finding, not hide a denial
-        return Verdict(verdict.rule, verdict.finding, _STEP_DOWN[verdict.action], reason)
+    if reason:  # one step below what the rule may do: who may edit an object may explain a denial, not hide it
+        return Verdict(verdict.rule, verdict.finding, min(verdict.action, _STEP_DOWN[most]), reason)
     return verdict
 
 
