@@ -8,7 +8,7 @@ the drain does not end.
 
 from collections.abc import Iterator
 
-from webhook.model import configuration, drain, effective, maintenance, placement
+from webhook.model import drain, effective, maintenance, placement
 from webhook.model.cluster import Unseen
 from webhook.model.kinds import NM, NM_KUBEVIRT, NODE, VMI
 from webhook.model.lifecycle import Eviction
@@ -27,7 +27,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             migrating.append(each[0].full_name)
     if not migrating:
         return
-    if not any(placement.ready(other) for other in configuration.nodes(cluster) if other.name != node.text):
+    if not any(placement.ready(other) for other in cluster.list(NODE) if other.name != node.text):
         yield Finding(
             node.path,
             f"no other node is Ready and takes VMs, so {names(migrating)} cannot migrate and the drain hangs; "
