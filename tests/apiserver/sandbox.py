@@ -32,6 +32,7 @@ Ctrl-C stops everything.
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts us in the background ignores it
     try:
         found = binaries()
     except (Unavailable, FileNotFoundError) as missing:
