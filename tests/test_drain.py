@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from webhook.model import drain, lifecycle, migrations
+from webhook.model import drain, effective, lifecycle, migrations
 from webhook.model.cluster import Snapshot, Unseen
 from webhook.model.drain import Outcome, Reach
 from webhook.model.lifecycle import Eviction, Then
@@ -107,7 +107,7 @@ def test_a_frozen_strategy_wins_over_the_cluster():
 def test_the_object_under_review_speaks_for_the_cluster():
     cluster = seen(kubevirt(evictionStrategy="None"))
 
-    found = drain.strategy(vmi(), cluster, subject=kubevirt(evictionStrategy="LiveMigrate"))
+    found = effective.strategy(vmi(), cluster, subject=kubevirt(evictionStrategy="LiveMigrate"))
 
     assert found.phrase == "LiveMigrate from KubeVirt"
 

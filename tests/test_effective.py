@@ -3,7 +3,7 @@
 import pytest
 
 from webhook.model import virt
-from webhook.model.cluster import NOTHING, Snapshot
+from webhook.model.cluster import NOTHING, Snapshot, Unseen
 from webhook.model.effective import REVISION_OF, effective, strategy
 from webhook.model.objects import Object
 
@@ -243,7 +243,11 @@ def test_the_effective_strategy(own, cluster, value, phrase):
 
 
 def test_an_unknown_strategy():
-    assert strategy(vm(), NOTHING).value is None
+    with pytest.raises(Unseen, match="eviction strategy of the cluster"):
+        strategy(vm(), NOTHING)
+
+
+def test_a_strategy_of_the_wrong_type_is_not_the_cluster_s():
     assert strategy(vm({"spec": {"evictionStrategy": 5}}), kubevirt(evictionStrategy="None")).value == ""
 
 

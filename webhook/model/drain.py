@@ -42,12 +42,10 @@ def awaits_migration(obj: Object, cluster: Cluster) -> bool:
     Raises:
         Unseen: the strategy is the cluster's, and that is unknown.
     """
-    wanted = effective.strategy(obj, cluster)
-    if wanted.value is None:
-        raise Unseen("the eviction strategy of the cluster")
-    if wanted.value == "LiveMigrateIfPossible":
+    wanted = effective.strategy(obj, cluster).value
+    if wanted == "LiveMigrateIfPossible":
         return migratability.verdict(obj, cluster).answer is not migratability.Answer.NO
-    return wanted.value == "LiveMigrate"
+    return wanted == "LiveMigrate"
 
 
 # --- facts of a VMI ------------------------------------------------------------------------------------------------
@@ -56,19 +54,6 @@ def awaits_migration(obj: Object, cluster: Cluster) -> bool:
 def running(vmi: Object) -> bool:
     """Whether the guest runs and nobody is stopping it."""
     return vmi.at("status", "phase").value == "Running" and not vmi.deleted
-
-
-def strategy(vmi: Object, cluster: Cluster, subject: Object | None = None) -> effective.Strategy:
-    """The eviction strategy frozen in the VMI, else the cluster's, where ``subject`` is a KubeVirt or HyperConverged
-    under review.
-
-    Raises:
-        Unseen: the VMI has none, and the cluster's is unknown.
-    """
-    found = effective.strategy(vmi, cluster, subject)
-    if found.value is None:
-        raise Unseen("the eviction strategy of the cluster")
-    return found
 
 
 def migratable(vmi: Object) -> bool | None:
@@ -88,9 +73,9 @@ def eviction(vmi: Object, cluster: Cluster, subject: Object | None = None) -> Ev
     """What KubeVirt does if the VMI's pod is evicted.
 
     Raises:
-        Unseen: as ``strategy``.
+        Unseen: as ``effective.strategy``.
     """
-    return lifecycle.eviction(strategy(vmi, cluster, subject).value or "", migratable(vmi))
+    return lifecycle.eviction(effective.strategy(vmi, cluster, subject).value, migratable(vmi))
 
 
 def owner(vmi: Object, kind: str) -> str | None:
@@ -347,8 +332,8 @@ def forecast(vmi: Object, cluster: Cluster) -> Forecast:
 def _forecast(vmi: Object, cluster: Cluster) -> Forecast:
     if vmi.deleted:
         return _shut_down(vmi, cluster, "it is being stopped already")
-    said = strategy(vmi, cluster)
-    match lifecycle.eviction(said.value or "", migratable(vmi)):
+    said = effective.strategy(vmi, cluster)
+    match lifecycle.eviction(said.value, migratable(vmi)):
         case Eviction.REFUSED:
             return Forecast(vmi, Outcome.BLOCKS, f"{said.phrase}, but cannot migrate: {hindrance(vmi)}", _repair(vmi))
         case Eviction.WAITS:
@@ -432,8 +417,8 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster, subject: Ob
         return _migrated(vmi, cluster)
     if "Evict" not in methods:
         return Update(vmi, Reach.NEVER, "no update method is listed" if can else f"it cannot migrate: {hindrance(vmi)}")
-    said = strategy(vmi, cluster, subject)
-    match lifecycle.eviction(said.value or "", can):
+    said = effective.strategy(vmi, cluster, subject)
+    match lifecycle.eviction(said.value, can):
         case Eviction.MIGRATES:
             return _migrated(vmi, cluster)
         case Eviction.REFUSED:

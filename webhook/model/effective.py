@@ -266,8 +266,7 @@ def _readable(spec: Field, what: str) -> Field:
 class Strategy(NamedTuple):
     """The eviction strategy that counts for an object."""
 
-    value: str | None
-    """None: unknown."""
+    value: str
     origin: str
     """Who says it, for texts: ``KubeVirt``, ``KubeVirt's default``; empty: the object says it itself."""
     path: Path
@@ -276,19 +275,24 @@ class Strategy(NamedTuple):
     @property
     def phrase(self) -> str:
         """``LiveMigrate``, or ``LiveMigrate from KubeVirt`` where the object itself does not show it."""
-        return f"{self.value} from {self.origin}" if self.origin else str(self.value)
+        return f"{self.value} from {self.origin}" if self.origin else self.value
 
 
 _BUILT_IN: Final = "KubeVirt's default"
 
 
 def strategy(obj: Object, cluster: Cluster, subject: Object | None = None) -> Strategy:
-    """The eviction strategy that the object says, else the cluster's. Never raises.
+    """The eviction strategy that the object says, else the cluster's. In a running VMI it is frozen.
 
     ``subject``: a KubeVirt or HyperConverged under review, which speaks for the cluster then.
+
+    Raises:
+        Unseen: it is the cluster's, and that is unknown.
     """
     own = virt.vmi_spec(obj)["evictionStrategy"]
     if own.present:
         return Strategy(own.text or "", "", own.path)
     inherited = configuration.eviction_strategy(cluster, subject)
+    if inherited.value is None:
+        raise Unseen("the eviction strategy of the cluster")
     return Strategy(inherited.value, inherited.origin or _BUILT_IN, own.path)

@@ -26,8 +26,6 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if (model.text or configuration.default_cpu_model(context.cluster)) != HOST_PASSTHROUGH:
         return
     strategy = effective.strategy(obj, context.cluster)
-    if strategy.value is None:
-        raise Unseen("the eviction strategy of the cluster")
     if strategy.value in ("LiveMigrate", "LiveMigrateIfPossible"):
         origin = source or ("" if model.text else "KubeVirt's default")
         yield Finding(

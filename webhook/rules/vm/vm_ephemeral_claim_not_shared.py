@@ -22,8 +22,6 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if not claims:
         return
     strategy = effective.strategy(obj, context.cluster)
-    if strategy.value is None:
-        raise Unseen("the eviction strategy of the cluster")
     if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
         return
     verdict = context.fact(migratability.verdict, obj)

@@ -23,8 +23,6 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if not virt.vmi_spec(obj).is_map:
         return
     strategy = effective.strategy(obj, context.cluster)
-    if strategy.value is None:
-        yield Unseen("the eviction strategy of the cluster")
     if strategy.value != "LiveMigrate":
         return
     verdict = context.fact(migratability.verdict, obj)

@@ -9,19 +9,16 @@ seen: a claim that does not exist yet, an instance type, a default of the cluste
 from collections.abc import Iterator
 
 from webhook.model import effective, migratability, texts, virt
-from webhook.model.cluster import Unseen
 from webhook.model.kinds import POOL, VM, VMI, VMIRS
 from webhook.model.migratability import Answer
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not virt.vmi_spec(obj).is_map:
         return
     strategy = effective.strategy(obj, context.cluster)
-    if strategy.value is None:
-        yield Unseen("the eviction strategy of the cluster")
     if strategy.value != "LiveMigrate":
         return
     verdict = context.fact(migratability.verdict, obj)

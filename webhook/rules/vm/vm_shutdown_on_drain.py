@@ -22,8 +22,6 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if outcomes is None or run == "Halted" or not virt.vmi_spec(vm).is_map:
         return
     strategy = effective.strategy(vm, context.cluster)
-    if strategy.value is None:
-        yield Unseen("the eviction strategy of the cluster")
     why = ""
     if strategy.value == "LiveMigrateIfPossible":
         verdict = context.fact(migratability.verdict, vm)

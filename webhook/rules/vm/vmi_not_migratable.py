@@ -18,7 +18,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not drain.running(vmi) or drain.migratable(vmi) is not False:
         return
-    strategy = drain.strategy(vmi, context.cluster)
+    strategy = effective.strategy(vmi, context.cluster)
     if strategy.value == "LiveMigrate":
         yield Finding(
             strategy.path,

@@ -19,7 +19,7 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
     outdated = vmi.label(OUTDATED)
     if not outdated.present or drain.migratable(vmi) is not False:
         return
-    strategy = drain.strategy(vmi, context.cluster)
+    strategy = effective.strategy(vmi, context.cluster)
     if strategy.value in ("LiveMigrate", "External"):
         yield Finding(
             outdated.path,
