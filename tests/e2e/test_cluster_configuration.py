@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -256,7 +257,10 @@ def old_release(asker: Reach) -> Iterator[Reach]:
     plane.kubectl("delete", "customresourcedefinition", name, check=True)
     try:
         plane.kubectl("create", "-f", REAL / "variants" / f"{name}.v1beta1-only.yaml", check=True)
-        plane.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{name}", check=True)
+        deadline = time.monotonic() + 60
+        while not plane.serves(f"/apis/{kinds.HCO.group}/v1beta1/{kinds.HCO.plural}"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
         asker.kubectl("apply", namespaces([case for cases in OLD.values() for case in cases]))
         yield asker
     finally:
