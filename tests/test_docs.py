@@ -16,9 +16,10 @@ from click.testing import CliRunner
 
 from certs.rotate import Facts
 from tests.https.reviews import review, vm
-from webhook import cli, engine, logs, policy
+from webhook import cli, engine, gauges, logs, policy
 from webhook.metrics import Informed, Metrics
 from webhook.model.cluster import NOTHING
+from webhook.report import Report
 from webhook.rule import Action
 from webhook.rules import load_rules
 
@@ -132,8 +133,9 @@ def families() -> dict[str, tuple[str, set[str]]]:
     metrics = Metrics()
     metrics.follow_certificates(Facts)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
+    scanned = gauges.gauges(Report(()), {}, 1.0)
     found = {}
-    for collector in set(metrics.registry._collector_to_names):
+    for collector in {*metrics.registry._collector_to_names, *scanned._collector_to_names}:
         for family in collector.collect():
             if family.name.startswith("virt_admit_"):
                 labels = set(getattr(collector, "_labelnames", ())) or {

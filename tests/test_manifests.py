@@ -17,7 +17,7 @@ from webhook.rule import Operation
 from webhook.rules import load_rules
 from webhook.server import FINISH
 from webhook.settings import CERTS_SECRET, NAMESPACE, SERVICE, SERVICE_NAMES, Settings
-from webhook.verbs import serve
+from webhook.verbs import scan, serve
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "manifests"
@@ -301,6 +301,14 @@ class TestPods:
         assert (settings.bind, settings.ops_bind) == (f"0.0.0.0:{ports['https']}", f"0.0.0.0:{ports['ops']}")
         service = {port["port"]: port["targetPort"] for port in one("base/workload.yaml", "Service")["spec"]["ports"]}
         assert service == {443: "https", 8080: "ops"}
+
+    def test_a_finding_of_the_scan_is_no_failure_of_its_job(self):
+        pod = one("scan/cronjob.yaml", "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        verb, *flags = container["args"]
+        flags = scan.command.make_context(verb, flags).params
+        assert (verb, flags["fail_on"]) == ("scan", "never")
+        assert str(Path(flags["policy_name"]).parent) in {mount["mountPath"] for mount in container["volumeMounts"]}
 
     def test_the_shipped_policies_are_policies(self):
         from webhook import policy

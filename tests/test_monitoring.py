@@ -12,9 +12,10 @@ import yaml
 
 from certs.rotate import Facts
 from tests.dashboard import SECTIONS, dashboard
-from webhook import manifests
+from webhook import gauges, manifests
 from webhook.manifests import NAME
 from webhook.metrics import Informed, Metrics
+from webhook.report import Report
 from webhook.rules import load_rules
 
 ROOT = Path(__file__).parent.parent
@@ -27,12 +28,7 @@ API_SERVER = {
     "apiserver_admission_webhook_request_total",
 }
 
-SCAN = {
-    "virt_admit_scan_findings",
-    "virt_admit_scan_last_success_timestamp_seconds",
-    "virt_admit_scan_duration_seconds",
-    "virt_admit_drain_blockers",
-}
+KUBE_STATE_METRICS = {"kube_cronjob_status_last_successful_time"}
 
 
 def series() -> set[str]:
@@ -40,15 +36,16 @@ def series() -> set[str]:
     metrics = Metrics()
     metrics.follow_certificates(Facts)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
-    found = set(SCAN)
-    for family in metrics.registry.collect():
-        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
-        found |= {family.name + suffix for suffix in suffixes}
+    found = set()
+    for registry in (metrics.registry, gauges.gauges(Report(()), {}, 1.0)):
+        for family in registry.collect():
+            suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+            found |= {family.name + suffix for suffix in suffixes}
     return found
 
 
 def used(expression: str) -> set[str]:
-    return set(re.findall(r"\b(?:virt_admit|apiserver|process)_[a-z_]+", expression))
+    return set(re.findall(r"\b(?:virt_admit|apiserver|process|kube)_[a-z_]+", expression))
 
 
 GROUPS = yaml.safe_load((ROOT / "manifests" / "monitoring" / "alerts.yaml").read_text())["spec"]["groups"]
@@ -71,7 +68,7 @@ def test_the_alerts_are_there():
 def test_an_alert_asks_for_series_that_exist_and_says_what_to_do(name):
     alert = ALERTS[name]
     assert used(alert["expr"])
-    assert used(alert["expr"]) <= series() | API_SERVER
+    assert used(alert["expr"]) <= series() | API_SERVER | KUBE_STATE_METRICS
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     assert alert["labels"]["operator_health_impact"] in {"critical", "warning", "none"}
     assert alert["labels"]["kubernetes_operator_part_of"] == NAME

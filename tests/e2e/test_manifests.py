@@ -151,10 +151,11 @@ def test_audit_neither_refuses_nor_changes(plane: ControlPlane) -> None:
 
 SHOWN = [
     block
-    for block in blocks((FOLDER.parent / "docs" / "install.md").read_text(), "yaml")
+    for page in ("install.md", "metrics.md")
+    for block in blocks((FOLDER.parent / "docs" / page).read_text(), "yaml")
     if block.startswith("# ours/")
 ]
-"""The kustomizations that docs/install.md shows, each with its path in the first line."""
+"""The kustomizations that the docs show, each with its path in the first line."""
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from webhook import engine, report
+from webhook import engine, gauges, report
 from webhook.admission import Request
 from webhook.inventory import shelves
 from webhook.model import kinds, selectors
 from webhook.model.cluster import Cluster, Unseen
+from webhook.model.drain import Outcome
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
 from webhook.policy import Policy, PolicyError
@@ -28,6 +30,7 @@ from webhook.saving import Sweep, save
 from webhook.settings import SettingError
 from webhook.sources import load_policy, load_snapshot
 from webhook.verbs import common
+from webhook.verbs.drain import plan
 
 
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
@@ -38,6 +41,9 @@ from webhook.verbs import common
 @click.option("--strict", is_flag=True, help="What could not be seen is a finding too.")
 @click.option(
     "--save", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write a snapshot of the cluster."
+)
+@click.option(
+    "--metrics", default="", metavar="FILE|URL", help="Write gauges to a file, or push them to a Pushgateway."
 )
 def command(
     cluster: Path | None,
@@ -55,6 +61,7 @@ def command(
     quiet: bool,
     strict: bool,
     file: Path | None,
+    metrics: str,
 ) -> int:
     """Judge everything in a live cluster, or in a snapshot of one. Only reads.
 
@@ -62,6 +69,9 @@ def command(
     """
     if cluster and (live or kubeconfig or context):
         raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
+    if metrics and (namespace or selector):
+        raise click.UsageError("--metrics are of the whole cluster: leave out --namespace and --selector")
+    began = time.monotonic()
     try:
         outputs = report.parse_output(output)
         chosen = selectors.parse_text(selector)
@@ -91,6 +101,8 @@ def command(
         click.echo(f"not allowed to list {', '.join(blind)}", err=True)
     if result.crashed or not there.unreadable.isdisjoint(kind.resource for kind in judged):
         return 2
+    if metrics:
+        _measure(result, there, time.monotonic() - began, metrics)
     return int(common.found(result, fail_on) or (strict and bool(result.blind)))
 
 
@@ -131,6 +143,14 @@ def _named(obj: Object) -> Object:
     """What reports say of an object: who it is."""
     metadata = {key: obj.metadata[key].value for key in ("name", "namespace", "uid") if obj.metadata[key].present}
     return Object({"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata})
+
+
+def _measure(result: Report, there: Cluster, seconds: float, where: str) -> None:
+    blockers = {node.name: len(node.having(Outcome.BLOCKS)) for node in plan(there).nodes}
+    try:
+        gauges.publish(gauges.gauges(result, blockers, seconds), where)
+    except OSError as error:
+        raise click.ClickException(f"--metrics {where}: {error}") from None
 
 
 def _save(there: Sweep, file: Path) -> None:
