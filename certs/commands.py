@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final, Literal
@@ -15,6 +16,7 @@ from certs.store import Loaded, Store
 
 _IDENTITY: Final = "virt-admit certs"
 _TRIES: Final = 10  # a store that changes under each of them has a problem of its own
+_PAUSE: Final = 0.05  # seconds until the next one: somebody else is writing
 
 
 class StoreError(Exception):
@@ -59,6 +61,8 @@ def advance(store: Store, settings: Settings, now: Callable[[], datetime]) -> tu
             return tuple(done)
         if _save(store, perform(step, state, Seen(), at, settings), loaded.version):
             done.append(step)
+        else:
+            time.sleep(_PAUSE)
     raise StoreError("the store changes all the time")
 
 
@@ -96,4 +100,5 @@ def _change(
         data, notes = change(loaded)
         if store.save(data, notes, loaded.version):
             return data, notes
+        time.sleep(_PAUSE)
     raise StoreError("the store changes all the time")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -90,7 +91,8 @@ def _review(connection: ssl.SSLSocket, server_name: str, path: str) -> Failure |
     client = http.client.HTTPConnection(server_name)
     client.sock = connection
     try:
-        client.request("POST", path, json.dumps(_nothing(uid)), {"Content-Type": "application/json"})
+        with contextlib.suppress(ConnectionError, ssl.SSLEOFError):  # the alert that says why is there to be read
+            client.request("POST", path, json.dumps(_nothing(uid)), {"Content-Type": "application/json"})
         answer = client.getresponse()
         body = answer.read()
     except (http.client.HTTPException, ConnectionError, TimeoutError) as error:

@@ -196,6 +196,7 @@ class TestCommands:
         advance(directory, DAILY, now)
         now.now += DAY
         monkeypatch.setattr(Directory, "save", lambda *_: False)
+        monkeypatch.setattr(commands, "_PAUSE", 0)
 
         for command in (
             lambda: advance(directory, DAILY, now),
