@@ -319,3 +319,10 @@ def test_an_update_of_a_vmi_is_never_judged():
     rule = make_rule(too_big, kinds=(kinds.VMI,))
     old, new = vm(2, kind="VirtualMachineInstance"), vm(4, kind="VirtualMachineInstance")
     assert actions(ask(new, old, rules=[rule])) == []
+
+
+@pytest.mark.parametrize("body", [b'{"a": NaN}', b'{"a": 1e999}', b"[" * 100_000, b"\xff"])
+def test_the_standard_library_refuses_the_same(body, monkeypatch):
+    monkeypatch.setattr("webhook.codec.orjson", None)
+    with pytest.raises(ReviewError):
+        decode(body)

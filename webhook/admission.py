@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from webhook import codec
 from webhook.model import kinds
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
 from webhook.rule import Action, Finding, Operation, Patch, Rule
-
-try:
-    import orjson
-except ImportError:  # the extra [speed] is optional; both give the same results
-    orjson = None  # type: ignore[assignment,unused-ignore]
 
 DOMAIN: Final = "virt-admit.io"
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -129,7 +123,10 @@ def decode(body: bytes) -> Request:
     Raises:
         ReviewError: not JSON, not an AdmissionReview v1, or without request or uid.
     """
-    review = _parse(body)
+    try:
+        review = codec.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ReviewError(f"the body is not JSON: {error}") from None
     if not isinstance(review, dict):
         raise ReviewError("the body is not a JSON object")
     if review.get("kind") != "AdmissionReview" or review.get("apiVersion") != API_VERSION:
@@ -169,33 +166,6 @@ def _object(data: Any, namespace: str) -> Object | None:
     return Object(data, namespace) if isinstance(data, dict) else None
 
 
-def _parse(body: bytes) -> Any:
-    try:
-        if orjson is not None:
-            return orjson.loads(body)
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise ReviewError(f"the body is not JSON: {error}") from None
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is out of range")
-    return value
-
-
-def _dump(data: Any) -> bytes:
-    if orjson is not None:
-        encoded: bytes = orjson.dumps(data)
-        return encoded
-    return json.dumps(data, separators=(",", ":")).encode()
-
-
 def encode(request: Request, response: Response) -> bytes:
     """Write the answer to a request."""
     answer: dict[str, Any] = {"uid": request.uid, "allowed": response.allowed}
@@ -203,12 +173,12 @@ def encode(request: Request, response: Response) -> bytes:
         answer["status"] = _status(request, [v for v in response.verdicts if v.action is Action.DENY])
     if response.patch:
         answer["patchType"] = "JSONPatch"
-        answer["patch"] = base64.b64encode(_dump([operation.as_json() for operation in response.patch])).decode()
+        answer["patch"] = base64.b64encode(codec.dumps([operation.as_json() for operation in response.patch])).decode()
     if warnings := _warnings(response):
         answer["warnings"] = warnings
     if audit := _audit(response):
         answer["auditAnnotations"] = audit
-    return _dump({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})
+    return codec.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})
 
 
 def _status(request: Request, denials: Sequence[Verdict]) -> dict[str, Any]:
@@ -286,7 +256,7 @@ def _fix_text(verdict: Verdict) -> str:
 def _change(operation: Patch) -> str:
     if operation.op == "remove":
         return f"removed {operation.path}"
-    value = operation.value if isinstance(operation.value, str) else _dump(operation.value).decode()
+    value = operation.value if isinstance(operation.value, str) else codec.dumps(operation.value).decode()
     return f"set {operation.path} to {value}"
 
 
