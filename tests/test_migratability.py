@@ -338,6 +338,20 @@ def test_devices_that_never_block(spec):
     assert judged(vm(spec | {"networks": MASQUERADE["networks"]} if "domain" in spec else spec)) == YES
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"devices": {"hostDevices": [{"deviceName": "a"}]}}, {"devices": {"hostDevices": [{"deviceName": "b"}]}}),
+        ({"devices": {"gpus": [{"deviceName": "a"}]}}, {"devices": {"gpus": [{"claimName": "a"}]}}),
+        ({"domain": {"launchSecurity": {"sev": {}}}}, {"domain": {"launchSecurity": {"snp": {}}}}),
+        ({"volumes": [{"hostDisk": {"path": "/a"}}]}, {"volumes": [{"hostDisk": {"path": "/b"}}]}),
+    ],
+)
+def test_another_offender_is_another_reason(one, other):
+    """So that it is refused on an update where the old one was let through."""
+    assert verdict(vm(one), NOTHING).reasons != verdict(vm(other), NOTHING).reasons
+
+
 def test_all_reasons_are_listed_and_certain_beats_unknown():
     domain = {"launchSecurity": {"sev": {}}, "devices": {"hostDevices": [{}], "gpus": [{}, {}]}}
     spec = {"domain": domain, "networks": [], "volumes": [{"hostDisk": {}}, {"dataVolume": {"name": "later"}}]}

@@ -53,6 +53,8 @@ class Reason:
     """What it is about: ``claim 'spool' is ReadWriteOnce``."""
     remedy: str = ""
     """What makes it go away, if anything does: ``make it ReadWriteMany``."""
+    value: object = None
+    """The offending value, where ``what`` does not tell it from others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +189,16 @@ def _host_devices(machine: Effective, cluster: Cluster) -> _Found:
 
 
 def _device(given: Given, what: str) -> Reason:
+    devices = tuple(tuple(device[key].value for key in _DEVICE) for device in given.field.items())
     if given.source:
         what, remedy = f"{given.source} brings {what}", "choose another"
     else:
-        remedy = "remove it"
-    return Reason("HostDeviceNotLiveMigratable", given.field.path, what, remedy)
+        remedy = "remove it" if len(devices) == 1 else "remove them"
+    return Reason("HostDeviceNotLiveMigratable", given.field.path, what, remedy, devices)
+
+
+_DEVICE: Final = ("deviceName", "claimName", "requestName")
+"""What a host device or a graphics card is: a resource of the node, or a request of a resource claim."""
 
 
 def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
@@ -202,7 +209,9 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
     try:
         if not configuration.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION):
             return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off)"
-        return "" if name in configuration.mediated_devices(cluster) else f"GPU {show(name)}, no mediated device"
+        if name in configuration.mediated_devices(cluster):
+            return ""
+        return f"GPU {show(name)}, no mediated device" if name else "a GPU that is no mediated device"
     except Unseen:
         return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off by default)"
 
@@ -242,7 +251,7 @@ def _launch_security(machine: Effective, cluster: Cluster) -> _Found:
     brings = f" ({source} asks for it)" if source else ""
     what = f"the guest's memory is encrypted{brings}"
     if security["sev"].present or security["snp"].present:
-        yield Reason("SEVNotLiveMigratable", security.path, what)
+        yield Reason("SEVNotLiveMigratable", security.path, what, value=sorted(security.map))
     elif security["tdx"].present:
         yield Reason("TDXNotLiveMigratable", security.path, what)
     architecture = _architecture(machine, cluster)
@@ -322,7 +331,13 @@ def _disks(machine: Effective, cluster: Cluster) -> _Found:
             yield from _claim(claim, machine, cluster)
         elif volume["hostDisk"].is_map and volume["hostDisk"]["shared"].boolean is not True:
             host_disk = volume["hostDisk"]
-            yield Reason(_NOT_SHARED, host_disk.path, "a host disk that is not shared", "use a ReadWriteMany claim")
+            yield Reason(
+                _NOT_SHARED,
+                host_disk.path,
+                "a host disk that is not shared",
+                "use a ReadWriteMany claim",
+                host_disk["path"].value,
+            )
 
 
 def claim_of(volume: Field) -> Field | None:

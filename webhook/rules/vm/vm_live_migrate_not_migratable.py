@@ -48,7 +48,7 @@ def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
             f"{reason.name}: {reason.what}; {consequence}: {remedy}",
             f"{reason.name}: {consequence}; {remedy}",
         ),
-        value=(reason.name, reason.what),
+        value=(reason.name, reason.what, reason.value),
     )
 
 
