@@ -15,6 +15,7 @@ from webhook.model.cluster import Cluster, Unseen
 from webhook.model.effective import Effective
 from webhook.model.kinds import KUBEVIRT, NODE
 from webhook.model.objects import Path
+from webhook.model.units import show
 
 READS: Final = (*effective.READS, KUBEVIRT, NODE)
 
@@ -77,8 +78,21 @@ class Model(NamedTuple):
     name: str
     path: Path
     """Where the object decides on it."""
-    source: str
-    """Who names it: ``instance type u1``, ``KubeVirt``; empty: the object itself."""
+    source: str = ""
+    """Who names it: ``instance type 'u1'``, ``KubeVirt``; empty: the object itself."""
+
+    @property
+    def phrase(self) -> str:
+        """``CPU model 'Conroe' of KubeVirt``."""
+        return f"CPU model {show(self.name)}" + (f" of {self.source}" if self.source else "")
+
+    @property
+    def remedy(self) -> str:
+        """What the object can do about it: where its instance type names a model, it must not name one itself."""
+        return "write host-model" if self.source in ("", _DEFAULT) else "use another instance type"
+
+
+_DEFAULT: Final = "KubeVirt"
 
 
 def named(vmi: Effective, cluster: Cluster) -> Model | None:
@@ -96,7 +110,7 @@ def named(vmi: Effective, cluster: Cluster) -> Model | None:
     if not name:
         if vmi.instancetype_unseen:
             raise Unseen(vmi.instancetype_unseen)
-        name, path, source = configuration.default_cpu_model(cluster), vmi.spec["domain"]["cpu"].path, "KubeVirt"
+        name, path, source = configuration.default_cpu_model(cluster), vmi.spec["domain"]["cpu"].path, _DEFAULT
     return None if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH) else Model(name, path, source)
 
 

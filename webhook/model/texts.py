@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from webhook.model.objects import Path
+from webhook.model.units import show
 
 LONGEST_WARNING: Final = 256
 """Characters: the API server may cut what is longer."""
@@ -40,6 +41,16 @@ def fitting(path: Path, rule: str, *choices: str) -> str:
     """The first text that fits uncut into a warning of that rule at that path, else the last one."""
     room = LONGEST_WARNING - len(f"{path}:  [virt-admit/{rule}]")
     return next((text for text in choices if len(text) <= room), choices[-1])
+
+
+def unknown(word: object, known: Sequence[str], meant: str | None, *, newer: bool = False) -> str:
+    """That KubeVirt refuses a word, and what to write instead.
+
+    ``newer``: this is a KubeVirt of which it is not known what it knows.
+    """
+    refuses = "may refuse" if newer else "refuses"
+    write = f"{meant} (known: {', '.join(known)})" if meant else f"one of {', '.join(known)}"
+    return f"{show(word)} is unknown, KubeVirt {refuses} it; write {write}"
 
 
 _MOST_EDITS: Final = 2

@@ -15,8 +15,7 @@ from webhook.model.cluster import Unseen
 from webhook.model.effective import effective
 from webhook.model.kinds import HCO, POOL, VM, VMI, VMIRS
 from webhook.model.objects import Object
-from webhook.model.texts import count, names
-from webhook.model.units import show
+from webhook.model.texts import count, fitting, names
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
@@ -27,27 +26,26 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     obsolete = configuration.obsolete_models(cluster)
     if model is None or model.name not in obsolete:
         return
-    what = f"CPU model {show(model.name)}" + (f" of {model.source}" if model.source else "")
-    certain, instead = False, "write host-model"
+    certain = False
     try:
         offers = cpu_models.offers(cluster)
     except Unseen as unseen:
         offers = cpu_models.Offers({}, conclusive=False)
         yield unseen
-    better = offers.most_common(3, without=obsolete)
-    if better:
-        instead += f" or one that nodes offer: {names(better, 60)}"
-    if not offers.conclusive:
-        message = f"{what} is obsolete: no node will offer it, so it cannot start or migrate; {instead}"
-    elif offers.by(model.name):
-        left = count(len(offers.by(model.name)), "node")
-        message = f"{what} is obsolete, only {left} still offer it: {names(offers.by(model.name), 40)}; {instead}"
-    else:
+    left = offers.by(model.name)
+    if left:
+        why = f"is obsolete and offered by {count(len(left), 'node')} only ({names(left, 50)})"
+    elif offers.conclusive:
         certain = not model.source
-        message = f"{what} is obsolete and no node offers it: it can never be scheduled; {instead}"
+        why = "is obsolete and no node offers it: it can never be scheduled"
+    else:
+        why = "is obsolete: no node will offer it, so it cannot start or migrate"
+    better = () if model.source else offers.most_common(3, without=obsolete)
+    instead = f" or one that nodes offer: {names(better, 60)}" if better else ""
+    short = f"{model.phrase} {why}; {model.remedy}"
     yield Finding(
         model.path,
-        message,
+        fitting(model.path, RULE.id, short + instead, short),
         value=model.name,
         cause=Cause.NOT_SUPPORTED,
         at_most=Action.DENY if certain else Action.WARN,

@@ -14,7 +14,6 @@ from webhook.model.effective import effective
 from webhook.model.kinds import HCO, POOL, VM, VMI, VMIRS
 from webhook.model.objects import Object
 from webhook.model.texts import names
-from webhook.model.units import show
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
@@ -27,12 +26,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     offers = cpu_models.offers(cluster)
     if not offers.conclusive or offers.by(model.name):
         return
-    what = f"CPU model {show(model.name)}" + (f" of {model.source}" if model.source else "")
     alike = offers.alike(model.name)
-    hint = f"did you mean {names(alike, 60)}?" if alike else "write one that nodes offer, or host-model"
+    if alike:
+        hint = f"did you mean {names(alike, 40)}?"
+    else:
+        hint = model.remedy if model.source else f"{model.remedy} or one that nodes offer"
     yield Finding(
         model.path,
-        f"no node offers {what}, so it cannot be scheduled; {hint}",
+        f"no node offers {model.phrase}, so it cannot be scheduled; {hint}",
         value=model.name,
         cause=Cause.NOT_SUPPORTED,
     )

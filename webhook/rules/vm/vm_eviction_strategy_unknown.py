@@ -15,7 +15,6 @@ from webhook.model import configuration, texts, virt
 from webhook.model.configuration import Change
 from webhook.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
 from webhook.model.objects import Object
-from webhook.model.units import show
 from webhook.rule import Action, Cause, Context, Finding, Rule, param
 
 _ALIASES: Final = {"shutdown": "None", "livemigration": "LiveMigrate", "migrate": "LiveMigrate"}
@@ -33,13 +32,13 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     if strategy.value not in virt.EVICTION_STRATEGIES:
         if strategy.value not in context.params.also:
+            newer = configuration.newer_than_known(context.cluster)
             meant = texts.meant(strategy.value, virt.EVICTION_STRATEGIES, _ALIASES)
             yield Finding(
                 strategy.path,
-                f"{show(strategy.value)} is none of {', '.join(virt.EVICTION_STRATEGIES)}, KubeVirt refuses it; "
-                f"write {meant or 'one of them'}",
+                texts.unknown(strategy.value, virt.EVICTION_STRATEGIES, meant, newer=newer),
                 cause=Cause.NOT_SUPPORTED,
-                at_most=Action.WARN if configuration.newer_than_known(context.cluster) else Action.DENY,
+                at_most=Action.WARN if newer else Action.DENY,
             )
     elif strategy.value in _SINCE:
         since = _SINCE[strategy.value].since

@@ -26,12 +26,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if pin is None or not pin.tight or not drain.awaits_migration(obj, context.cluster):
         return
     hosts = sorted(pin.hosts)
-    where = f"only node {show(hosts[0])} may run it" if hosts else "its restrictions leave it no node"
+    node = show(hosts[0]) if hosts else ""
+    where = f"only node {node} may run it" if hosts else "its restrictions leave it no node"
     message = fitting(
         pin.path,
         RULE.id,
         f"{where}, so a drain waits for ever; let others run it too, or set evictionStrategy None",
         f"{where}: a drain hangs; unpin it, or set evictionStrategy None",
+        f"only {node} may run it; unpin it or set None" if hosts else "no node may run it; unpin it or set None",
+        "tied to one node: a drain hangs; unpin it or set None",
     )
     yield Finding(pin.path, message, value=hosts)
 

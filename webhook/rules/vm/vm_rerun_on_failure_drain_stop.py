@@ -33,7 +33,7 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     instead = ", or evictionStrategy: LiveMigrate" if verdict.answer is Answer.YES else ""
     yield Finding(
         run.path,
-        f"a drain shuts the guest down ({strategy.phrase}{why}), a success, after which RerunOnFailure leaves it off; "
+        f"a drain shuts the guest down ({strategy.phrase}{why}), which is no failure: RerunOnFailure leaves it off; "
         f"use Always{instead}",
         value=(run.value, strategy.value),
     )

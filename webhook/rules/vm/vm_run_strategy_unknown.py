@@ -55,8 +55,7 @@ def _unknown(strategy: Field, *, newer: bool) -> Finding:
     meant = texts.meant(word, virt.RUN_STRATEGIES, _ALIASES)
     return Finding(
         strategy.path,
-        f"{show(strategy.value)} is none of {', '.join(virt.RUN_STRATEGIES)}, KubeVirt refuses the VM; "
-        f"write {meant or 'one of them'}",
+        texts.unknown(strategy.value, virt.RUN_STRATEGIES, meant, newer=newer),
         cause=Cause.NOT_SUPPORTED,
         at_most=Action.WARN if newer else Action.DENY,
     )

@@ -14,7 +14,7 @@ from webhook.model.effective import effective
 from webhook.model.kinds import POOL, VM, VMI, VMIRS
 from webhook.model.migratability import READS
 from webhook.model.objects import Object
-from webhook.model.texts import names
+from webhook.model.texts import fitting, names
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -38,12 +38,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not candidates:
         return
     only = candidates[0]
-    others = f"the others: {names(obstacles, 70)}" if obstacles else "there is no other"
-    yield Finding(
+    others = f"what excludes the others: {names(obstacles, 70)}" if obstacles else "there is no other"
+    message = fitting(
         vmi.spec.path,
-        f"only node {only} can take it ({others}), so a drain waits for ever; let others, or set evictionStrategy None",
-        value=only,
+        RULE.id,
+        f"only node {only} can take it ({others}), so a drain waits for ever; let another, or set evictionStrategy None",
+        f"only node {only} can take it: a drain waits for ever; let another, or set evictionStrategy None",
     )
+    yield Finding(vmi.spec.path, message, value=only)
 
 
 RULE = Rule(
