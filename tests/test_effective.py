@@ -24,7 +24,7 @@ def instancetype(kind, name="large", spec=None):
 
 
 def revision(name, of="large", data=None):
-    metadata = {"name": name, "namespace": "shop", "labels": {REVISION_OF: of}}
+    metadata = {"name": name, "namespace": "shop", "labels": {} if of is None else {REVISION_OF: of}}
     data = {"spec": {"gpus": [1, 2]}} if data is None else data
     return Object({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "data": data})
 
@@ -95,6 +95,7 @@ def test_what_a_started_vm_really_uses_wins_over_what_the_name_means_today():
     obj = vm(instancetype={"name": "large"}, status=used("old"))
     current = instancetype("VirtualMachineClusterInstancetype")
     assert effective(obj, Snapshot([current, revision("old")])).gpus.field.value == [1, 2]
+    assert effective(obj, Snapshot([current, revision("old", of=None)])).gpus.field.value == [1, 2]
     assert effective(obj, Snapshot([current, revision("old", of="small")])).gpus.field.value == SPEC["gpus"]
     assert effective(obj, Snapshot([current])).unseen == ("controllerrevisions.apps shop/old",)
 

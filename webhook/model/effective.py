@@ -225,7 +225,7 @@ def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Clus
     used = obj.at("status", matcher.status, "controllerRevisionRef", "name").text if kinds.of(obj) is VM else None
     if used:
         stored = _revision(obj, used, cluster)
-        if stored.labels.get(REVISION_OF) == name:
+        if stored.labels.get(REVISION_OF, name) == name:
             return _readable(stored.at("data", "spec"), f"{matcher.word} {used}")
     kind = _kind(named["kind"].text or "", matcher)
     if kind is None:
