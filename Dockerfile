@@ -24,7 +24,7 @@ LABEL org.opencontainers.image.title="virt-admit" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/virt-admit /opt/virt-admit
-ENV PATH=/opt/virt-admit/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+ENV PATH=/opt/virt-admit/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 VIRT_ADMIT_REVISION=${REVISION}
 # any user will do (OpenShift assigns one); nothing is written but /tmp
 USER 65532:65532
 EXPOSE 8443 8080

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import flask
@@ -23,12 +24,13 @@ def admission_app(
     validate: Decide,
     mutate: Decide,
     observe: Callable[[str, Answer, float], None],
+    in_flight: Callable[[str], AbstractContextManager[None]] = lambda _endpoint: nullcontext(),
     draining: Callable[[], bool] = lambda: False,
 ) -> flask.Flask:
     """``POST /validate`` and ``POST /mutate``, nothing else.
 
-    ``observe`` gets the endpoint, the answer and its duration in seconds. While ``draining`` each answer closes
-    its connection, so that the API server goes to another replica.
+    ``observe`` gets the endpoint, the answer and its duration in seconds; ``in_flight`` is held while it is decided. While
+    ``draining`` each answer closes its connection, so that the API server goes to another replica.
     """
     app = flask.Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
@@ -39,7 +41,8 @@ def admission_app(
             return _refuse(415, f"the content type must be {JSON}")
         start = time.perf_counter()
         try:
-            answered = decide(request.get_data(cache=False))
+            with in_flight(endpoint):
+                answered = decide(request.get_data(cache=False))
         except ReviewError as error:
             return _refuse(400, str(error))
         except RecursionError:

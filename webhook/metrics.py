@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from prometheus_client import (
@@ -84,13 +86,19 @@ class Metrics:
         build = Gauge(
             "virt_admit_build_info",
             "Always 1; the labels say what runs.",
-            ("version", "python_version"),
+            ("version", "revision", "python_version"),
             registry=registry,
         )
-        build.labels(__version__, platform.python_version()).set(1)
+        build.labels(__version__, os.environ.get("VIRT_ADMIT_REVISION", ""), platform.python_version()).set(1)
         # looking up labels costs more than counting
         self._request = functools.cache(self.requests.labels)
         self._duration = functools.cache(self.duration.labels)
+        self._in_flight = functools.cache(self.in_flight.labels)
+
+    def flying(self, endpoint: str) -> AbstractContextManager[None]:
+        """Held while a review is being decided."""
+        held: AbstractContextManager[None] = self._in_flight(endpoint).track_inprogress()
+        return held
 
     def observe(self, endpoint: str, answer: Answer, seconds: float) -> None:
         """Count one answered review."""

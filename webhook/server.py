@@ -90,6 +90,7 @@ class Worker:
             functools.partial(self._answer, decide=engine.review),
             functools.partial(self._answer, decide=engine.fix),
             self._observe,
+            self.metrics.flying,
             lambda: self.draining,
         )
         return bridge(flask_app.wsgi_app, MAX_BODY)
