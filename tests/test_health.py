@@ -204,17 +204,6 @@ def test_the_limit_of_a_node_health_check_is_the_one_it_says():
     assert health.view(Object(NHC)).read_limit() == IntOrPercent(51, percent=True)
 
 
-def test_templates_are_the_one_and_those_of_the_escalation():
-    steps = [{"remediationTemplate": {"name": "b"}}, {"order": 2}, None, {"remediationTemplate": {"name": "c"}}]
-    view = health.view(Object(changed(NHC, "spec.escalatingRemediations", steps)))
-    assert [str(reference.path) for reference in view.templates] == [
-        "spec.remediationTemplate",
-        "spec.escalatingRemediations[0].remediationTemplate",
-        "spec.escalatingRemediations[3].remediationTemplate",
-    ]
-    assert health.view(Object(MHC)).templates == ()
-
-
 @pytest.mark.parametrize(
     ("base", "handler", "deliberate"),
     [

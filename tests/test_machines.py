@@ -1,12 +1,9 @@
-"""Which machines a health check or a machine set has, and what is to become of them."""
+"""Which machines there are, which a machine set has, and what is to become of them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from webhook.model import health, kinds, machines, selectors
+from webhook.model import kinds, machines, selectors
 from webhook.model.cluster import NOTHING, Snapshot, Unseen
-from webhook.model.labels import LabelIndex
 from webhook.model.objects import Object
 
 ROLE = "machine.openshift.io/cluster-api-machine-role"
@@ -19,51 +16,12 @@ def machine(name="m", labels=None, *, group="machine.openshift.io/v1beta1", name
     return Object({"apiVersion": group, "kind": "Machine", "metadata": metadata, **more})
 
 
-def check(selector, *, group="machine.openshift.io/v1beta1", namespace="apis", name="check", **spec):
-    metadata = {"name": name, "namespace": namespace}
-    spec = {"selector": selector, **spec}
-    return Object({"apiVersion": group, "kind": "MachineHealthCheck", "metadata": metadata, "spec": spec})
+def select(cluster, selector=None, kind=kinds.MACHINE, name=None):
+    return machines.select(cluster, kind, "apis", selectors.parse(selector), name)
 
 
 def names(selection):
-    return [each.name for each in selection.machines]
-
-
-# --- the index ---------------------------------------------------------------------------------------------------
-
-KEYS = st.sampled_from(["pool", "zone", "role"])
-VALUES = st.sampled_from(["", "a", "b"])
-LABELS = st.dictionaries(KEYS, VALUES | st.none() | st.integers(), max_size=3)
-EXPRESSIONS = st.one_of(
-    st.builds(
-        lambda key, operator, values: {"key": key, "operator": operator, "values": values},
-        KEYS,
-        st.sampled_from(["In", "NotIn"]),
-        st.lists(VALUES, min_size=1, max_size=2),
-    ),
-    st.builds(
-        lambda key, operator: {"key": key, "operator": operator}, KEYS, st.sampled_from(["Exists", "DoesNotExist"])
-    ),
-    st.just({"key": "pool", "operator": "in"}),
-)
-SELECTORS = st.fixed_dictionaries(
-    {"matchLabels": st.dictionaries(KEYS, VALUES, max_size=2), "matchExpressions": st.lists(EXPRESSIONS, max_size=3)}
-)
-
-
-@given(st.lists(LABELS, max_size=8), SELECTORS)
-def test_the_index_selects_what_the_selector_matches(labels, selector):
-    objects = [machine(str(number), each) for number, each in enumerate(labels)]
-    parsed = selectors.parse(selector)
-
-    selected = LabelIndex(objects).select(parsed)
-
-    assert selected == {number for number, each in enumerate(labels) if parsed.matches(each)}
-
-
-def test_what_has_no_labels_is_selected_by_an_empty_selector():
-    objects = [Object({"metadata": {"labels": labels}}) for labels in (None, [], "a", {})]
-    assert LabelIndex(objects).select(selectors.parse({})) == {0, 1, 2, 3}
+    return [each.name for each in selection.objects]
 
 
 # --- machines ----------------------------------------------------------------------------------------------------
@@ -76,7 +34,7 @@ def test_what_has_no_labels_is_selected_by_an_empty_selector():
 )  # fmt: skip
 def test_control_plane(labels, expected):
     cluster = Snapshot([machine("x", labels), machine("worker", {ROLE: "worker"})], complete=["*"])
-    assert names(machines.selected(check({}), cluster).control_plane) == (["x"] if expected else [])
+    assert names(machines.control_plane(select(cluster))) == (["x"] if expected else [])
 
 
 @pytest.mark.parametrize(
@@ -119,53 +77,6 @@ def test_platform_without_openshift():
         machines.platform(NOTHING)
 
 
-# --- what a check selects ----------------------------------------------------------------------------------------
-
-
-def test_a_check_selects_in_its_own_namespace_and_group():
-    cluster = Snapshot(
-        [
-            machine("b", {"pool": "x"}),
-            machine("a", {"pool": "x"}),
-            machine("c", {"pool": "y"}),
-            machine("d", {"pool": "x"}, namespace="other"),
-            machine("e", {"pool": "x"}, group="cluster.x-k8s.io/v1beta1"),
-        ],
-        complete=["*"],
-    )
-    selection = machines.selected(check({"matchLabels": {"pool": "x"}}), cluster)
-    assert names(selection) == ["b", "a"]
-    assert len(selection) == 2
-    selection.demand_all()
-
-
-def test_an_incomplete_selection_says_so():
-    cluster = Snapshot([machine("a", {"pool": "x"})])
-    selection = machines.selected(check({"matchLabels": {"pool": "x"}}), cluster)
-    assert names(selection) == ["a"]
-    with pytest.raises(Unseen, match=r"machines\.machine\.openshift\.io"):
-        selection.demand_all()
-
-
-@pytest.mark.parametrize("group", ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"])
-def test_a_check_of_cluster_api_selects_in_its_cluster(group):
-    cluster = Snapshot(
-        [
-            machine("labelled", {CLUSTER: "a"}, group=group),
-            machine("spoken", group=group, spec={"clusterName": "a"}),
-            machine("other", {CLUSTER: "b"}, group=group, spec={"clusterName": "a"}),
-            machine("foreign", {CLUSTER: "a"}),
-        ],
-        complete=["*"],
-    )
-    assert names(machines.selected(check({}, group=group, clusterName="a"), cluster)) == ["labelled", "spoken"]
-
-
-def test_a_malformed_selector_selects_nothing():
-    cluster = Snapshot([machine("a", {"pool": "<x>"})], complete=["*"])
-    assert not machines.selected(check({"matchLabels": {"pool": "<x>"}}), cluster).positions
-
-
 @pytest.mark.parametrize(
     ("selector", "expected"),
     [
@@ -180,21 +91,54 @@ def test_a_malformed_selector_selects_nothing():
     ],
 )
 def test_a_selector_for_the_control_plane(selector, expected):
-    assert machines.selects_control_plane(health.view(check(selector))) is expected
+    assert machines.selects_control_plane(selectors.parse(selector)) is expected
 
 
-def test_watches_are_kept_by_namespace_and_computed_once():
-    objects = [check({"matchLabels": {"pool": "x"}}), check({}, namespace="other"), machine("a", {"pool": "x"})]
-    cluster = Snapshot(objects, complete=["*"])
-    everybody = machines.watches(cluster)
-    assert [names(watch.selection) for watch in everybody.of("apis")] == [["a"]]
-    assert [names(watch.selection) for watch in everybody.of("other")] == [[]]
-    assert everybody.of("nowhere") == ()
-    assert machines.watches(cluster) is everybody
-    assert machines.watches(cluster, kinds.CAPI_MHC) is not everybody
-    everybody.demand_all()
-    with pytest.raises(Unseen):
-        machines.watches(Snapshot(objects)).demand_all()
+def test_machines_are_selected_in_one_namespace_and_of_one_kind():
+    cluster = Snapshot(
+        [
+            machine("b", {"pool": "x"}),
+            machine("a", {"pool": "x"}),
+            machine("c", {"pool": "y"}),
+            machine("d", {"pool": "x"}, namespace="other"),
+            machine("e", {"pool": "x"}, group="cluster.x-k8s.io/v1beta1"),
+        ],
+        complete=["*"],
+    )
+    selection = select(cluster, {"matchLabels": {"pool": "x"}})
+    assert names(selection) == ["b", "a"]
+    assert len(selection) == 2
+    selection.demand_all()
+
+
+def test_an_incomplete_selection_says_so():
+    selection = select(Snapshot([machine("a", {"pool": "x"})]), {"matchLabels": {"pool": "x"}})
+    assert names(selection) == ["a"]
+    with pytest.raises(Unseen, match=r"machines\.machine\.openshift\.io"):
+        selection.demand_all()
+
+
+@pytest.mark.parametrize("group", ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"])
+def test_machines_of_a_cluster_of_cluster_api(group):
+    cluster = Snapshot(
+        [
+            machine("labelled", {CLUSTER: "a"}, group=group),
+            machine("spoken", group=group, spec={"clusterName": "a"}),
+            machine("other", {CLUSTER: "b"}, group=group, spec={"clusterName": "a"}),
+            machine("foreign", {CLUSTER: "a"}),
+            machine("silent", group=group),
+        ],
+        complete=["*"],
+    )
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="a")) == ["labelled", "spoken", "silent"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="b")) == ["other", "silent"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="c")) == ["silent"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE)) == ["labelled", "spoken", "other", "silent"]
+
+
+def test_a_malformed_selector_selects_nothing():
+    cluster = Snapshot([machine("a", {"pool": "<x>"})], complete=["*"])
+    assert not len(select(cluster, {"matchLabels": {"pool": "<x>"}}))
 
 
 # --- machine sets ------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checks import CAPI, FAR, MHC, NHC, SNR, capi, ladder, machine, make, mhc, nhc, node, template
-from webhook.model import health, remediation
+from webhook.model import health, remediation, watching
 from webhook.model.cluster import NOTHING, Snapshot, Unseen
 from webhook.model.remediation import Budget
 from webhook.model.units import SECOND
@@ -14,7 +14,7 @@ from webhook.model.units import SECOND
 def of(check, *objects, complete=("*",)):
     cluster = Snapshot(objects, complete=complete)
     view = health.view(check)
-    return view, remediation.selected_by(view, cluster), cluster
+    return view, watching.selected_by(view, cluster), cluster
 
 
 def budget(check, *objects, complete=("*",)):
@@ -109,45 +109,6 @@ def test_budget_where_not_all_can_be_seen(check, most):
 )
 def test_what_a_budget_means(budget, never, everything):
     assert (budget.never, budget.everything) == (never, everything)
-
-
-# --- what is selected --------------------------------------------------------------------------------------------
-
-
-def test_a_node_health_check_selects_nodes_and_says_when_there_may_be_more():
-    objects = [node("n0"), node("n1", pool="b"), *machines(1)]
-    _, selection, _ = of(nhc(), *objects)
-    assert [each.name for each in selection.machines] == ["n0"]
-    selection.demand_all()
-    _, selection, _ = of(nhc(), *objects, complete=())
-    with pytest.raises(Unseen):
-        selection.demand_all()
-
-
-def names_of(overlaps):
-    return {other.name: sorted(shared) for other, shared in overlaps}
-
-
-def test_overlaps_of_node_health_checks():
-    others = [nhc("everyone", selector={"matchExpressions": [{"key": "pool", "operator": "Exists"}]}), nhc("again")]
-    elsewhere = nhc("elsewhere", selector={"matchLabels": {"pool": "b"}})
-    view, _, cluster = of(nhc(), node("n0"), node("n1", "b"), nhc(), *others, elsewhere)
-    assert names_of(remediation.overlaps(view, cluster)) == {"everyone": ["n0"], "again": ["n0"]}
-
-
-def test_overlaps_of_machine_health_checks():
-    handler = mhc("handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}])
-    view, _, cluster = of(mhc(), *machines(2), mhc(), mhc("other"), handler)
-    assert names_of(remediation.overlaps(view, cluster)) == {"other": ["m0", "m1"]}
-    assert names_of(remediation.overlaps(health.view(handler), cluster)) == {}
-
-
-def test_overlaps_that_are_known_come_before_what_is_not():
-    view, _, cluster = of(nhc(), node("n0"), nhc("again"), complete=())
-    found = remediation.overlaps(view, cluster)
-    assert next(found)[0].name == "again"
-    with pytest.raises(Unseen):
-        next(found)
 
 
 # --- what keeps it from acting -----------------------------------------------------------------------------------
@@ -256,6 +217,31 @@ def test_steps_are_taken_by_their_order():
     assert (third.kind, third.known_timeout) == (None, None)
     with pytest.raises(Unseen):
         third.template(Snapshot(complete=["*"]))
+
+
+def test_every_remediator_that_a_check_mentions():
+    both = health.view(
+        nhc(
+            remediationTemplate=template(),
+            escalatingRemediations=[{"remediationTemplate": template(FAR)}, {"order": 5}, None],
+        )
+    )
+    assert [str(step.reference.path) for step in remediation.mentioned(both)] == [
+        "spec.remediationTemplate",
+        "spec.escalatingRemediations[0].remediationTemplate",
+    ]
+    assert remediation.mentioned(health.view(mhc())) == ()
+
+
+def test_templates_are_found_even_of_a_kind_that_nobody_knows():
+    (step,) = remediation.steps(health.view(nhc(remediationTemplate=template("r/v1"))))
+    found = make("r/v1", "RTemplate", "auto", "wa")
+    assert step.template(Snapshot([found])) is found
+    assert list(step.templates(Snapshot([found], complete=["*"]))) == [found]
+    with pytest.raises(Unseen, match="RTemplate wa/auto"):
+        step.template(Snapshot(complete=["*"]))
+    with pytest.raises(Unseen, match=r"rtemplates\.r"):
+        list(step.templates(NOTHING))
 
 
 def test_a_single_template_is_the_only_step():

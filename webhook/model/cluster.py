@@ -54,6 +54,16 @@ class Cluster(Protocol):
         """``function(self)``, computed once for as long as nothing in this cluster changes."""
 
 
+def gather(items: Iterable[T]) -> tuple[list[T], str]:
+    """What can be seen of some items, and what could not be seen in the end; empty: everything was."""
+    found: list[T] = []
+    try:
+        found.extend(items)
+    except Unseen as unseen:
+        return found, unseen.what
+    return found, ""
+
+
 def more_may_exist(cluster: Cluster, kind: Kind) -> Iterator[Unseen]:
     """``Unseen`` if there may be more objects of the kind than are known; for a rule to yield after its findings."""
     try:

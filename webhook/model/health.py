@@ -244,13 +244,6 @@ class HealthCheck:
         return _read_range(self.range.value)
 
     @property
-    def templates(self) -> tuple[Field, ...]:
-        """The references to remediation templates that are there, those of the escalation included."""
-        steps = self.obj.at("spec", "escalatingRemediations").items() if self.kind is kinds.NHC else ()
-        references = (self.template, *(step["remediationTemplate"] for step in steps))
-        return tuple(reference for reference in references if reference.present)
-
-    @property
     def template(self) -> Field:
         """The reference to the one remediation template."""
         return self._field(self._layout.template)

@@ -137,6 +137,12 @@ def find(group: str, kind: str) -> Kind | None:
     return _BY_NAME.get((group, kind))
 
 
+def guess(api_version: str, kind: str) -> Kind:
+    """A kind that the table does not know, as most such kinds are. Only snapshots can hold objects of it."""
+    group, _, version = api_version.rpartition("/")
+    return Kind(group, (version,), f"{kind.lower()}s", kind)
+
+
 def of(obj: Object) -> Kind | None:
     """The kind of an object, or None where the table does not know it."""
     api_version, kind = obj.api_version, obj.kind

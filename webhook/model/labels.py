@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from webhook.model.cluster import Unseen
 from webhook.model.objects import Object
 from webhook.model.selectors import DOES_NOT_EXIST, IN, NOT_IN, Requirement, Selector
 
@@ -35,6 +37,10 @@ class LabelIndex:
         """The positions of the objects with that label."""
         return self._by_label.get((key, value), NOBODY)
 
+    def labelled(self, key: str) -> frozenset[int]:
+        """The positions of the objects with that label, whatever its value."""
+        return self._by_key.get(key, NOBODY)
+
     def select(self, selector: Selector) -> frozenset[int]:
         """The positions of the objects that a selector matches: the same as ``selector.matches`` for each of them.
 
@@ -54,6 +60,37 @@ class LabelIndex:
     def _named(self, requirement: Requirement) -> frozenset[int]:
         """The objects that have the key, with one of the values where the operator takes any."""
         if requirement.operator not in (IN, NOT_IN):
-            return self._by_key.get(requirement.key, NOBODY)
+            return self.labelled(requirement.key)
         several = [self.having(requirement.key, value) for value in requirement.values]
         return several[0] if len(several) == 1 else NOBODY.union(*several)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Some of the objects of an index."""
+
+    index: LabelIndex
+    positions: frozenset[int]
+    unseen: str = ""
+    """What could not be seen, so that there may be more; empty if these are all."""
+
+    @property
+    def objects(self) -> tuple[Object, ...]:
+        """In the order in which the cluster lists them."""
+        return tuple(self.index.objects[position] for position in sorted(self.positions))
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def among(self, positions: frozenset[int]) -> Selection:
+        """Those of them that are at these positions, too."""
+        return Selection(self.index, self.positions & positions, self.unseen)
+
+    def demand_all(self) -> None:
+        """Go on only if every object can be seen.
+
+        Raises:
+            Unseen: there may be more.
+        """
+        if self.unseen:
+            raise Unseen(self.unseen)

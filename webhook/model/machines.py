@@ -1,21 +1,22 @@
 """Machines: what selects them, what owns them, what they run (node-and-machine-health.md 1, 7, 8, 10).
 
-Everything that is linear in the machines or in the health checks of a cluster is computed once per cluster state.
+What is linear in the machines of a cluster is computed once per cluster state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.model import drain, health, kinds, selectors
-from webhook.model.cluster import Cluster, Unseen
-from webhook.model.health import HealthCheck
+from webhook.model import drain, kinds, selectors
+from webhook.model.cluster import Cluster, Unseen, gather
 from webhook.model.kinds import Kind
-from webhook.model.labels import LabelIndex
+from webhook.model.labels import NOBODY, LabelIndex, Selection
 from webhook.model.lifecycle import Eviction
 from webhook.model.objects import Object
+from webhook.model.selectors import Selector
 
 ROLE_LABELS: Final = ("machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type")
 MASTER: Final = "master"
@@ -66,156 +67,89 @@ def blockers(machine: Object, cluster: Cluster) -> Iterator[Object | Unseen]:
                 yield each[0]
 
 
+# --- which machines there are ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """The Machines that something selects in its namespace, as far as they can be seen."""
+class _Home:
+    """The Machines of one namespace."""
 
     index: LabelIndex
-    positions: frozenset[int]
-    unseen: str
-    """What could not be seen; empty if these are all."""
+    clusters: Mapping[str, frozenset[int]]
+    """By the cluster of Cluster API that they are part of; empty: they do not say."""
 
-    @property
-    def machines(self) -> tuple[Object, ...]:
-        """In the order in which the cluster lists them."""
-        return tuple(self.index.objects[position] for position in sorted(self.positions))
-
-    @property
-    def control_plane(self) -> Selection:
-        """Those of the control plane (machine.openshift.io)."""
-        masters = frozenset[int]().union(*(self.index.having(label, MASTER) for label in ROLE_LABELS))
-        return Selection(self.index, self.positions & masters, self.unseen)
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def demand_all(self) -> None:
-        """Go on only if every Machine is seen.
-
-        Raises:
-            Unseen: there may be more.
-        """
-        if self.unseen:
-            raise Unseen(self.unseen)
+    def of(self, cluster_name: str) -> frozenset[int]:
+        """Those of a cluster, and those that do not say of which they are."""
+        named, nameless = self.clusters.get(cluster_name, NOBODY), self.clusters.get("", NOBODY)
+        return named | nameless if nameless else named
 
 
-_Home = tuple[str, str | None]
-"""A namespace, and within it a cluster of Cluster API: what a check can select from."""
+_NOWHERE: Final = _Home(LabelIndex(()), {})
 
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """All Machines of one kind, by where they are at home."""
+    """All Machines of one kind."""
 
-    homes: Mapping[_Home, LabelIndex]
+    homes: Mapping[str, _Home]
     unseen: str
 
-    def at(self, namespace: str, cluster_name: str | None = None) -> LabelIndex:
-        return self.homes.get((namespace or "default", cluster_name), _NOWHERE)
+    def at(self, namespace: str) -> _Home:
+        return self.homes.get(namespace or "default", _NOWHERE)
 
 
-_NOWHERE: Final = LabelIndex(())
+def select(
+    cluster: Cluster, kind: Kind, namespace: str, selector: Selector, cluster_name: str | None = None
+) -> Selection:
+    """The Machines of either kind that a selector matches in a namespace, and in a cluster of Cluster API."""
+    fleet = cluster.derive(_FLEETS[kind])
+    home = fleet.at(namespace)
+    selection = Selection(home.index, home.index.select(selector), fleet.unseen)
+    return selection if cluster_name is None else selection.among(home.of(cluster_name))
 
 
-def _machine_api(cluster: Cluster) -> _Fleet:
-    return _fleet(cluster, kinds.MACHINE, lambda _: None)
+def _fleet(cluster: Cluster, kind: Kind) -> _Fleet:
+    found, unseen = gather(cluster.list(kind))
+    homes: dict[str, list[Object]] = {}
+    for machine in found:
+        homes.setdefault(machine.namespace or "default", []).append(machine)
+    clusters = _by_cluster if kind is kinds.CAPI_MACHINE else lambda _: {}
+    return _Fleet({home: _Home(LabelIndex(some), clusters(some)) for home, some in homes.items()}, unseen)
 
 
-def _cluster_api(cluster: Cluster) -> _Fleet:
-    return _fleet(cluster, kinds.CAPI_MACHINE, _capi_cluster)
-
-
-def _fleet(cluster: Cluster, kind: Kind, cluster_of: Callable[[Object], str | None]) -> _Fleet:
-    homes: dict[_Home, list[Object]] = {}
-    unseen = ""
-    try:
-        for machine in cluster.list(kind):
-            homes.setdefault((machine.namespace or "default", cluster_of(machine)), []).append(machine)
-    except Unseen as blind:
-        unseen = blind.what
-    return _Fleet({home: LabelIndex(machines) for home, machines in homes.items()}, unseen)
-
-
-def _capi_cluster(machine: Object) -> str | None:
-    return machine.label(CAPI_CLUSTER_LABEL).text or machine.at("spec", "clusterName").text
-
-
-def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
-    """``M``, the Machines of its own namespace that a MachineHealthCheck selects; in Cluster API, of its cluster."""
-    fleet = cluster.derive(_cluster_api if check.kind is kinds.CAPI_MHC else _machine_api)
-    index = fleet.at(check.obj.namespace, check.cluster_name)
-    return Selection(index, index.select(check.selector), fleet.unseen)
-
-
-def selected(obj: Object, cluster: Cluster) -> Selection:
-    """``M`` of the MachineHealthCheck ``obj``: a fact for rules."""
-    return selected_by(health.view(obj), cluster)
-
-
-def selects_control_plane(check: HealthCheck) -> bool:
-    """Whether the selector alone says that a check is about the control plane of a machine.openshift.io cluster."""
-    return any(check.selector.allowed_values(key) == _MASTERS for key in ROLE_LABELS)
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """A MachineHealthCheck of the cluster, and what it selects."""
-
-    check: HealthCheck
-    selection: Selection
-
-
-@dataclass(frozen=True, slots=True)
-class Watches:
-    """All MachineHealthChecks of one kind, by namespace."""
-
-    homes: Mapping[str, tuple[Watch, ...]]
-    unseen: str
-    """What could not be seen; empty if these are all."""
-
-    def of(self, namespace: str) -> tuple[Watch, ...]:
-        return self.homes.get(namespace or "default", ())
-
-    def demand_all(self) -> None:
-        """Go on only if every check is seen.
-
-        Raises:
-            Unseen: there may be more.
-        """
-        if self.unseen:
-            raise Unseen(self.unseen)
-
-
-def watches(cluster: Cluster, kind: Kind = kinds.MHC) -> Watches:
-    """The MachineHealthChecks of the cluster, of either kind, with what they select."""
-    return cluster.derive(_WATCHES[kind])
-
-
-def _watches(cluster: Cluster, kind: Kind) -> Watches:
-    homes: dict[str, list[Watch]] = {}
-    unseen = ""
-    try:
-        for obj in cluster.list(kind):
-            check = health.view(obj)
-            homes.setdefault(obj.namespace or "default", []).append(Watch(check, selected_by(check, cluster)))
-    except Unseen as blind:
-        unseen = blind.what
-    return Watches({namespace: tuple(some) for namespace, some in homes.items()}, unseen)
-
-
-_WATCHES: Final[Mapping[Kind, Callable[[Cluster], Watches]]] = {
-    kinds.MHC: lambda cluster: _watches(cluster, kinds.MHC),
-    kinds.CAPI_MHC: lambda cluster: _watches(cluster, kinds.CAPI_MHC),
+_FLEETS: Final[Mapping[Kind, Callable[[Cluster], _Fleet]]] = {
+    kind: functools.partial(_fleet, kind=kind) for kind in (kinds.MACHINE, kinds.CAPI_MACHINE)
 }
+
+
+def _by_cluster(machines: Sequence[Object]) -> Mapping[str, frozenset[int]]:
+    clusters: dict[str, set[int]] = {}
+    for position, machine in enumerate(machines):
+        name = machine.label(CAPI_CLUSTER_LABEL).text or machine.at("spec", "clusterName").text or ""
+        clusters.setdefault(name, set()).add(position)
+    return {name: frozenset(some) for name, some in clusters.items()}
+
+
+def control_plane(machines: Selection) -> Selection:
+    """Those of the control plane (machine.openshift.io)."""
+    return machines.among(NOBODY.union(*(machines.index.having(label, MASTER) for label in ROLE_LABELS)))
+
+
+def selects_control_plane(selector: Selector) -> bool:
+    """Whether the selector alone says that it is about the control plane of a machine.openshift.io cluster."""
+    return any(selector.allowed_values(key) == _MASTERS for key in ROLE_LABELS)
+
+
+# --- machine sets ------------------------------------------------------------------------------------------------
 
 
 def of_set(machine_set: Object, cluster: Cluster) -> Selection:
     """The Machines of a MachineSet: those that its selector matches and that nothing else controls."""
-    fleet = cluster.derive(_machine_api)
-    index = fleet.at(machine_set.namespace)
-    chosen = index.select(selectors.parse(machine_set.at("spec", "selector").value))
-    mine = frozenset(position for position in chosen if _may_own(machine_set, index.objects[position]))
-    return Selection(index, mine, fleet.unseen)
+    selector = selectors.parse(machine_set.at("spec", "selector").value)
+    matched = select(cluster, kinds.MACHINE, machine_set.namespace, selector)
+    return matched.among(
+        frozenset(position for position in matched.positions if _may_own(machine_set, matched.index.objects[position]))
+    )
 
 
 def _may_own(machine_set: Object, machine: Object) -> bool:

@@ -1,8 +1,7 @@
 """What a health check would do: one model of remediation for the rules and for ``virt-admit explain``.
 
-Given a health check of any of the three kinds and the cluster: which machines or nodes it selects, how many of them
-may be unhealthy before it stops, which other checks select the same, through which steps a sick node goes, and when
-the VMs of a lost node run again (node-and-machine-health.md 4, 11, 13, 15).
+Given a health check of any of the three kinds and what it watches: how many of them may be unhealthy before it stops,
+which are, what keeps it from acting, and through which steps a sick node goes (node-and-machine-health.md 4, 11, 13).
 """
 
 from __future__ import annotations
@@ -12,104 +11,19 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from webhook.model import health, kinds, machines, remediators
-from webhook.model.cluster import Cluster, Unseen
+from webhook.model.cluster import Cluster, Unseen, gather
 from webhook.model.health import TERMINATING, HealthCheck
 from webhook.model.kinds import Kind
-from webhook.model.labels import LabelIndex
-from webhook.model.machines import Selection, Watch, Watches
+from webhook.model.labels import Selection
 from webhook.model.objects import Field, Object
-from webhook.model.selectors import EXISTS, Requirement, Selector
 from webhook.model.texts import names
 from webhook.model.units import DURATION, MINUTE, Limit, allowed_unhealthy, format_duration, parse_duration, show
-
-CONTROL_PLANE_LABELS: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-"""Either one, with any value, makes a Node one of the control plane."""
 
 NHC_TIME: Final = 5 * MINUTE
 """How long Ready must be False or Unknown where a NodeHealthCheck does not say (the schema's default)."""
 
-_CONTROL_PLANE: Final = tuple(Selector(frozenset((Requirement(label, EXISTS),))) for label in CONTROL_PLANE_LABELS)
-
 TEMPLATE: Final = "Template"
 """What a template's kind ends in; the rest is the kind of the request that is made from it."""
-
-
-# --- what a check selects ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Nodes:
-    index: LabelIndex
-    unseen: str
-
-
-def _nodes(cluster: Cluster) -> _Nodes:
-    found: list[Object] = []
-    unseen = ""
-    try:
-        found.extend(cluster.list(kinds.NODE))
-    except Unseen as blind:
-        unseen = blind.what
-    return _Nodes(LabelIndex(found), unseen)
-
-
-def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
-    """The Machines, or for a NodeHealthCheck the Nodes, that a check watches, as far as they can be seen."""
-    if check.kind is not kinds.NHC:
-        return machines.selected_by(check, cluster)
-    nodes = cluster.derive(_nodes)
-    return Selection(nodes.index, nodes.index.select(check.selector), nodes.unseen)
-
-
-def selected(obj: Object, cluster: Cluster) -> Selection:
-    """What the health check ``obj`` watches: a fact for rules."""
-    return selected_by(health.view(obj), cluster)
-
-
-def control_plane(selection: Selection) -> frozenset[int]:
-    """The positions of the selected Nodes that belong to the control plane."""
-    masters = (selection.index.select(selector) for selector in _CONTROL_PLANE)
-    return selection.positions & frozenset().union(*masters)
-
-
-def node_watches(cluster: Cluster) -> Watches:
-    """The NodeHealthChecks of the cluster, with what they select; they live in no namespace."""
-    return cluster.derive(_node_watches)
-
-
-def _node_watches(cluster: Cluster) -> Watches:
-    found: list[Watch] = []
-    unseen = ""
-    try:
-        for obj in cluster.list(kinds.NHC):
-            check = health.view(obj)
-            found.append(Watch(check, selected_by(check, cluster)))
-    except Unseen as blind:
-        unseen = blind.what
-    return Watches({_NO_NAMESPACE: tuple(found)}, unseen)
-
-
-_NO_NAMESPACE: Final = "default"
-"""Where ``Watches`` keeps what has no namespace."""
-
-
-def overlaps(check: HealthCheck, cluster: Cluster) -> Iterator[tuple[Object, frozenset[str]]]:
-    """The other checks of the same kind that select some of the same machines or nodes, and the names of those.
-
-    Checks that only replace machines which the cloud takes away are in nobody's way.
-
-    Raises:
-        Unseen: at the end, where there may be more.
-    """
-    watches = node_watches(cluster) if check.kind is kinds.NHC else machines.watches(cluster, check.kind)
-    selection = selected_by(check, cluster)
-    if not check.handler:
-        for other in watches.of(check.obj.namespace):
-            shared = selection.positions & other.selection.positions
-            if shared and other.check.obj.name != check.obj.name and not other.check.handler:
-                yield other.check.obj, frozenset(selection.index.objects[position].name for position in shared)
-    selection.demand_all()
-    watches.demand_all()
 
 
 # --- how many may be unhealthy -----------------------------------------------------------------------------------
@@ -176,7 +90,7 @@ def conditions(check: HealthCheck) -> tuple[Condition, ...]:
 def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[tuple[str, str] | Unseen]:
     """What is selected and counts as unhealthy now, or will when its time is over: name and reason."""
     sick = {(each.type, each.status) for each in conditions(check)}
-    for obj in selection.machines:
+    for obj in selection.objects:
         node: Object | None = obj
         if check.kind is not kinds.NHC:
             name = machines.node_name(obj)
@@ -199,7 +113,7 @@ def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Ite
 
 def nodes_of(check: HealthCheck, selection: Selection) -> Iterator[str]:
     """The names of the nodes that a check watches, be it directly or through their machines."""
-    for obj in selection.machines:
+    for obj in selection.objects:
         name = obj.name if check.kind is kinds.NHC else machines.node_name(obj)
         if name:
             yield name
@@ -216,17 +130,12 @@ def conflicting(cluster: Cluster) -> list[Object]:
     Raises:
         Unseen: none is known, but there may be some.
     """
-    found: list[Object] = []
-    blind: Unseen | None = None
-    try:
-        found.extend(cluster.list(kinds.MHC))
-    except Unseen as unseen:
-        blind = unseen
+    found, unseen = gather(cluster.list(kinds.MHC))
     custom = [mhc for mhc in found if [each.type for each in health.view(mhc).entries] != [TERMINATING]]
     if not custom and len(found) > 1:
         return found
-    if not custom and blind:
-        raise blind
+    if not custom and unseen:
+        raise Unseen(unseen)
     return custom
 
 
@@ -241,7 +150,7 @@ def obstacles(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
     for step in steps(check):
         try:
             if step.template(cluster) is None:
-                yield f"there is no {step.reference['kind'].text} {step.name}"
+                yield f"there is no {step.title}"
         except Unseen as blind:
             yield blind
 
@@ -274,10 +183,15 @@ class Step:
     """Where the template is looked up, whatever the reference says; None: the reference says it."""
 
     @property
+    def kind_name(self) -> str:
+        """The template's kind as it is written."""
+        return self.reference["kind"].text or ""
+
+    @property
     def kind(self) -> Kind | None:
         """The template's kind, if the table knows it."""
-        group, slash, _ = (self.reference["apiVersion"].text or "").partition("/")
-        return kinds.find(group if slash else "", self.reference["kind"].text or "")
+        group, slash, _ = (self.reference["apiVersion"].text or "").rpartition("/")
+        return kinds.find(group if slash else "", self.kind_name)
 
     @property
     def namespace(self) -> str:
@@ -289,9 +203,14 @@ class Step:
         return "/".join(filter(None, (self.namespace, self.reference["name"].text)))
 
     @property
+    def title(self) -> str:
+        """Kind and name of the template."""
+        return f"{self.kind_name or 'template'} {self.name}".rstrip()
+
+    @property
     def remediator(self) -> str:
         """The kind of the requests that are made from the template."""
-        return (self.reference["kind"].text or "?").removesuffix(TEMPLATE)
+        return (self.kind_name or "?").removesuffix(TEMPLATE)
 
     @property
     def known_timeout(self) -> int | None:
@@ -305,12 +224,24 @@ class Step:
         """The template, or None if it is known not to exist.
 
         Raises:
-            Unseen: it, or its kind, cannot be seen.
+            Unseen: it cannot be seen, or is of a kind that nobody knows and so may be looked for in the wrong place.
         """
-        kind = self.kind
-        if kind is None:
-            raise Unseen(f"{self.reference['kind'].text or 'a template'} {self.name}".rstrip())
-        return cluster.get(kind, self.namespace, self.reference["name"].text or "")
+        found = cluster.get(self._looked_up, self.namespace, self.reference["name"].text or "")
+        if found is None and self.kind is None:
+            raise Unseen(self.title)
+        return found
+
+    def templates(self, cluster: Cluster) -> Iterator[Object]:
+        """All templates of that kind, in every namespace.
+
+        Raises:
+            Unseen: after those that are known, if there may be more.
+        """
+        return cluster.list(self._looked_up)
+
+    @property
+    def _looked_up(self) -> Kind:
+        return self.kind or kinds.guess(self.reference["apiVersion"].text or "", self.kind_name)
 
     def refers_to(self, template: Object) -> bool:
         """Whether this is a reference to that template."""
@@ -330,16 +261,26 @@ def escalation(check: Object) -> tuple[Step, ...]:
     )
 
 
+def mentioned(check: HealthCheck) -> tuple[Step, ...]:
+    """Every remediator that a check mentions, also where it mentions too many; an entry without template is none."""
+    entries = escalation(check.obj) if check.kind is kinds.NHC else ()
+    return tuple(step for step in (_only(check), *entries) if step.reference.present)
+
+
 def steps(check: HealthCheck) -> tuple[Step, ...]:
     """The remediators that a check calls, in the order in which it does.
 
     None: a MachineHealthCheck without a template deletes the Machine.
     """
     if check.template.present:
-        nothing = check.template["-"]
-        home = None if check.kind is kinds.NHC else check.obj.namespace
-        return (Step(check.template, nothing, nothing, home),)
+        return (_only(check),)
     return tuple(sorted(escalation(check.obj), key=lambda step: step.order.integer or 0))
+
+
+def _only(check: HealthCheck) -> Step:
+    """The remediator that stands alone. MachineHealthChecks look for its template in their own namespace."""
+    nothing = check.template["-"]
+    return Step(check.template, nothing, nothing, None if check.kind is kinds.NHC else check.obj.namespace)
 
 
 class Span(NamedTuple):

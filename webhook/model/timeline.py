@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.model import drain, kinds, remediation
+from webhook.model import drain, kinds, remediation, watching
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.health import HealthCheck
 from webhook.model.objects import Object
@@ -126,7 +126,7 @@ _DELETED: Final = "machine and node are gone; its VMs may start elsewhere"
 def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
     """The remediators that a check calls, in order."""
     steps = remediation.steps(check)
-    nodes = remediation.selected_by(check, cluster).machines if check.kind is kinds.NHC else None
+    nodes = watching.selected_by(check, cluster).objects if check.kind is kinds.NHC else None
     for step in steps:
         yield from _stage(step, cluster, nodes)
     if not steps and check.kind is not kinds.NHC:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.model import health, kinds, remediation, timeline
+from webhook.model import health, kinds, remediation, timeline, watching
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.health import HealthCheck
 from webhook.model.kinds import Kind
-from webhook.model.machines import Selection
+from webhook.model.labels import Selection
 from webhook.model.objects import Object
 from webhook.model.remediation import Budget, Span
 from webhook.model.texts import count, names
@@ -58,7 +58,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         shown = ", ".join(f"{kind.kind} ({kind.group})" for kind in KINDS)
         raise ValueError(f"{obj.kind or 'this'} {obj.full_name} cannot be explained; what can is {shown}")
     check = health.view(obj)
-    selection = remediation.selected_by(check, cluster)
+    selection = watching.selected_by(check, cluster)
     unseen = [selection.unseen] if selection.unseen else []
 
     def seen(items: Iterable[Any]) -> Iterator[Any]:
@@ -80,7 +80,11 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         unhealthy=tuple(seen(remediation.unhealthy(check, selection, cluster))),
         obstacles=tuple(seen(remediation.obstacles(check, cluster))),
         overlaps=tuple(
-            (other.full_name, tuple(sorted(some))) for other, some in seen(remediation.overlaps(check, cluster))
+            (
+                rival.check.obj.full_name,
+                tuple(sorted(obj.name for obj in selection.among(rival.selection.positions).objects)),
+            )
+            for rival in seen(watching.rivals(check, cluster))
         ),
         stages=tuple(seen(timeline.stages(check, cluster))),
         timeline=course,
@@ -157,7 +161,7 @@ def _noun(check: HealthCheck) -> str:
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     check, selection = explanation.check, explanation.selection
     seen = " that can be seen" if selection.unseen else ""
-    which = f": {names(obj.name for obj in selection.machines)}" if len(selection) else ""
+    which = f": {names(obj.name for obj in selection.objects)}" if len(selection) else ""
     yield "selects", f"{count(len(selection), _noun(check))}{seen}{which}"
     yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget)}"
     conditions = remediation.conditions(check)
@@ -240,7 +244,7 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
             "kind": "Node" if check.kind is kinds.NHC else "Machine",
             "count": len(selection),
             "complete": not selection.unseen,
-            "names": [each.name for each in selection.machines],
+            "names": [each.name for each in selection.objects],
         },
         "limit": {
             "text": budget.limit,

@@ -8,10 +8,10 @@ not at all, and the remediation neither fails nor is tried again: the node stays
 
 from collections.abc import Iterator
 
-from webhook.model import health, kinds, remediation
+from webhook.model import health, kinds, remediation, watching
 from webhook.model.cluster import Unseen
 from webhook.model.kinds import FAR_TEMPLATE, NHC, NODE
-from webhook.model.machines import Selection
+from webhook.model.labels import Selection
 from webhook.model.objects import Object, Path
 from webhook.model.remediators import far_gaps, far_spec
 from webhook.model.texts import names
@@ -25,7 +25,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 def _of_template(template: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if not far_spec(template)["nodeparameters"].map:
         return
-    watches = remediation.node_watches(context.cluster)
+    watches = watching.watches(context.cluster, NHC)
     for watch in watches.of(""):
         nhc = watch.check.obj
         if any(step.refers_to(template) for step in remediation.steps(watch.check)):
@@ -42,12 +42,12 @@ def _of_check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding | Uns
                 yield blind
                 continue
             if template is not None:
-                selection = context.fact(remediation.selected, nhc)
+                selection = context.fact(watching.selected, nhc)
                 yield from _gaps(template, selection, "this check selects", step.reference.path)
 
 
 def _gaps(template: Object, nodes: Selection, who: str, path: Path | None = None) -> Iterator[Finding | Unseen]:
-    for parameter, missing in far_gaps(template, (node.name for node in nodes.machines)):
+    for parameter, missing in far_gaps(template, (node.name for node in nodes.objects)):
         yield Finding(
             path or parameter.path,
             f"no {parameter.path[-1]} for {names(missing, 80)}, which {who}: cannot be fenced, and nothing says so; "

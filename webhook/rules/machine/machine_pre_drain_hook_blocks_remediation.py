@@ -9,7 +9,7 @@ dead machine is not replaced, and its volumes stay attached, until somebody does
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.model import machines
+from webhook.model import watching
 from webhook.model.kinds import MACHINE, MHC
 from webhook.model.objects import Object
 from webhook.model.texts import names
@@ -28,20 +28,19 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
     ]
     if not hooks:
         return
-    everybody = machines.watches(context.cluster)
-    watching = [
+    everybody = watching.watches(context.cluster, MHC)
+    checks = [
         watch.check.obj.name
         for watch in everybody.of(machine.namespace)
         if not watch.check.paused.present and watch.check.selector.matches(machine.labels)
     ]
-    if not watching:
+    if not checks:
         everybody.demand_all()
         return
     for hook in hooks:
         yield Finding(
             hook.path,
-            f"remediation by {names(watching, 50)} stops before the drain until {show(hook['owner'].value)} removes "
-            "the hook",
+            f"remediation by {names(checks, 50)} stops before the drain until {show(hook['owner'].value)} removes the hook",
         )
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from webhook.model import effective, machines
 from webhook.model.cluster import Unseen
 from webhook.model.kinds import MACHINE, MACHINE_SET, VMI
-from webhook.model.machines import ScaleDown, Selection
+from webhook.model.labels import Selection
+from webhook.model.machines import ScaleDown
 from webhook.model.objects import Object
 from webhook.model.texts import names
 from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
@@ -39,7 +40,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 
 def _going(members: Selection, change: ScaleDown) -> tuple[Object, ...]:
     """The machines that are sure to go, or at least go first: all of them, or those that are marked."""
-    return tuple(machine for machine in members.machines if change.after == 0 or machines.goes_first(machine))
+    return tuple(machine for machine in members.objects if change.after == 0 or machines.goes_first(machine))
 
 
 RULE = Rule(

@@ -8,12 +8,14 @@ count and never remediates again, without a word.
 
 from collections.abc import Iterator
 
-from webhook.model import machines
+from webhook.model import machines, watching
 from webhook.model.kinds import MACHINE, MACHINE_SET, MHC
-from webhook.model.machines import ScaleDown, Selection, Watch
+from webhook.model.labels import Selection
+from webhook.model.machines import ScaleDown
 from webhook.model.objects import Object
 from webhook.model.texts import names
 from webhook.model.units import allowed_unhealthy
+from webhook.model.watching import Watch
 from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
@@ -23,7 +25,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     members = machines.of_set(change.machine_set, context.cluster)
     members.demand_all()
-    everybody = machines.watches(context.cluster)
+    everybody = watching.watches(context.cluster, MHC)
     disabled = [
         watch.check.obj.name
         for watch in everybody.of(change.machine_set.namespace)

@@ -20,7 +20,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if change is None or change.machine_set.at("spec", "deletePolicy").text not in (None, "", "Random"):
         return
     members = machines.of_set(change.machine_set, context.cluster)
-    marked = sum(map(machines.goes_first, members.machines))
+    marked = sum(map(machines.goes_first, members.objects))
     if marked < change.fewer:
         members.demand_all()
         yield Finding(

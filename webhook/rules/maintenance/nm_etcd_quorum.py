@@ -10,20 +10,19 @@ broken.
 
 from collections.abc import Iterator
 
-from webhook.model import maintenance, selectors
+from webhook.model import maintenance, nodes, selectors
 from webhook.model.cluster import Cluster
 from webhook.model.kinds import CLUSTER_VERSION, INFRASTRUCTURE, NM, NM_KUBEVIRT, NODE, PDB, POD
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 ETCD = "openshift-etcd"
-ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     cluster, name = context.cluster, maintenance.node(obj)
     node = cluster.get(NODE, "", name.text) if name.text else None
-    if node is None or not any(role in node.labels for role in ROLES) or not _is_openshift(cluster):
+    if node is None or not nodes.is_control_plane(node) or not _is_openshift(cluster):
         return
     refusal = _refusal(node.name, cluster)
     if refusal:

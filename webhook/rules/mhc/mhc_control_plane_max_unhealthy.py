@@ -8,7 +8,7 @@ machines then can cost the quorum, and with it the cluster. The controller itsel
 
 from collections.abc import Iterator
 
-from webhook.model import health, machines
+from webhook.model import health, machines, watching
 from webhook.model.kinds import MACHINE, MHC
 from webhook.model.objects import Object
 from webhook.model.units import allowed_unhealthy
@@ -20,9 +20,9 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     limit = view.known_limit()
     if limit is None or view.handler or (not limit.percent and limit.number <= 1):
         return
-    selection = context.fact(machines.selected, obj)
-    masters = len(selection.control_plane)
-    if not masters and not machines.selects_control_plane(view):
+    selection = context.fact(watching.selected, obj)
+    masters = len(machines.control_plane(selection))
+    if not masters and not machines.selects_control_plane(view.selector):
         selection.demand_all()
         return
     total = max(len(selection), machines.CONTROL_PLANE_SIZE) if selection.unseen else len(selection)

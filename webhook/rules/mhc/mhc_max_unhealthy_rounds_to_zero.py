@@ -8,7 +8,7 @@ rounds up.
 
 from collections.abc import Iterator
 
-from webhook.model import health, machines
+from webhook.model import health, watching
 from webhook.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
 from webhook.model.objects import Object
 from webhook.model.texts import count
@@ -21,7 +21,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     limit = view.known_limit()
     if limit is None or not limit.percent or limit.number in (0, 100) or view.range.present or view.handler:
         return
-    selection = context.fact(machines.selected, obj)
+    selection = context.fact(watching.selected, obj)
     if allowed_unhealthy(limit, len(selection), view.limit_of) == 0:
         selection.demand_all()
         if selection.positions:

@@ -8,10 +8,10 @@ all of them are deleted; none is left to run anything.
 
 from collections.abc import Iterator
 
-from webhook.model import health, machines
+from webhook.model import health, machines, watching
 from webhook.model.health import HealthCheck
 from webhook.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
-from webhook.model.machines import Selection
+from webhook.model.labels import Selection
 from webhook.model.objects import Field, Object
 from webhook.model.units import IntOrPercent, allowed_unhealthy
 from webhook.rule import Action, Context, Finding, NoParams, Rule
@@ -23,7 +23,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if brake is None or view.deliberate:
         return
     field, limit = brake
-    selection = context.fact(machines.selected, obj)
+    selection = context.fact(watching.selected, obj)
     if _is_control_plane(view, selection):
         return
     everything = limit.percent and limit.number == 100
@@ -58,7 +58,7 @@ def _is_control_plane(view: HealthCheck, selection: Selection) -> bool:
     """The control plane has a rule of its own, and in Cluster API a controller that minds its quorum."""
     if view.kind is CAPI_MHC:
         return any(each.key == machines.CAPI_CONTROL_PLANE_LABEL for each in view.selector.requirements)
-    return machines.selects_control_plane(view) or bool(selection.control_plane)
+    return machines.selects_control_plane(view.selector) or bool(machines.control_plane(selection))
 
 
 RULE = Rule(

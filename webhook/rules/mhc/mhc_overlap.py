@@ -6,52 +6,41 @@ shorter times of both win.
 **Fix.** Give every machine to one check: one label for each check, or exclude with ``NotIn``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from webhook.model import health, machines
+from webhook.model import health, watching
+from webhook.model.cluster import Unseen, gather
 from webhook.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
-from webhook.model.machines import Selection, Watch
+from webhook.model.labels import NOBODY, Selection
 from webhook.model.objects import Object
 from webhook.model.texts import names
+from webhook.model.watching import Watch
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     view = context.fact(health.view, obj)
-    if view.handler:
-        return
-    mine = context.fact(machines.selected, obj)
-    everybody = machines.watches(context.cluster, view.kind)
-    rivals = [watch for watch in everybody.of(obj.namespace) if _is_rival(watch, view, mine)]
+    rivals, unseen = gather(watching.rivals(view, context.cluster))
     if rivals:
-        shared = _shared(mine, rivals)
-        whom = f" {names((machine.name for machine in shared), 50)}" if shared else " the same machines"
+        shared = _shared(context.fact(watching.selected, obj), rivals)
+        whom = names((machine.name for machine in shared.objects), 50) or "the same machines"
         yield Finding(
             view.selector_field.path,
-            f"selects{whom} like {names((rival.check.obj.name for rival in rivals), 50)}; each counts its own limit, "
+            f"selects {whom} like {names((rival.check.obj.name for rival in rivals), 50)}; each counts its own limit, "
             "together they take more",
         )
-    everybody.demand_all()
-    mine.demand_all()
+    if unseen:
+        yield Unseen(unseen)
 
 
-def _shared(mine: Selection, rivals: list[Watch]) -> tuple[Object, ...]:
+def _shared(mine: Selection, rivals: Iterable[Watch]) -> Selection:
     """The machines that some rival selects, too."""
-    common: frozenset[int] = frozenset()
+    common = NOBODY
     for rival in rivals:
         common |= mine.positions & rival.selection.positions
         if len(common) == len(mine):
             break
-    return Selection(mine.index, common, mine.unseen).machines
-
-
-def _is_rival(watch: Watch, view: health.HealthCheck, mine: Selection) -> bool:
-    other = watch.check
-    if other.handler or other.obj.name == view.obj.name or other.cluster_name != view.cluster_name:
-        return False
-    if not mine.positions.isdisjoint(watch.selection.positions):
-        return True
-    return bool(mine.unseen) and not view.selector.errors and other.selector == view.selector
+    return mine.among(common)
 
 
 RULE = Rule(

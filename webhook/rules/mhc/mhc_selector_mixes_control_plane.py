@@ -8,7 +8,7 @@ are well. One limit for both is too loose for the one and too tight for the othe
 
 from collections.abc import Iterator
 
-from webhook.model import health, machines
+from webhook.model import health, machines, watching
 from webhook.model.kinds import MACHINE, MHC
 from webhook.model.objects import Object
 from webhook.model.texts import count, names
@@ -19,11 +19,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.fact(health.view, obj)
     if view.handler:
         return
-    selection = context.fact(machines.selected, obj)
-    masters = selection.control_plane
+    selection = context.fact(watching.selected, obj)
+    masters = machines.control_plane(selection)
     others = len(selection) - len(masters)
     if masters and others:
-        whom = names((machine.name for machine in masters.machines), 60)
+        whom = names((machine.name for machine in masters.objects), 60)
         yield Finding(
             view.selector_field.path,
             f"selects machines of the control plane ({whom}) and {count(others, 'other')}; use one check per role",

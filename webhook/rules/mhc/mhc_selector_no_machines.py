@@ -8,7 +8,7 @@ they come later; perhaps a label is misspelled, and a dead node will stay dead.
 
 from collections.abc import Iterator
 
-from webhook.model import health, machines
+from webhook.model import health, watching
 from webhook.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
@@ -18,7 +18,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.fact(health.view, obj)
     if view.deliberate or view.selector.errors:
         return
-    selection = context.fact(machines.selected, obj)
+    selection = context.fact(watching.selected, obj)
     if not selection.positions:
         selection.demand_all()
         yield Finding(

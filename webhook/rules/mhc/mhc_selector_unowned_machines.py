@@ -8,7 +8,7 @@ found to be unhealthy, counts against ``maxUnhealthy``, and stays as it is.
 
 from collections.abc import Iterator
 
-from webhook.model import health, machines
+from webhook.model import health, watching
 from webhook.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
 from webhook.model.objects import Object
 from webhook.model.texts import names
@@ -19,8 +19,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.fact(health.view, obj)
     if view.handler or view.external or view.template.present:
         return
-    selection = context.fact(machines.selected, obj)
-    unowned = [machine.name for machine in selection.machines if machine.controller is None]
+    selection = context.fact(watching.selected, obj)
+    unowned = [machine.name for machine in selection.objects if machine.controller is None]
     if unowned:
         yield Finding(
             view.selector_field.path,

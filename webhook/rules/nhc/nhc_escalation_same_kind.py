@@ -24,9 +24,8 @@ SUPPORT: Final = "remediation.medik8s.io/multiple-templates-support"
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     seen: set[str] = set()
     for step in remediation.escalation(obj):
-        kind = step.reference["kind"].text
-        if kind is None or kind not in seen:
-            seen.add(kind or "")
+        if not step.kind_name or step.kind_name not in seen:
+            seen.add(step.kind_name)
             continue
         try:
             supported = _supported(step, context.cluster)
@@ -36,17 +35,19 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         if not supported:
             yield Finding(
                 step.reference["kind"].path,
-                f"{show(kind)} is used by an earlier step, and not all of its templates carry {SUPPORT}: use it once",
+                f"{show(step.kind_name)} is used by an earlier step, and not all of its templates carry {SUPPORT}: use it once",
                 cause=Cause.DUPLICATE,
             )
 
 
 def _supported(step: Step, cluster: Cluster) -> bool:
     """Whether there are templates of that kind and every one carries the annotation, whatever its value."""
-    if step.kind is None:
-        raise Unseen(f"templates of kind {show(step.reference['kind'].value)}")
-    templates = list(cluster.list(step.kind))
-    return bool(templates) and all(SUPPORT in template.annotations for template in templates)
+    found = False
+    for template in step.templates(cluster):
+        if SUPPORT not in template.annotations:
+            return False
+        found = True
+    return found
 
 
 RULE = Rule(

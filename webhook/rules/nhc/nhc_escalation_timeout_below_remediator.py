@@ -8,7 +8,7 @@ until the node has surely rebooted (about 3 min); a fence agent is retried (abou
 
 from collections.abc import Iterator
 
-from webhook.model import remediation
+from webhook.model import remediation, watching
 from webhook.model.cluster import Unseen
 from webhook.model.kinds import FAR_TEMPLATE, NHC, NODE, SNR_CONFIG, SNR_TEMPLATE
 from webhook.model.objects import Object
@@ -17,13 +17,13 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    nodes = context.fact(remediation.selected, obj)
+    nodes = context.fact(watching.selected, obj)
     for step in remediation.escalation(obj):
         timeout = step.known_timeout
         if timeout is None or step.kind not in (SNR_TEMPLATE, FAR_TEMPLATE):
             continue
         try:
-            needed = remediation.takes(step, context.cluster, nodes.machines).most
+            needed = remediation.takes(step, context.cluster, nodes.objects).most
         except Unseen as blind:
             yield blind
             continue

@@ -8,17 +8,16 @@ machine after the other may go. The operator refuses the combination.
 
 from collections.abc import Iterator
 
-from webhook.model import remediation
+from webhook.model import health, remediation
 from webhook.model.kinds import MDR_TEMPLATE, NHC
 from webhook.model.objects import Object
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    limit = obj.at("spec", "maxUnhealthy")
-    references = [obj.at("spec", "remediationTemplate"), *(step.reference for step in remediation.escalation(obj))]
-    mdr = MDR_TEMPLATE.kind.casefold()
-    if limit.present and any((each["kind"].text or "").casefold() == mdr for each in references):
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    limit, mdr = obj.at("spec", "maxUnhealthy"), MDR_TEMPLATE.kind.casefold()
+    steps = remediation.mentioned(context.fact(health.view, obj)) if limit.present else ()
+    if any(step.kind_name.casefold() == mdr for step in steps):
         yield Finding(
             limit.path,
             "machine deletion removes unhealthy nodes, so counting them never stops it; use minHealthy instead",

@@ -8,24 +8,18 @@ delete nothing. The sick node keeps its VMs.
 
 from collections.abc import Iterator
 
-from webhook.model import health
+from webhook.model import health, machines, remediation
 from webhook.model.kinds import INFRASTRUCTURE, MDR_TEMPLATE, NHC
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    references = [each for each in context.fact(health.view, obj).templates if each["kind"].text == MDR_TEMPLATE.kind]
-    if not references:
-        return
-    infrastructure = context.cluster.get(INFRASTRUCTURE, "", "cluster")
-    if infrastructure is None:
-        return
-    status = infrastructure["status"]
-    if (status.at("platformStatus", "type").text or status["platform"].text) == "None":
-        for reference in references:
+    steps = [each for each in remediation.mentioned(context.fact(health.view, obj)) if each.kind is MDR_TEMPLATE]
+    if steps and machines.platform(context.cluster) == "None":
+        for step in steps:
             yield Finding(
-                reference.path,
+                step.reference.path,
                 "this cluster runs on platform None, its nodes have no machines to delete; use "
                 "SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate",
             )

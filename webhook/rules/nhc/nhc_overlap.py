@@ -8,7 +8,7 @@ replaces it, and together they may take more nodes than either allows.
 
 from collections.abc import Iterator
 
-from webhook.model import health, remediation
+from webhook.model import health, watching
 from webhook.model.kinds import NHC, NODE
 from webhook.model.objects import Object
 from webhook.model.texts import names
@@ -17,12 +17,15 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.fact(health.view, obj)
-    for other, nodes in remediation.overlaps(nhc, context.cluster):
+    mine = context.fact(watching.selected, obj)
+    for rival in watching.rivals(nhc, context.cluster):
+        shared = mine.among(rival.selection.positions)
         yield Finding(
             nhc.selector_field.path,
-            f"NodeHealthCheck {other.name} selects the same nodes ({names(sorted(nodes), 60)}) and would remediate "
-            "them, too; select each node once",
-            value=other.name,
+            f"NodeHealthCheck {rival.check.obj.name} selects the same nodes "
+            f"({names((node.name for node in shared.objects), 60)}) and would remediate them, too; "
+            "select each node once",
+            value=rival.check.obj.name,
         )
 
 

@@ -9,7 +9,7 @@ one of them. In a compact cluster, where masters are workers too, a check for "w
 
 from collections.abc import Iterator
 
-from webhook.model import health, remediation
+from webhook.model import health, nodes, watching
 from webhook.model.health import HealthCheck
 from webhook.model.kinds import NHC, NODE
 from webhook.model.objects import Object
@@ -21,9 +21,8 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.fact(health.view, obj)
-    selection = context.fact(remediation.selected, obj)
-    positions = remediation.control_plane(selection)
-    masters = [selection.index.objects[position].name for position in sorted(positions)]
+    selection = context.fact(watching.selected, obj)
+    masters = [node.name for node in nodes.control_plane(selection).objects]
     path = nhc.selector_field.path
     advice = "exclude control-plane and master with DoesNotExist, use one check per role"
     if 0 < len(masters) < len(selection):

@@ -7,7 +7,7 @@
 
 from collections.abc import Iterator
 
-from webhook.model import health, remediation
+from webhook.model import health, watching
 from webhook.model.kinds import NHC, NODE
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
@@ -15,7 +15,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.fact(health.view, obj)
-    nodes = context.fact(remediation.selected, obj)
+    nodes = context.fact(watching.selected, obj)
     if nhc.selector.errors or nodes.positions:
         return
     nodes.demand_all()

@@ -9,7 +9,7 @@ check never acts. A ``maxUnhealthy`` above the number of nodes is an error at ru
 
 from collections.abc import Iterator
 
-from webhook.model import health, remediation
+from webhook.model import health, watching
 from webhook.model.kinds import NHC, NODE
 from webhook.model.objects import Object
 from webhook.model.texts import count
@@ -27,7 +27,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             nhc.limit.path, f"{limit} lets no node be sick: nothing is ever remediated; to pause, use pauseRequests"
         )
         return
-    nodes = context.fact(remediation.selected, obj)
+    nodes = context.fact(watching.selected, obj)
     nodes.demand_all()
     if len(nodes) and not allowed_unhealthy(limit, len(nodes), nhc.limit_of):
         yield Finding(

@@ -11,13 +11,13 @@ only.
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.model import health
+from webhook.model import health, remediation
 from webhook.model.kinds import CAPI_MHC, METAL3_TEMPLATE, MHC, NHC
 from webhook.model.objects import Field, Object
+from webhook.model.remediation import TEMPLATE
 from webhook.model.units import show
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
-_SUFFIX: Final = "Template"
 _METAL3_NAMESPACE: Final = "openshift-machine-api"
 
 
@@ -25,15 +25,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.fact(health.view, obj)
     if view.handler:
         return
-    for reference in view.templates:
+    for step in remediation.mentioned(view):
+        reference, kind = step.reference, step.kind_name
         for key in ("apiVersion", "kind", "name"):
             if not reference[key].text:
                 yield _missing(reference[key], f"a reference to a template needs its {key}")
-        kind = reference["kind"].text
-        if kind and (kind == _SUFFIX or not kind.endswith(_SUFFIX)):
+        if kind and (kind == TEMPLATE or not kind.endswith(TEMPLATE)):
             yield Finding(
                 reference["kind"].path,
-                f"{show(kind)} is no template: the kind of a remediation template ends in {_SUFFIX}",
+                f"{show(kind)} is no template: the kind of a remediation template ends in {TEMPLATE}",
             )
         if view.kind is NHC:
             yield from _judge_namespace(reference)

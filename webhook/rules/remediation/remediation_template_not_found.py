@@ -8,55 +8,44 @@ the reference says.
 """
 
 from collections.abc import Iterator
-from typing import Final
 
-from webhook.model import health, kinds
-from webhook.model.cluster import Unseen
-from webhook.model.health import HealthCheck
+from webhook.model import health, remediation
+from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import CAPI_MHC, FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE, MHC, NHC, SNR_TEMPLATE
-from webhook.model.objects import Field, Object
+from webhook.model.objects import Object
+from webhook.model.remediation import Step
 from webhook.rule import Action, Context, Finding, NoParams, Rule
-
-_TEMPLATES: Final = (SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE)
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     view = context.fact(health.view, obj)
     if view.handler:
         return
-    for reference in view.templates:
+    for step in remediation.mentioned(view):
         try:
-            yield from _judge(reference, view, context)
+            yield from _judge(step, context.cluster)
         except Unseen as blind:
             yield blind
 
 
-def _judge(reference: Field, view: HealthCheck, context: Context[NoParams]) -> Iterator[Finding]:
-    api_version, kind_name, name, said = (
-        reference[key].text or "" for key in ("apiVersion", "kind", "name", "namespace")
-    )
-    namespace = said if view.kind is NHC else view.obj.namespace
-    if not (api_version and kind_name and name and namespace):
-        return
-    kind = kinds.find(api_version.rpartition("/")[0], kind_name)
-    if kind not in _TEMPLATES:
-        raise Unseen(f"{kind_name} {namespace}/{name}")
-    template = context.cluster.get(kind, namespace, name)
+def _judge(step: Step, cluster: Cluster) -> Iterator[Finding]:
+    reference = step.reference
+    if not (reference["apiVersion"].text and step.kind_name and reference["name"].text and step.namespace):
+        return  # another rule's
+    template = step.template(cluster)
     if template is None:
-        elsewhere = f"; its namespace {said} is ignored" if said not in ("", namespace) else ""
-        yield Finding(
-            reference.path,
-            f"there is no {kind_name} {namespace}/{name}{elsewhere}: nothing is remediated until there is one",
-        )
+        said = reference["namespace"].text or ""
+        elsewhere = f"; its namespace {said} is ignored" if said not in ("", step.namespace) else ""
+        yield Finding(reference.path, f"there is no {step.title}{elsewhere}: nothing is remediated until there is one")
     elif not template.at("spec", "template").present:
-        yield Finding(reference.path, f"{kind_name} {namespace}/{name} has no spec.template: nothing is remediated")
+        yield Finding(reference.path, f"{step.title} has no spec.template: nothing is remediated")
 
 
 RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MHC, CAPI_MHC, NHC),
-    reads=_TEMPLATES,
+    reads=(SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE),
     action=Action.WARN,
     check=check,
     sources=(

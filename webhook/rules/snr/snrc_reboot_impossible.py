@@ -7,7 +7,7 @@
 
 from collections.abc import Iterator
 
-from webhook.model.cluster import Unseen
+from webhook.model.cluster import Unseen, gather
 from webhook.model.kinds import NODE, SNR_CONFIG
 from webhook.model.objects import Object
 from webhook.model.remediators import REBOOT_CAPABLE, watchdog
@@ -19,11 +19,7 @@ def check(config: Object, context: Context[NoParams]) -> Iterator[Finding | Unse
     enabled = config.at("spec", "isSoftwareRebootEnabled")
     if enabled.value is not False:
         return
-    stuck: list[str] = []
-    try:
-        stuck.extend(node.name for node in context.cluster.list(NODE) if _without_watchdog(node))
-    except Unseen as blind:
-        yield blind
+    stuck, unseen = gather(node.name for node in context.cluster.list(NODE) if _without_watchdog(node))
     if stuck:
         yield Finding(
             enabled.path,
@@ -31,6 +27,8 @@ def check(config: Object, context: Context[NoParams]) -> Iterator[Finding | Unse
             f"{names(stuck)}; set it to true",
             value=tuple(sorted(stuck)),
         )
+    if unseen:
+        yield Unseen(unseen)
 
 
 def _without_watchdog(node: Object) -> bool:
