@@ -31,6 +31,7 @@ def files() -> dict[Path, str]:
             folder / "components" / COMPONENTS[home] / "rbac.yaml": NOTE + _yaml(granted)
             for home, granted in manifests.rbac_elsewhere(admission).items()
         },
+        folder / "components" / "scan-reports" / "rbac.yaml": NOTE + _yaml(manifests.reports_rbac()),
         folder / "scan" / "rbac.yaml": NOTE + _yaml(manifests.scan_rbac(rules)),
         folder / "webhooks" / "webhooks.yaml": NOTE + _yaml(manifests.webhooks(admission)),
         folder / "monitoring" / "dashboard.json": dashboard() + "\n",

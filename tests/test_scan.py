@@ -156,6 +156,31 @@ def test_a_policy_decides(scan, tmp_path):
     assert "(exempt: not ours)" in out
 
 
+def test_exemptions_that_silence_nothing(scan, tmp_path):
+    rules = "rules: ['*']"
+    (tmp_path / "policy.yaml").write_text(
+        "exempt:\n"
+        "  namespaces:\n"
+        f"  - {{match: other, {rules}, reason: not ours}}\n"
+        f"  - {{match: nowhere, {rules}, reason: long gone}}\n"
+        f"  - {{match: shop, {rules}, kinds: [Node], reason: of no such kind}}\n"
+        f"  - {{match: old, {rules}, reason: ended, until: 2020-01-31}}\n"
+        "  - {match: shop, rules: [nhc-update-during-remediation], reason: speaks of changes}\n"
+        f"  users: [{{match: admin, {rules}, reason: nobody asks in a scan}}]\n"
+    )
+
+    def useless(*args):
+        lines = scan("--policy", "policy.yaml", *args)[2].splitlines()
+        return [line for line in lines if "silences nothing" in line]
+
+    assert useless() == [
+        "exemption of nowhere silences nothing: long gone",
+        "exemption of shop silences nothing: of no such kind",
+    ]
+    for part in (["-n", "shop"], ["-l", "tier=a"], ["--select", RULE], ["--ignore", RULE], ["-q"]):
+        assert useless(*part) == []
+
+
 # --- what cannot be read
 
 
@@ -210,6 +235,11 @@ def test_no_cluster_at_all(scan, api):
         (["--policy", "nothing"], "nothing"),
         (["-o", "pdf"], "unknown output format"),
         (["--save", "missing/file"], "missing"),
+        (["--cluster", "x", "--write-reports"], "excludes"),
+        (["--cluster", "x", "--events"], "excludes"),
+        (["--write-reports", "policyreport", "-l", "a=b"], "leave out"),
+        (["--write-reports", "--select", RULE], "leave out"),
+        (["--write-reports=pdf"], "pdf"),
     ],
 )
 def test_usage(scan, args, says):

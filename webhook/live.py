@@ -12,9 +12,10 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
 
 import urllib3
 from kubernetes import client, config
@@ -44,6 +45,7 @@ LASTING: Final = 6
 """Failures in a row, about ten seconds, that somebody should know of."""
 PATIENCE: Final = 5
 """Failures in a row after which a sweep gives up."""
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Garbled(ApiError):
 
 
 class Api:
-    """GET requests to one API server. Threads may share it."""
+    """Requests to one API server. Threads may share it."""
 
     def __init__(self, configuration: client.Configuration) -> None:
         self._configuration = configuration
@@ -129,18 +131,52 @@ class Api:
             answer: dict[str, Any] = codec.loads(_all(response))
             return answer
 
-    def _ask(self, method: str, path: str, silence: float, **content: Any) -> urllib3.BaseHTTPResponse:
+    def patch(self, path: str, kind: str, body: dict[str, Any], query: Mapping[str, str] = _NOTHING) -> None:
+        """Change an object: merge into it (kind ``merge-patch+json``), or apply it (``apply-patch+yaml``).
+
+        Raises:
+            ApiError: it was not taken.
+        """
+        text, media = codec.dumps(body), {"Content-Type": f"application/{kind}"}
+        _all(self._ask("PATCH", f"{path}?{urlencode(query)}", ANSWER, media, body=text))
+
+    def delete(self, path: str) -> None:
+        """Delete an object.
+
+        Raises:
+            ApiError: it was not deleted.
+        """
+        _all(self._ask("DELETE", path, ANSWER))
+
+    def list(self, path: str, query: Mapping[str, str] = _NOTHING) -> Iterator[dict[str, Any]]:
+        """The objects of a kind, asked for page by page.
+
+        Raises:
+            ApiError: they cannot be read.
+        """
+        rest = {"limit": str(PAGE), **query}
+        while True:
+            with _proper_answer():
+                page = codec.loads(self.body(path, rest))
+                items, rest["continue"] = page.get("items") or (), page["metadata"].get("continue") or ""
+            yield from items
+            if not rest["continue"]:
+                return
+
+    def _ask(
+        self, method: str, path: str, silence: float, headers: Mapping[str, str] = _NOTHING, **content: Any
+    ) -> urllib3.BaseHTTPResponse:
         try:
             response = self._pool.request(
                 method,
                 self._configuration.host + path,
-                headers=self._headers(),
+                headers={**self._headers(), **headers},
                 timeout=urllib3.Timeout(connect=CONNECT, read=silence),
                 retries=False,
                 preload_content=False,
                 **content,
             )
-            if response.status in (200, 201):
+            if response.status in (200, 201, 202):
                 return response
             raise ApiError(response.status, _message(response.data) or f"HTTP status {response.status}")
         except (HTTPError, OSError, config.ConfigException) as error:

@@ -16,6 +16,7 @@ from webhook.admission import DOMAIN
 from webhook.kept import lookup_namespace, reads
 from webhook.model import kinds
 from webhook.model.kinds import Kind
+from webhook.policy_reports import WRITTEN
 from webhook.rule import Operation
 from webhook.rules import Rules
 from webhook.settings import NAMESPACE, SERVICE
@@ -250,6 +251,22 @@ def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
     """The role of the scan: list what rules judge and what they look up."""
     wanted = sorted({*rules.kinds, *reads(rules)})
     return list(_granted(SCAN, _lookup_rules(wanted, rules, ("get", "list")), [SCAN], component="scan"))
+
+
+def reports_rbac() -> list[dict[str, Any]]:
+    """What the scan may do besides, to write reports and Events (``--write-reports``, ``--events``)."""
+    granted = [
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+        *(
+            {
+                "apiGroups": [form.home.group],
+                "resources": sorted((form.home.plural, form.cluster.plural)),
+                "verbs": ["list", "create", "patch", "delete"],
+            }
+            for form in WRITTEN.values()
+        ),
+    ]
+    return list(_granted(f"{SCAN}-reports", granted, [SCAN], component="scan"))
 
 
 def _lookup_rules(wanted: Iterable[Kind], rules: Rules, verbs: Iterable[str]) -> list[dict[str, Any]]:

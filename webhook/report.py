@@ -1,4 +1,4 @@
-"""Results of ``check`` and ``scan`` as text and JSON. Bytes are deterministic: no clock, always sorted."""
+"""Results of ``check`` and ``scan`` in every format. Bytes are deterministic: no clock, always sorted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook import __version__
+from webhook import __version__, policy_reports
 from webhook.admission import Request, Response, Verdict
 from webhook.documents import Document, Location
 from webhook.model.objects import Object, Path
@@ -25,6 +25,8 @@ class Judged:
     request: Request
     response: Response
     document: Document | None = None
+    asked: tuple[Rule, ...] = ()
+    """The rules that judged it. Those that said nothing are content with it."""
 
     @property
     def obj(self) -> Object:
@@ -46,7 +48,7 @@ class Report:
 
     def lines(self) -> list[Line]:
         """Every result, sorted by place and rule."""
-        return sorted((line for one in self.judged for line in _lines(one)), key=lambda line: line.order)
+        return sorted((line for one in self.judged for line in lines_of(one)), key=lambda line: line.order)
 
     @property
     def crashed(self) -> bool:
@@ -97,7 +99,8 @@ class Line:
         return (*where, self.judged.obj.kind, self.judged.obj.full_name, self.rule, str(self.path), self.message)
 
 
-def _lines(judged: Judged) -> Iterable[Line]:
+def lines_of(judged: Judged) -> Iterable[Line]:
+    """Every result for one object."""
     response = judged.response
     for verdict in response.fixed:
         steps = verdict.finding.fix
@@ -246,7 +249,44 @@ def _result(line: Line) -> dict[str, Any]:
     }
 
 
-FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {"text": text, "json": as_json}
+def subject(judged: Judged) -> policy_reports.Subject:
+    """What a report about one object says."""
+    own = {rule.id: rule.action for rule in judged.asked}
+    found = [_outcome(line, own) for line in lines_of(judged)]
+    heard = {each.rule for each in found}
+    content = (rule for rule in judged.asked if rule.id not in heard)
+    passed = [policy_reports.Result("pass", rule.id, _SEVERITY[rule.action]) for rule in content]
+    kind = judged.request.kind
+    return policy_reports.Subject(judged.obj, kind is None or kind.namespaced, (*found, *passed))
+
+
+_SEVERITY: Final = {Action.DENY: "high", Action.WARN: "medium", Action.AUDIT: "low", Action.OFF: "info"}
+_OUTCOME: Final = {Action.DENY: "fail", Action.WARN: "warn", Action.AUDIT: "warn", Action.OFF: "skip"}
+
+
+def _outcome(line: Line, own: Mapping[str, Action]) -> policy_reports.Result:
+    """``own``: what each rule leads to out of the box."""
+    if line.error:
+        outcome = "error"
+    elif line.unseen or line.exempted or line.action is None:
+        outcome = "skip"
+    else:
+        outcome = "pass" if line.fixed else _OUTCOME[line.action]
+    severity = _SEVERITY[line.action or own.get(line.rule, Action.OFF)]
+    message = f"{line.message} (exempt: {line.exempted})" if line.exempted else line.message
+    fix = "" if line.fixed else "; ".join(change(step) for step in line.fix)
+    return policy_reports.Result(outcome, line.rule, severity, message, str(line.path), fix)
+
+
+def _policy_reports(form: policy_reports.Format) -> Callable[[Report], str]:
+    return lambda report: policy_reports.stream(form, map(subject, report.judged))
+
+
+FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
+    "text": text,
+    "json": as_json,
+    **{name: _policy_reports(form) for name, form in policy_reports.WRITTEN.items()},
+}
 
 
 def parse_output(options: Sequence[str]) -> list[tuple[str, str | None]]:

@@ -121,7 +121,8 @@ def _judge(
             name=obj.name,
             namespace=obj.namespace,
         )
-        judged.append(Judged(request, engine.judge(request, rules, cluster, decided), document))
+        response = engine.judge(request, rules, cluster, decided)
+        judged.append(Judged(request, response, document, common.asked(request, rules, decided)))
     return Report(tuple(judged), others, len({document.file for document in found}))
 
 

@@ -8,18 +8,22 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from webhook import report
+from webhook import engine, report
+from webhook.admission import Request
 from webhook.inventory import Inventory, Shelf
 from webhook.model.kinds import Kind
 from webhook.policy import Policy
 from webhook.report import Report
-from webhook.rule import Action
+from webhook.rule import Action, Rule
 from webhook.rules import Rules
 from webhook.settings import SettingError
+
+if TYPE_CHECKING:
+    from webhook.live import Api
 
 LEVELS: Final = ("deny", "warn", "audit", "never")
 
@@ -90,6 +94,29 @@ def selected(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -> Rule
     )
 
 
+def asked(request: Request, rules: Rules, policy: Policy) -> tuple[Rule, ...]:
+    """The rules that judge a request under this policy."""
+    return tuple(
+        rule
+        for rule in engine.applicable(request, rules)
+        if policy.decide(rule, request.namespace).action is not Action.OFF
+    )
+
+
+def api(kubeconfig: str | None, context: str | None) -> Api:
+    """The API server of the live cluster. Asks it nothing yet.
+
+    Raises:
+        ClickException: there is none.
+    """
+    from webhook import live  # noqa: PLC0415 - kubernetes takes 0.3 s
+
+    try:
+        return live.Api.connect(kubeconfig, context)
+    except SettingError as error:
+        raise click.ClickException(str(error)) from None
+
+
 def sweep(
     shelves: Sequence[Shelf], kubeconfig: str | None, context: str | None, home: str = "", quiet: bool = False
 ) -> Inventory:
@@ -100,11 +127,11 @@ def sweep(
     """
     from webhook import live  # noqa: PLC0415 - kubernetes takes 0.3 s
 
+    server = api(kubeconfig, context)
     try:
-        api = live.Api.connect(kubeconfig, context)
         with progress("reading", len(shelves), quiet) as show:
-            return live.snapshot(api, shelves, home, show)
-    except (SettingError, live.ApiError) as error:
+            return live.snapshot(server, shelves, home, show)
+    except live.ApiError as error:
         raise click.ClickException(str(error)) from None
 
 

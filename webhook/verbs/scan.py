@@ -1,7 +1,7 @@
 """``virt-admit scan``: the rules over everything that a cluster holds.
 
-Nothing is fixed and nothing is written to the cluster: what is there is judged as if it were created now, by the rules
-of the webhook and by those that only make sense for what runs.
+Nothing is fixed, and nothing but reports and Events is written to the cluster, on demand. What is there is judged as
+if it were created now, by the rules of the webhook and by those that only make sense for what runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import dataclasses
 import datetime
 import time
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,7 +24,8 @@ from webhook.model.cluster import Cluster, Unseen
 from webhook.model.drain import Outcome
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
-from webhook.policy import Policy, PolicyError
+from webhook.policy import Exemption, Policy, PolicyError
+from webhook.policy_reports import WRITTEN
 from webhook.report import Judged, Report
 from webhook.rule import Operation
 from webhook.rules import Rules, load_rules
@@ -31,6 +34,9 @@ from webhook.settings import SettingError
 from webhook.sources import load_policy, load_snapshot
 from webhook.verbs import common
 from webhook.verbs.drain import plan
+
+if TYPE_CHECKING:
+    from webhook.live import Api
 
 
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
@@ -45,6 +51,16 @@ from webhook.verbs.drain import plan
 @click.option(
     "--metrics", default="", metavar="FILE|URL", help="Write gauges to a file, or push them to a Pushgateway."
 )
+@click.option(
+    "--write-reports",
+    "form",
+    type=click.Choice([*WRITTEN]),
+    is_flag=False,
+    flag_value="openreports",
+    metavar="[openreports|policyreport]",
+    help="Keep a report for each object in the live cluster.",
+)
+@click.option("--events", is_flag=True, help="Write an Event for each rule and object that it denies or warns of.")
 def command(
     cluster: Path | None,
     live: bool,
@@ -62,15 +78,21 @@ def command(
     strict: bool,
     file: Path | None,
     metrics: str,
+    form: str | None,
+    events: bool,
 ) -> int:
-    """Judge everything in a live cluster, or in a snapshot of one. Only reads.
+    """Judge everything in a live cluster, or in a snapshot of one. Writes nothing there unless asked to.
 
     Exit 0 clean, 1 findings at or above --fail-on, 2 the answer cannot be trusted.
     """
-    if cluster and (live or kubeconfig or context):
-        raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
+    if cluster and (live or kubeconfig or context or form or events):
+        raise click.UsageError("--cluster excludes --live, --kubeconfig, --context, --write-reports and --events")
     if metrics and (namespace or selector):
         raise click.UsageError("--metrics are of the whole cluster: leave out --namespace and --selector")
+    if form and (selector or select or ignore):
+        raise click.UsageError(
+            "--write-reports is about all objects and rules: leave out --selector, --select, --ignore"
+        )
     began = time.monotonic()
     try:
         outputs = report.parse_output(output)
@@ -94,8 +116,13 @@ def command(
     others = sum(kinds.of(obj) not in load_rules().by_kind for obj in snapshot or ())
     result = dataclasses.replace(result, other_kinds=others)
     common.publish(result, outputs, color)
+    if form or events:
+        _write(common.api(kubeconfig, context), result, form, events, there.unreadable, namespace)
     if not quiet:
         common.conclude(result, policy)
+        whole = not (namespace or selector or select or ignore or there.unreadable)
+        for exemption in unused(policy, result, rules) if whole else ():
+            click.echo(f"exemption of {exemption.match} silences nothing: {exemption.reason}", err=True)
     blind = sorted(there.unreadable)
     if blind:
         click.echo(f"not allowed to list {', '.join(blind)}", err=True)
@@ -104,6 +131,27 @@ def command(
     if metrics:
         _measure(result, there, time.monotonic() - began, metrics)
     return int(common.found(result, fail_on) or (strict and bool(result.blind)))
+
+
+def unused(policy: Policy, result: Report, rules: Rules) -> list[Exemption]:
+    """The exemptions of namespaces that are in force and silenced no finding of this report about everything.
+
+    Those of rules that speak only of changes are not among them: a scan does not meet changes.
+    """
+    used = {
+        policy.exempt(verdict.rule, one.request.user, one.request.namespace, one.obj)
+        for one in result.judged
+        for verdict in one.response.verdicts
+        if verdict.exempted
+    }
+    met = [rule.id for rule in rules if Operation.CREATE in rule.operations]
+    return [
+        each
+        for each in policy.namespaces
+        if each not in used
+        and each not in policy.expired
+        and any(fnmatchcase(rule, pattern) for rule in met for pattern in each.rules)
+    ]
 
 
 def judge(
@@ -136,13 +184,29 @@ def _objects(cluster: Cluster, kind: Kind) -> Iterator[Object]:
 def _judge(obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy) -> Judged:
     request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace)
     response = engine.review(request, rules, cluster, policy)
-    return Judged(dataclasses.replace(request, obj=_named(obj)), response)  # a cluster is too big to remember it all
+    asked = common.asked(request, rules, policy)
+    named = dataclasses.replace(request, obj=_named(obj))  # a cluster is too big to remember it all
+    return Judged(named, response, asked=asked)
 
 
 def _named(obj: Object) -> Object:
     """What reports say of an object: who it is."""
     metadata = {key: obj.metadata[key].value for key in ("name", "namespace", "uid") if obj.metadata[key].present}
     return Object({"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata})
+
+
+def _write(api: Api, result: Report, form: str | None, events: bool, unreadable: frozenset[str], home: str) -> None:
+    from webhook import writing  # noqa: PLC0415 - kubernetes takes 0.3 s
+
+    now = datetime.datetime.now(datetime.UTC)
+    try:
+        if form:
+            seconds = int(now.timestamp())
+            writing.write_reports(api, WRITTEN[form], result.judged, unreadable, home, seconds)
+        if events:
+            writing.write_events(api, result.judged, now)
+    except writing.NotWritten as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _measure(result: Report, there: Cluster, seconds: float, where: str) -> None:

@@ -1,0 +1,171 @@
+"""Reports and Events in a real cluster: written, brought up to date, taken away, with the shipped rights alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.crds import install_crds
+from tests.apiserver.webhook import VIRT_ADMIT
+from tests.https.reviews import vm
+from webhook.manifests import SCAN
+from webhook.policy_reports import WRITTEN
+from webhook.settings import NAMESPACE
+
+FOLDER = Path(__file__).parents[2] / "manifests"
+RULE = "vm-running-and-run-strategy"
+HOME = "reported"
+Scan = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
+    """The API server with the kinds of reports, and with two namespaces."""
+    install_crds(crds, [kind for form in WRITTEN.values() for kind in (form.home, form.cluster)])
+    crds.kubectl("apply", "-f", FOLDER / "base" / "namespace.yaml", check=True)
+    crds.kubectl("create", "namespace", HOME, check=True)
+    yield crds
+    crds.kubectl("delete", "virtualmachines", "--all", "-n", HOME, check=True)
+
+
+@pytest.fixture(scope="module")
+def rights(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+    """The scan with the component, as an administrator would build it, applied."""
+    folder = tmp_path_factory.mktemp("overlay")
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(FOLDER / "scan", folder.resolve())],
+        "components": [os.path.relpath(FOLDER / "components" / "scan-reports", folder.resolve())],
+    }
+    (folder / "kustomization.yaml").write_text(json.dumps(overlay))
+    built = plane.kubectl("kustomize", folder, check=True).stdout
+    plane.kubectl("apply", "-f", "-", input=built, check=True)
+    yield [obj for obj in yaml.safe_load_all(built) if obj]
+    plane.kubectl("delete", "-f", "-", input=built, check=True)
+
+
+@pytest.fixture
+def scan(plane: ControlPlane, rights: list[dict[str, Any]], tmp_path: Path) -> Scan:
+    """Run the verb as its service account, over one namespace."""
+    config = json.loads(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": plane.service_account_token(NAMESPACE, SCAN)}
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+
+    def run(*flags: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            VIRT_ADMIT,
+            "scan",
+            "--kubeconfig",
+            tmp_path / "kubeconfig",
+            "-n",
+            HOME,
+            "--fail-on",
+            "never",
+            *flags,
+        ]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
+
+
+def apply(plane: ControlPlane, **spec: Any) -> str:
+    """Create or change the machine; its uid."""
+    obj = vm("db", HOME, **spec)
+    return str(
+        json.loads(plane.kubectl("apply", "-f", "-", "-o", "json", input=json.dumps(obj), check=True).stdout)[
+            "metadata"
+        ]["uid"]
+    )
+
+
+def items(plane: ControlPlane, what: str) -> list[dict[str, Any]]:
+    found = plane.kubectl("get", what, "-n", HOME, "-o", "json", "--show-managed-fields", check=True).stdout
+    return list(json.loads(found)["items"])
+
+
+def events(plane: ControlPlane) -> dict[str, dict[str, Any]]:
+    """Our Events by the rule that they are of."""
+    found = [event for event in items(plane, "events") if event["source"]["component"] == SCAN]
+    return {event["message"].rpartition("/")[2].rstrip("]"): event for event in found}
+
+
+def test_the_component_makes_the_scan_write(rights: list[dict[str, Any]]) -> None:
+    (job,) = [obj for obj in rights if obj["kind"] == "CronJob"]
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][0] == "scan"
+    assert container["args"][-2:] == ["--write-reports=openreports", "--events"]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_reports_and_events(plane: ControlPlane, scan: Scan, name: str) -> None:
+    kind = WRITTEN[name].home
+    uid = apply(plane, running=True, runStrategy="Always")
+    done = scan("--write-reports", name, "--events")
+    assert done.returncode == 0, done.stderr
+    (report,) = items(plane, str(kind))
+    assert report["metadata"]["name"] == report["metadata"]["ownerReferences"][0]["uid"] == uid
+    assert report["metadata"]["managedFields"][0]["manager"] == "virt-admit-scan"
+    results = {each["policy"]: each for each in report["results"]}
+    assert (results[RULE]["result"], results[RULE]["properties"]) == ("fail", {"path": "spec.running"})
+    assert results[RULE]["timestamp"]["seconds"] > 1_700_000_000
+    before = events(plane)[RULE]
+    assert before["involvedObject"]["uid"] == uid
+    shown = plane.kubectl("describe", "virtualmachine", "db", "-n", HOME, check=True).stdout
+    assert f"[virt-admit/{RULE}]" in shown
+
+    # the same again: nothing twice
+    assert scan("--write-reports", name, "--events").returncode == 0
+    (again,) = items(plane, str(kind))
+    after = events(plane)[RULE]
+    assert again["results"][0]["timestamp"]["seconds"] > report["results"][0]["timestamp"]["seconds"]
+    assert again["metadata"]["uid"] == report["metadata"]["uid"]
+    assert (after["metadata"]["uid"], after["firstTimestamp"]) == (before["metadata"]["uid"], before["firstTimestamp"])
+    assert after["lastTimestamp"] > before["lastTimestamp"]
+
+    # mended
+    apply(plane, runStrategy="Always")
+    assert scan("--write-reports", name).returncode == 0
+    (mended,) = items(plane, str(kind))
+    assert {each["policy"]: each["result"] for each in mended["results"]}[RULE] == "pass"
+    assert mended["summary"]["fail"] == report["summary"]["fail"] - 1
+
+    # gone; here no controller follows owner references
+    plane.kubectl("delete", "virtualmachine", "db", "-n", HOME, check=True)
+    assert scan("--write-reports", name).returncode == 0
+    assert items(plane, str(kind)) == []
+    plane.kubectl("delete", "events", "--all", "-n", HOME, check=True)
+
+
+def test_reports_of_others_are_left_alone(plane: ControlPlane, scan: Scan) -> None:
+    kind = WRITTEN["openreports"].home
+    other = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "other", "namespace": HOME}}
+    plane.kubectl("apply", "-f", "-", input=json.dumps(other), check=True)
+    assert scan("--write-reports").returncode == 0
+    assert [each["metadata"]["name"] for each in items(plane, str(kind))] == ["other"]
+    plane.kubectl("delete", str(kind), "other", "-n", HOME, check=True)
+
+
+def test_without_the_component_it_may_not(plane: ControlPlane, scan: Scan) -> None:
+    apply(plane, running=True, runStrategy="Always")
+    component = FOLDER / "components" / "scan-reports" / "rbac.yaml"
+    plane.kubectl("delete", "-f", component, check=True)
+    try:
+        for flag, says in (
+            ("--write-reports", "cannot list reports.openreports.io"),
+            ("--events", "cannot write events"),
+        ):
+            done = scan(flag)
+            assert done.returncode == 2
+            assert says in done.stderr
+            assert "Traceback" not in done.stderr
+    finally:
+        plane.kubectl("apply", "-f", component, check=True)
