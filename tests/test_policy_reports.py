@@ -10,8 +10,9 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from tests.fake_api import FakeApi, path_of
 from tests.https.reviews import vm
-from webhook import cli, manifests, policy, policy_reports, report, writing
+from webhook import cli, live, manifests, policy, policy_reports, report, writing
 from webhook.admission import Response
 from webhook.live import PATIENCE, ApiError
 from webhook.model.cluster import Snapshot
@@ -165,6 +166,11 @@ def test_the_worst_come_first_and_not_without_end():
     assert made["summary"] == {"fail": 1, "warn": 0, "error": 0, "skip": 0, "pass": MOST}
 
 
+def test_names_that_no_api_server_would_take_can_be_printed():
+    strange = both_keys("a\ud800\nb", uid=None)
+    policy_reports.stream(OPENREPORTS, map(report.subject, judged(strange))).encode()
+
+
 @pytest.mark.parametrize("form", policy_reports.WRITTEN)
 def test_of_files(form, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -310,6 +316,26 @@ def test_reports_are_written_and_those_of_objects_that_are_gone_deleted():
     other = both_keys("other", UID[:-1] + "2")
     write(api, other)
     assert api.objects.keys() == {f"{ROOT}/namespaces/shop/reports/{UID[:-1]}2"}
+
+
+def test_what_is_being_deleted_has_no_report():
+    api = Recorder()
+    write(api, both_keys())
+    leaving = both_keys()
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-01T10:00:00Z"
+    write(api, leaving)
+    assert not api.objects
+    assert json.loads(policy_reports.stream(OPENREPORTS, map(report.subject, judged(leaving))))["items"] == []
+
+
+def test_our_reports_are_listed_page_by_page(tmp_path, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr(live, "PAGE", 2)
+    with FakeApi() as fake:
+        fake.install(OPENREPORTS.home, *({"metadata": {"name": name, "namespace": "shop"}} for name in "abcde"))
+        found = live.Api.connect(fake.kubeconfig(tmp_path)).list(path_of(OPENREPORTS.home), {"labelSelector": "a=b"})
+        assert [obj["metadata"]["name"] for obj in found] == [*"abcde"]
+        assert fake.asked(OPENREPORTS.home, limit="2", labelSelector="a=b") == 3
 
 
 def test_what_could_not_be_read_keeps_its_reports():

@@ -74,7 +74,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One object and everything that was said of it."""
+    """One object and everything that was said of it; there is no report where nothing was asked."""
 
     obj: Object
     namespaced: bool
@@ -83,7 +83,7 @@ class Subject:
 
 def stream(form: Format, subjects: Iterable[Subject]) -> str:
     """The reports as one List in JSON, for ``kubectl apply -f -``. Equal findings give equal bytes."""
-    items = sorted((report(form, each) for each in subjects), key=_order)
+    items = sorted((report(form, each) for each in subjects if each.results), key=_order)
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -111,9 +111,9 @@ def report(form: Format, subject: Subject, seconds: int | None = None) -> dict[s
 def _metadata(obj: Object) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": name(obj), "labels": dict(MANAGED)}
     if obj.namespace:
-        metadata["namespace"] = obj.namespace
+        metadata["namespace"] = line(obj.namespace)
     if uid(obj):
-        owner = {"apiVersion": obj.api_version, "kind": obj.kind, "name": obj.name, "uid": uid(obj)}
+        owner = {key: value for key, value in reference(obj).items() if key != "namespace"}
         metadata["ownerReferences"] = [owner]
     return metadata
 

@@ -71,7 +71,10 @@ def write_reports(
     for kind in (form.home,) if home else (form.home, form.cluster):
         stale |= _ours(api, kind, home, unreadable)
     for one in judged:
-        body = report_of(form, report.subject(one), seconds)
+        subject = report.subject(one)
+        if not subject.results:  # it is being deleted
+            continue
+        body = report_of(form, subject, seconds)
         kind = form.home if "namespace" in body["metadata"] else form.cluster
         where = kind, _namespace(body), body["metadata"]["name"]
         stale.discard(where)
