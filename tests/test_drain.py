@@ -2,6 +2,7 @@
 cluster-configuration.md 7, row by row."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from webhook.model.drain import Outcome, Reach
 from webhook.model.lifecycle import Eviction, Then
 from webhook.model.objects import Object
 from webhook.model.virt import EVICTION_STRATEGIES, RUN_STRATEGIES
+from webhook.rules import load_rules
 
 KUBEVIRT = "kubevirt.io/v1"
 
@@ -220,6 +222,13 @@ def test_virtctl(strategy, start, stop, restart):
 
     for actual, expected in ((said.start, start), (said.stop, stop), (said.restart, restart)):
         assert actual is None if expected is None else expected in actual
+
+
+@pytest.mark.parametrize("table", [lifecycle.outcomes_table(), lifecycle.commands_table()])
+def test_people_read_the_same_tables(table):
+    """In the docs, and on the page of the rule about run strategies."""
+    assert table in (Path(__file__).parent.parent / "docs" / "drain.md").read_text()
+    assert table in load_rules().by_id["vm-run-strategy-unknown"].doc
 
 
 # --- the forecast --------------------------------------------------------------------------------------------------

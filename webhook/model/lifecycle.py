@@ -7,8 +7,8 @@ kubevirt/kubevirt: pod-eviction-admitter.go, pkg/virt-controller/watch/vm/vm.go,
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from typing import Final
 
 # --- 9.1: the eviction of a virt-launcher pod --------------------------------------------------------------------
@@ -46,7 +46,7 @@ class Then(enum.StrEnum):
     RESTARTED = "restarted"
     OFF = "stays off"
     NOT_RUNNING = "is not running"
-    RECEIVES = "waits for an incoming migration, which replaces the strategy"
+    RECEIVES = "waits for a migration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,26 @@ RUN_STRATEGY: Final[Mapping[str, Outcomes]] = {
 ``RerunOnFailure`` restarts after Failed only. ``running: true`` is Always, ``running: false`` is Halted."""
 
 AFTER_NODE_LOSS: Final = (
-    "only once the old pod is known to be gone: the node object deleted, the pod force-deleted, "
-    "or the out-of-service taint set; that is what health checks and remediators are for"
+    "A node is lost only once the old pod is known to be gone: the node object deleted, the pod force-deleted, "
+    "or the out-of-service taint set. That is what health checks and remediators are for."
 )
 START_BACKOFF: Final = (
-    "after the n-th failed start in a row the next one waits 10 s times n squared and up to half more, at most 300 s"
+    "After the n-th failed start in a row the next one waits 10 s times n squared and up to half more, at most 300 s."
 )
+
+
+def outcomes_table() -> str:
+    """What each run strategy does, in Markdown."""
+    head = (
+        "runStrategy",
+        "a drain shuts it down",
+        "it shuts itself down",
+        "it crashes",
+        "its node is lost",
+        "VMI deleted",
+    )
+    table = _table(head, ((name, *map(str, astuple(outcomes))) for name, outcomes in RUN_STRATEGY.items()))
+    return f"{table}\n\n{AFTER_NODE_LOSS}\n{START_BACKOFF}"
 
 
 # --- 9.3: virtctl ------------------------------------------------------------------------------------------------
@@ -110,3 +124,15 @@ VIRTCTL: Final[Mapping[str, Commands]] = {
     "WaitAsReceiver": Commands("accepted, does nothing", "accepted, does nothing", "request accepted"),
 }
 """``start`` on a running VM and ``restart`` without a VMI fail for every strategy."""
+
+
+def commands_table() -> str:
+    """What ``virtctl`` does with each run strategy, in Markdown."""
+    head = ("runStrategy", "virtctl start", "virtctl stop", "virtctl restart")
+    rows = ((name, *(said or "fails" for said in astuple(commands))) for name, commands in VIRTCTL.items())
+    return _table(head, rows)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = (head, ("---",) * len(head), *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.model import configuration, texts, virt
+from webhook.model import configuration, lifecycle, texts, virt
 from webhook.model.configuration import Gate
 from webhook.model.kinds import KUBEVIRT, POOL, VM
 from webhook.model.objects import Field, Object
@@ -63,7 +63,7 @@ def _unknown(strategy: Field, *, newer: bool) -> Finding:
 
 RULE = Rule(
     module=__name__,
-    doc=__doc__,
+    doc=f"{__doc__}\n{lifecycle.outcomes_table()}\n\n{lifecycle.commands_table()}\n",
     kinds=(VM, POOL),
     reads=(KUBEVIRT,),
     action=Action.DENY,
