@@ -24,22 +24,22 @@ def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
     return models if old is None else models - configuration.own_obsolete_models(old)
 
 
-def machines(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+def machines(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """The known machines by the CPU model that they name: VMs, and running VMIs whose VM cannot be seen."""
     return cluster.derive(_machines)
 
 
-def _machines(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    found: dict[str, list[Object]] = {}
+def _machines(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
     for vm in cluster.known(VM):
         model = vm.at("spec", "template", "spec", "domain", "cpu", "model").text
         if model:
-            found.setdefault(model, []).append(vm)
+            found.setdefault(model, []).append(vm.full_name)
     for vmi in cluster.known(VMI):
         model = vmi.at("spec", "domain", "cpu", "model").text
         if model and drain.running(vmi) and not _has_vm(vmi, cluster):
-            found.setdefault(model, []).append(vmi)
-    return found
+            found.setdefault(model, []).append(vmi.full_name)
+    return {model: sorted(names) for model, names in found.items()}
 
 
 def _has_vm(vmi: Object, cluster: Cluster) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from webhook.model import drain, kinds
-from webhook.model.cluster import Cluster
+from webhook.model.cluster import Cluster, Unseen
 from webhook.model.configuration import Setting, setting
 from webhook.model.kinds import HCO, VMI
 from webhook.model.objects import Field, Object
@@ -80,6 +80,11 @@ def not_migratable(cluster: Cluster) -> Sequence[Object]:
     return cluster.derive(_not_migratable)
 
 
+def restarting(cluster: Cluster) -> int:
+    """How many of those that cannot migrate come back by themselves after an eviction, as far as that can be told."""
+    return cluster.derive(_restarting)
+
+
 def outdated(cluster: Cluster) -> Sequence[Object]:
     """Those whose launcher is older than the KubeVirt that runs."""
     return tuple(vmi for vmi in running(cluster) if OUTDATED in vmi.labels)
@@ -91,3 +96,14 @@ def _running(cluster: Cluster) -> Sequence[Object]:
 
 def _not_migratable(cluster: Cluster) -> Sequence[Object]:
     return tuple(vmi for vmi in running(cluster) if drain.migratable(vmi) is False)
+
+
+def _restarting(cluster: Cluster) -> int:
+    return sum(_restarts(vmi, cluster) for vmi in not_migratable(cluster))
+
+
+def _restarts(vmi: Object, cluster: Cluster) -> bool:
+    try:
+        return drain.comes_back(vmi, cluster).comes
+    except Unseen:
+        return False

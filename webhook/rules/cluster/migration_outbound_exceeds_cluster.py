@@ -10,7 +10,6 @@ faster than ``parallelMigrationsPerCluster`` allows.
 from collections.abc import Iterator
 
 from webhook.model import migration_limits
-from webhook.model.configuration import KUBEVIRT_DEFAULTS
 from webhook.model.kinds import HCO, KUBEVIRT
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
@@ -19,7 +18,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     block = migration_limits.block(obj)
     outbound, cluster = block[migration_limits.PER_NODE], block[migration_limits.PER_CLUSTER]
-    limit = cluster.integer if cluster.present else KUBEVIRT_DEFAULTS.migrations_per_cluster
+    limit = cluster.integer if cluster.present else migration_limits.PER_CLUSTER_UNSAID
     if outbound.integer is None or limit is None or outbound.integer <= limit:
         return
     yield Finding(

@@ -24,16 +24,16 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if not obsolete:
         return
     machines = obsolete_cpus.machines(context.cluster)
-    hit = sorted((machine.full_name, model) for model in obsolete for machine in machines.get(model, ()))
-    if hit:
-        models = sorted({model for _, model in hit})
+    models = sorted(obsolete.intersection(machines))
+    if models:
+        hit = [f"{machine} → {model}" for model in models for machine in machines[model]]
         skipped = sorted({node for model in models for node in obsolete_cpus.skipped_nodes(context.cluster, model)})
         hidden = f"; skipped by the labeller: {names(skipped, 25)}" if skipped else ""
         yield Finding(
             setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
             f"{count(len(hit), 'machine')} will not start again or migrate, each try waits 5 min, for ever: "
-            f"{names((f'{machine} → {model}' for machine, model in hit), 50)}{hidden}",
-            value=tuple(hit),
+            f"{names(hit, 50)}{hidden}",
+            value=(*models, len(hit)),
         )
     yield from more_may_exist(context.cluster, VM)
     yield from more_may_exist(context.cluster, VMI)

@@ -9,7 +9,7 @@ migrate. It keeps its old launcher, with its bugs and holes, until somebody rest
 from collections.abc import Iterator
 
 from webhook.model import drain, workload_updates
-from webhook.model.cluster import Cluster, Unseen, more_may_exist
+from webhook.model.cluster import Unseen, more_may_exist
 from webhook.model.kinds import HCO, KUBEVIRT, VM, VMI
 from webhook.model.objects import Object
 from webhook.model.texts import count, names
@@ -21,7 +21,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         return
     left = workload_updates.not_migratable(context.cluster)
     if left:
-        again = sum(_restarts(vmi, context.cluster) for vmi in left)
+        again = workload_updates.restarting(context.cluster)
         yield Finding(
             workload_updates.listed(obj).path,
             f"{count(len(left), 'machine')} cannot migrate ({drain.hindrance(left[0])}) and stay outdated; "
@@ -29,13 +29,6 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             value=(workload_updates.LIVE_MIGRATE, len(left)),
         )
     yield from more_may_exist(context.cluster, VMI)
-
-
-def _restarts(vmi: Object, cluster: Cluster) -> bool:
-    try:
-        return drain.comes_back(vmi, cluster).comes
-    except Unseen:
-        return False
 
 
 RULE = Rule(
