@@ -388,24 +388,8 @@ def test_what_holds_where_kubevirt_is_silent():
     assert configuration.default_cpu_model(cluster) == "host-model"
 
 
-@pytest.mark.parametrize(
-    ("release", "methods", "outbound", "per_gib", "disruption"),
-    [
-        ("1.4.0", (), 2, 800, None),
-        ("1.5.2", ("LiveMigrate", "Evict"), 2, 800, None),
-        ("1.6.0", ("LiveMigrate",), 2, 800, None),
-        ("1.13.1", ("LiveMigrate",), 2, 800, None),
-        ("1.14.0", ("LiveMigrate",), 2, 150, None),
-        ("1.18.0", ("LiveMigrate",), 2, 150, None),
-        ("1.19.0", ("LiveMigrate",), 1, 20, False),
-        (None, ("LiveMigrate",), 1, 20, False),
-        ("1.2.0", (), 2, 800, None),
-    ],
-)
-def test_defaults_of_hyperconverged_by_release(release, methods, outbound, per_gib, disruption):
+@pytest.mark.parametrize(("release", "version"), [("1.14.3", (1, 14, 3)), (None, None), ("unknown", None)])
+def test_the_release_of_hyperconverged_is_that_of_its_operator(release, version):
     versions = [{"name": "other", "version": "9.9.9"}, {"name": "operator", "version": release}, None]
-    defaults = configuration.hco_defaults(hyperconverged(status={"versions": versions}))
-    assert defaults.update_methods == methods
-    assert (defaults.outbound_per_node, defaults.completion_timeout_per_gib) == (outbound, per_gib)
-    assert defaults.allow_workload_disruption is disruption
-    assert (defaults.migrations_per_cluster, defaults.progress_timeout) == (5, 150)
+    assert configuration.hco_release(hyperconverged(status={"versions": versions})) == version
+    assert configuration.hco_release(hyperconverged()) is None

@@ -123,6 +123,14 @@ def _kubevirt_version(cluster: Cluster) -> Version | None:
     return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text) if kubevirt_ is not None else None
 
 
+def hco_release(hyperconverged_: Object) -> Version | None:
+    """The release of the operator that serves a HyperConverged; None: unknown, to be taken as the newest."""
+    for item in hyperconverged_.at("status", "versions").items():
+        if item["name"].text == "operator":
+            return parse_version(item["version"].text)
+    return None
+
+
 class Change(enum.Enum):
     """What some release of KubeVirt changed, for whoever still runs an older one (virtual-machine.md 12)."""
 
@@ -481,51 +489,3 @@ def default_architecture(cluster: Cluster) -> str:
         Unseen: KubeVirt cannot be seen.
     """
     return _kubevirt_or_unseen(cluster).at("status", "defaultArchitecture").text or "amd64"
-
-
-# --- defaults by release -------------------------------------------------------------------------------------------
-
-
-class Defaults(NamedTuple):
-    """What holds where a HyperConverged or KubeVirt is silent."""
-
-    update_methods: tuple[str, ...]
-    outbound_per_node: int
-    completion_timeout_per_gib: int
-    """Seconds."""
-    allow_workload_disruption: bool | None
-    """None: it follows ``allowPostCopy``."""
-    migrations_per_cluster: int = 5
-    progress_timeout: int = 150
-    """Seconds."""
-    batch_eviction_size: int = 10
-    batch_eviction_interval: int = 60
-    """Seconds."""
-
-
-KUBEVIRT_DEFAULTS: Final = Defaults((), 2, 150, None)
-"""kubevirt/kubevirt:pkg/virt-config/virt-config.go; workload-updater.go. There are none in the schema."""
-
-HCO_DEFAULTS: Final[tuple[tuple[Version, Defaults], ...]] = (
-    (Version(1, 4), Defaults((), 2, 800, None)),
-    (Version(1, 5), Defaults(("LiveMigrate", "Evict"), 2, 800, None)),
-    (Version(1, 6), Defaults(("LiveMigrate",), 2, 800, None)),
-    (Version(1, 14), Defaults(("LiveMigrate",), 2, 150, None)),
-    (Version(1, 19), Defaults(("LiveMigrate",), 1, 20, False)),
-)
-"""The schema defaults of HyperConverged, each from that release on (cluster-configuration.md 1.3)."""
-
-
-def hco_release(hyperconverged_: Object) -> Version | None:
-    """The release of the operator that serves a HyperConverged; None: unknown, to be taken as the newest."""
-    for item in hyperconverged_.at("status", "versions").items():
-        if item["name"].text == "operator":
-            return parse_version(item["version"].text)
-    return None
-
-
-def hco_defaults(hyperconverged_: Object) -> Defaults:
-    """What the schema writes into a HyperConverged that is silent, by its release."""
-    release = hco_release(hyperconverged_)
-    known = [defaults for since, defaults in HCO_DEFAULTS if release is None or since <= release]
-    return known[-1] if known else HCO_DEFAULTS[0][1]

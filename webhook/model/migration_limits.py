@@ -14,6 +14,8 @@ from webhook.model.objects import Field, Object
 from webhook.model.units import parse_quantity
 
 PER_CLUSTER: Final = "parallelMigrationsPerCluster"
+PER_CLUSTER_UNSAID: Final = 5
+"""What holds without it (kubevirt/kubevirt:pkg/virt-config/virt-config.go); HyperConverged's schema says the same."""
 PER_NODE: Final = "parallelOutboundMigrationsPerNode"
 BANDWIDTH: Final = "bandwidthPerMigration"
 COMPLETION_TIMEOUT: Final = "completionTimeoutPerGiB"
