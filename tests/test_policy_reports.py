@@ -114,6 +114,12 @@ def test_blind_and_broken_rules():
     assert set(results.values()) == {"pass"}
 
 
+def test_severities_are_those_that_every_definition_knows():
+    (one,) = judged(both_keys())
+    every = dataclasses.replace(one, asked=tuple(RULES), response=Response())
+    assert {each.severity for each in report.subject(every).results} == {"high", "medium", "low"}
+
+
 def test_when_is_said_only_where_it_is_given():
     (one,) = judged(both_keys())
     assert only(one, seconds=SECONDS)[1][0]["timestamp"] == {"seconds": SECONDS, "nanos": 0}

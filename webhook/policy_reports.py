@@ -61,7 +61,7 @@ class Result:
     """One of ``OUTCOMES``."""
     rule: str
     severity: str
-    """critical, high, medium, low or info."""
+    """high, medium or low."""
     message: str = ""
     path: str = ""
     fix: str = ""

@@ -260,7 +260,8 @@ def subject(judged: Judged) -> policy_reports.Subject:
     return policy_reports.Subject(judged.obj, kind is None or kind.namespaced, (*found, *passed))
 
 
-_SEVERITY: Final = {Action.DENY: "high", Action.WARN: "medium", Action.AUDIT: "low", Action.OFF: "info"}
+_SEVERITY: Final = {Action.DENY: "high", Action.WARN: "medium", Action.AUDIT: "low", Action.OFF: "low"}
+"""Older definitions of PolicyReport know no other words."""
 _OUTCOME: Final = {Action.DENY: "fail", Action.WARN: "warn", Action.AUDIT: "warn", Action.OFF: "skip"}
 
 
