@@ -61,6 +61,14 @@ class Server:
     def running(self) -> bool:
         return self._process.poll() is None
 
+    def terminate(self) -> None:
+        """Ask the process to end, as Kubernetes does."""
+        self._process.terminate()
+
+    def wait(self, patience: float = 60.0) -> int:
+        """The exit code of a process that ends. Raises TimeoutExpired after that many seconds."""
+        return self._process.wait(patience)
+
     def kill(self) -> None:
         """End the process and its watcher, at once: there is no state worth a graceful exit."""
         if self._process.stdin and not self._process.stdin.closed:

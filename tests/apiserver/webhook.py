@@ -67,6 +67,18 @@ class Webhook:
         self.stop()
         raise StartError(f"the webhook did not become ready:\n{text}")
 
+    def terminate(self) -> None:
+        """Ask it to end, as Kubernetes does."""
+        assert self._server is not None
+        self._server.terminate()
+
+    def wait(self) -> int:
+        """Its exit code when it has ended."""
+        assert self._server is not None
+        code = self._server.wait()
+        self.stop()
+        return code
+
     def stop(self) -> None:
         """Kill it; a second call does nothing."""
         if self._server is not None:
