@@ -91,6 +91,10 @@ _CLUSTER_API_V1BETA2: Final = _Layout(
 _BEFORE_V1BETA2: Final = ("v1beta1", "v1alpha4", "v1alpha3")
 
 
+class NegativeTime(ValueError):
+    """A time that can be read, but is below zero."""
+
+
 def means_no(value: str) -> bool:
     """Whether a value of an annotation reads as "no", where its presence alone means yes."""
     return value.strip().lower() in _NO
@@ -140,7 +144,7 @@ def _time(field: Field, schema: re.Pattern[str] | None, seconds: bool) -> int:
     else:
         parsed = field.integer * units.SECOND
     if parsed < 0:
-        raise ValueError(f"{units.show(field.value)} is negative")
+        raise NegativeTime(f"{units.show(field.value)} is negative")
     return parsed
 
 

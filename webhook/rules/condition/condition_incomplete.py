@@ -45,7 +45,8 @@ def _unusable(field: Field, wanted: str) -> Finding:
     if field.present:
         message = f"{show(field.value)} can never match a node's condition: write {wanted}"
         return Finding(field.path, message, cause=Cause.INVALID if field.text == "" else Cause.TYPE)
-    return Finding(field.path, f"a condition without it never matches: write {wanted}", cause=Cause.REQUIRED)
+    message = f"a condition without {field.path[-1]} never matches a node's: write {wanted}"
+    return Finding(field.path, message, cause=Cause.REQUIRED)
 
 
 RULE = Rule(

@@ -14,7 +14,7 @@ from webhook.model.kinds import CAPI_MHC, MHC, NHC
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
-_MEANING: Final = {"Unknown": "the node is silent: power, network", "False": "its kubelet reports trouble"}
+_MEANING: Final = {"Unknown": "the node is silent: power, network", "False": "the kubelet reports trouble"}
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:

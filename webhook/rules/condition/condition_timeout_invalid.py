@@ -10,6 +10,7 @@ for days. Cluster API v1beta2 takes whole seconds, without quotes.
 from collections.abc import Iterator
 
 from webhook.model import health
+from webhook.model.health import NegativeTime
 from webhook.model.kinds import CAPI_MHC, MHC, NHC
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
@@ -20,6 +21,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if condition.time.present:
             try:
                 condition.nanoseconds()
+            except NegativeTime as error:
+                yield Finding(condition.time.path, f"{error}: the first flicker starts remediation; write 5 minutes")
             except ValueError as error:
                 yield Finding(condition.time.path, f"{error}; one unreadable time stops all health checks of this kind")
 

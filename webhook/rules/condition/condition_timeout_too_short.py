@@ -9,13 +9,16 @@ again. The worker latency profiles of OpenShift make the periods longer.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from webhook.model import health
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
 from webhook.model.objects import Object
-from webhook.model.units import format_duration
+from webhook.model.units import MINUTE, format_duration
 from webhook.rule import Action, Context, Finding, Rule, duration
+
+_USUAL: Final = 5 * MINUTE
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,11 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
             continue
         shortest = _shortest(context.cluster, params)
         if time < max(params.refused, shortest):
+            better = ", better 5m" if shortest < _USUAL else ""
             yield Finding(
                 condition.time.path,
                 f"{format_duration(time)} is too short to tell a hiccup from a failure: healthy nodes would be "
-                f"remediated in a loop; write at least {format_duration(shortest)}, better 300s",
+                f"remediated in a loop; write at least {format_duration(shortest)}{better}",
                 at_most=Action.DENY if time < params.refused else Action.WARN,
             )
 

@@ -37,8 +37,8 @@ def check(template: Object, context: Context[Params]) -> Iterator[Finding]:
         if (name in credentials or f"--{name}" in credentials) and _says_something(value):
             yield Finding(
                 value.path,
-                "a credential in plain text, which every reader of templates can use to switch nodes off; "
-                "put it into a Secret and name that in sharedSecretName or nodeSecretNames",
+                "whoever may read this template can switch nodes off with it; put it into a Secret and name that in "
+                "sharedSecretName or nodeSecretNames",
                 value=name,  # never the credential
                 cause=Cause.FORBIDDEN,
             )

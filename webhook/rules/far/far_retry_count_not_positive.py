@@ -21,11 +21,11 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if count is None or count >= 1:
         return
     what = (
-        "the agent would never run, yet VMs would be moved off a node that still runs, which destroys their data"
+        ": the agent would never run, yet VMs would be moved off a node that still runs, which destroys their data"
         if count
-        else "no number of tries"
+        else " is no number of tries"
     )
-    yield Finding(retries.path, f"{show(count)}: {what}; write 1 or more (the default is 5)")
+    yield Finding(retries.path, f"{show(count)}{what}; write 1 or more (the default is 5)")
 
 
 RULE = Rule(

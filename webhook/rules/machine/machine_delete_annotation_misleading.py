@@ -26,7 +26,7 @@ def check(machine: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         elif annotation.text and health.means_no(annotation.text):
             yield Finding(
                 annotation.path,
-                f"marks the machine for deletion, {show(annotation.text)} or not: any value does; remove it to unmark",
+                f"{show(annotation.text)} marks the machine for deletion, as any value does; to unmark it remove that",
             )
     for key in _FOREIGN:
         annotation = machine.annotation(key)

@@ -23,7 +23,8 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
         hit = _running(machines.node_name(machine), context.cluster)
         whom = names(hit, 60) if hit else "VMs"
         yield Finding(
-            annotation.path, f"by being there, whatever its value: its node goes without a drain, {whom} are cut off"
+            annotation.path,
+            f"whatever its value, the node goes without a drain and {whom} are cut off; remove the annotation",
         )
 
 

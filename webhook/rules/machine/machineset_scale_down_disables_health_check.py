@@ -34,8 +34,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if disabled:
         yield Finding(
             obj.at("spec", "replicas").path,
-            f"with so few machines the percentage of {names(disabled, 80)} is 0: no more remediation; "
-            "write an absolute maxUnhealthy there",
+            f"for so few machines maxUnhealthy of {names(disabled, 80)} rounds to 0, which ends remediation; "
+            "write a number there",
         )
     everybody.demand_all()
 

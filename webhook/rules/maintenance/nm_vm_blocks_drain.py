@@ -9,6 +9,7 @@ annotate the NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <re
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from webhook.model import drain, effective, maintenance
 from webhook.model.cluster import Cluster, Unseen
@@ -17,6 +18,8 @@ from webhook.model.lifecycle import Eviction
 from webhook.model.objects import Object
 from webhook.model.texts import fitting, names
 from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+_OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
@@ -39,7 +42,10 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             f"the drain hangs on {names(reasons, 200)}; {remedy}",
             f"the drain hangs on {names((vmi.full_name for vmi in refused), 100)}; {remedy}",
         )
-        yield Finding(node.path, message, at_most=Action.DENY if _is_ready(node.text or "", cluster) else Action.WARN)
+        if _is_ready(node.text or "", cluster):
+            yield Finding(node.path, f"{message}; to go on, annotate it with {_OVERRIDE}: <reason>")
+        else:
+            yield Finding(node.path, message, at_most=Action.WARN)
     if waiting:
         yield Finding(
             node.path,

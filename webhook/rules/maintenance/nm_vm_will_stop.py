@@ -34,7 +34,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if stopped:
         yield Finding(
             node.path,
-            f"the drain stops for good: {names(stopped)}; set runStrategy Always, or start them again afterwards",
+            f"shut down and not started again: {names(stopped)}; set runStrategy Always, or start them by hand",
         )
 
 

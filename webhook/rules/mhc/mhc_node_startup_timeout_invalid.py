@@ -10,6 +10,7 @@ start-up off. Cluster API v1beta2 takes whole seconds.
 from collections.abc import Iterator
 
 from webhook.model import health
+from webhook.model.health import NegativeTime
 from webhook.model.kinds import CAPI_MHC, MHC
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
@@ -19,11 +20,13 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.fact(health.view, obj)
     try:
         view.startup_time()
-    except ValueError as error:
+    except NegativeTime as error:
         yield Finding(
             view.startup.path,
-            f"{error}; such a value stops all health checks, or deletes every machine before it becomes a node",
+            f"{error}: every machine is deleted before it becomes a node; write 10 minutes, or 0 to switch that check off",
         )
+    except ValueError as error:
+        yield Finding(view.startup.path, f"{error}; one such value stops all MachineHealthChecks")
 
 
 RULE = Rule(

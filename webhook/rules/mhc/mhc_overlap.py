@@ -27,7 +27,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         yield Finding(
             view.selector_field.path,
             f"selects {whom} like {names((rival.check.obj.name for rival in rivals), 50)}; each counts its own limit, "
-            "together they take more",
+            "together they take more; select each machine once",
         )
     if unseen:
         yield Unseen(unseen)

@@ -20,7 +20,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if value is not None and health.means_no(value) and not view.handler:
         yield Finding(
             view.paused.path,
-            f"the check is paused: the annotation counts by being there, {show(value)} or not; remove it to resume",
+            f"{show(value)} pauses the check, as any value does; remove the annotation to resume",
         )
 
 

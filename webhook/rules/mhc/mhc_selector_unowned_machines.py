@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if unowned:
         yield Finding(
             view.selector_field.path,
-            f"no MachineSet would replace {names(unowned, 80)}: detected when unhealthy, never remediated",
+            f"no MachineSet would replace {names(unowned, 80)}: detected when unhealthy, never replaced; put them under one",
             value=(view.selector_field.value, *unowned),
         )
     selection.demand_all()

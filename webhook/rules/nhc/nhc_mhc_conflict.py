@@ -21,7 +21,7 @@ def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if others:
         yield Finding(
             nhc.metadata["name"].path,
-            "disabled as long as there are MachineHealthChecks, paused ones too: "
+            "this check is disabled as long as there are MachineHealthChecks, paused ones too: "
             f"{names((mhc.full_name for mhc in others), 80)}; use one kind or the other",
         )
 

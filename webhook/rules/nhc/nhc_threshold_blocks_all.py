@@ -29,12 +29,13 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     nodes = context.fact(watching.selected, obj)
     nodes.demand_all()
-    if len(nodes) and not allowed_unhealthy(limit, len(nodes), nhc.limit_of):
-        yield Finding(
-            nhc.limit.path,
-            f"with {count(len(nodes), 'node')}, {limit} lets none be sick or is more than there are: nothing is ever "
-            "remediated; write maxUnhealthy: 1",
-        )
+    size = len(nodes)
+    if size and not allowed_unhealthy(limit, size, nhc.limit_of):
+        if nhc.limit_of is Limit.NODE_MAX_UNHEALTHY:
+            problem = f"{limit} is more than there are nodes ({size}), the operator stops with an error"
+        else:
+            problem = f"{limit} of {count(size, 'node')} must be healthy, that is all of them"
+        yield Finding(nhc.limit.path, f"{problem}: nothing is ever remediated; write maxUnhealthy: 1")
 
 
 def _blocks_any_number(limit: IntOrPercent, limit_of: Limit) -> bool:

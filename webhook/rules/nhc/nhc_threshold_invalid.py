@@ -7,13 +7,19 @@ ever remediated. A number beyond 32 bits makes all node health checks of the clu
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from webhook.model.kinds import NHC
 from webhook.model.objects import Object
 from webhook.model.units import Fault, Limit, LimitError, parse_int_or_percent
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
-LIMITS = {"minHealthy": Limit.NODE_MIN_HEALTHY, "maxUnhealthy": Limit.NODE_MAX_UNHEALTHY}
+LIMITS: Final = {"minHealthy": Limit.NODE_MIN_HEALTHY, "maxUnhealthy": Limit.NODE_MAX_UNHEALTHY}
+EFFECT: Final = {
+    Fault.NEGATIVE: "the operator refuses it; write 0 or more",
+    Fault.TOO_LARGE: "one such value stops all NodeHealthChecks; write a number of nodes",
+    Fault.ABOVE_100: "write 100% or less",
+}
 
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
@@ -24,10 +30,10 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         try:
             parse_int_or_percent(field.value, limit)
         except LimitError as error:
-            then = "every reconcile would fail" if error.fault is Fault.DIGITS else "nothing would be remediated"
+            effect = EFFECT.get(error.fault, "every reconcile fails and nothing is remediated")
             yield Finding(
                 field.path,
-                f'{error}; {then}. Write a number, or a percentage such as "40%"',
+                f"{error}; {effect}",
                 cause=Cause.TYPE if error.fault is Fault.TYPE else Cause.INVALID,
             )
 

@@ -16,7 +16,7 @@ from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     spec = template.at("spec", "template", "spec")
     if not spec.is_map:
-        yield Finding(spec.path, "a remediation template needs it, even if empty: write {}", cause=Cause.REQUIRED)
+        yield Finding(spec.path, "a template needs it, even if empty: write {}", cause=Cause.REQUIRED)
 
 
 RULE = Rule(
