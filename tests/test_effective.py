@@ -153,7 +153,7 @@ def test_what_the_vm_says_itself_stays():
     assert machine.reenlightenment.field.value == {"enabled": False}
     assert machine.cpu_model.field.value == "Haswell"
     assert machine.node_selector.field.value == {"a": "b"}
-    assert machine.inherited_node_selector == {}
+    assert machine.node_selector.source == ""
     assert machine.architecture == "arm64"
     assert machine.autoattach_pod_interface is False
 
@@ -172,7 +172,7 @@ def test_what_an_instance_type_adds():
     for given in (machine.host_devices, machine.launch_security, machine.node_selector, machine.cpu_model):
         assert given.field.present
         assert str(given.field.path) == "spec.instancetype"
-    assert machine.inherited_node_selector == {"c": "d"}
+    assert machine.node_selector.field.value == {"c": "d"}
     assert machine.annotated("opt-in")
     assert not machine.annotated("other")
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.model.cluster import Snapshot, Unseen
-from webhook.model.effective import effective
+from webhook.model.effective import Effective, Inherited, effective
 from webhook.model.objects import Field, Object, Path
-from webhook.model.placement import demand, hosts, obstacle, pin, place, places, ready
+from webhook.model.placement import demand, obstacle, pin, place, places, ready
 
 T = Path("spec", "template", "spec")
 TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -28,6 +28,14 @@ def label(*values, key="kubernetes.io/hostname", operator="In"):
 
 def name(value, operator="In"):
     return {"matchFields": [{"key": "metadata.name", "operator": operator, "values": [value]}]}
+
+
+def pinned(vmi_spec, of_instancetype=None):
+    machine = Effective(Object({}), Field({}), vmi_spec, vmi_spec.at("domain", "devices"), Field(None))
+    if of_instancetype is not None:
+        given = Inherited(Field({"nodeSelector": of_instancetype}), Path("spec", "instancetype"), "instance type 'x'")
+        machine = machine._replace(instancetype=given)
+    return pin(machine)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +68,8 @@ def name(value, operator="In"):
     ],
 )
 def test_hosts(vmi, expected):
-    assert hosts(vmi) == (None if expected is None else frozenset(expected))
+    found = pinned(vmi)
+    assert (None if found is None else found.hosts) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,18 +83,18 @@ def test_hosts(vmi, expected):
     ],
 )
 def test_what_pins(vmi, path, tight):
-    found = pin(vmi)
+    found = pinned(vmi)
 
     assert str(found.path) == path
     assert found.tight is tight
 
 
 def test_the_node_selector_of_an_instance_type_pins_too():
-    source = Path("spec", "instancetype")
-
-    assert pin(spec(), {"kubernetes.io/hostname": "a"}, source).path == source
-    assert pin(spec({"kubernetes.io/hostname": "b"}), {"kubernetes.io/hostname": "a"}, source).hosts == {"b"}
-    assert pin(spec(), {"zone": "a"}, source) is None
+    found = pinned(spec(), {"kubernetes.io/hostname": "a"})
+    assert (found.hosts, str(found.path)) == ({"a"}, "spec.instancetype")
+    assert pinned(spec({"kubernetes.io/hostname": "b"}), {"kubernetes.io/hostname": "a"}).hosts == {"b"}
+    assert pinned(spec({"zone": "b"}), {"kubernetes.io/hostname": "a"}) is None
+    assert pinned(spec(), {"zone": "a"}) is None
 
 
 # --- candidate nodes -----------------------------------------------------------------------------------------------
@@ -322,5 +331,5 @@ def test_reading_never_raises(spec, domain, taints, allocatable):
     cluster = Snapshot([kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]}), labelled])
     for each in (subject, hostile):
         vmi = effective(each, cluster)
-        pin(vmi.spec)
+        pin(vmi)
         obstacle(demand(vmi, cluster), place(candidate))

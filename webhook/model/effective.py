@@ -7,7 +7,6 @@ pkg/instancetype/apply, pkg/instancetype/preference/apply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from webhook.model import configuration, kinds, virt
@@ -130,12 +129,6 @@ class Effective(NamedTuple):
         """The node selector; a VM that has its own must not take that of an instance type."""
         own = Given(self.spec["nodeSelector"])
         return own if own.field.present or self.instancetype is None else self.instancetype.give("nodeSelector")
-
-    @property
-    def inherited_node_selector(self) -> Mapping[str, str]:
-        """The node selector, if it comes from an instance type, else an empty one."""
-        given = self.node_selector
-        return given.field.texts if given.source else {}
 
     @property
     def architecture(self) -> str | None:

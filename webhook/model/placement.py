@@ -24,7 +24,7 @@ READS: Final = cpu_models.READS
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
-_NOTHING: Final[Mapping[str, str]] = {}
+_REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +40,23 @@ class Pin:
         return len(self.hosts) <= 1
 
 
-def pin(spec: Field, inherited: Mapping[str, str] = _NOTHING, source: Path | None = None) -> Pin | None:
-    """What ties the VMI spec ``T`` to hosts by name, and where that is said; None if nothing does.
+def pin(vmi: Effective) -> Pin | None:
+    """What ties a VMI to hosts by name, and where that is said; None if nothing does.
 
-    ``inherited`` is the node selector of an instance type, which stands at ``source``; it counts where ``T`` itself
-    has no such key. Preferred affinity, ``NotIn`` and ``Exists`` tie to nothing.
+    Preferred affinity, ``NotIn`` and ``Exists`` tie to nothing.
     """
-    selector = spec["nodeSelector"]
-    terms = spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-    named = _affinity_hosts(spec)
+    selector = vmi.node_selector.field
     host = selector.texts.get(HOSTNAME)
-    path = selector.path
-    if host is None and HOSTNAME in inherited:
-        host, path = inherited[HOSTNAME], source or selector.path
-    if host is None:
-        return None if named is None else Pin(named, terms.path)
-    return Pin(frozenset((host,)) if named is None else named & {host}, path)
-
-
-def hosts(spec: Field, inherited: Mapping[str, str] = _NOTHING) -> frozenset[str] | None:
-    """The hosts that the VMI spec ``T`` names as the only ones that may run it, or None if it names none."""
-    found = pin(spec, inherited)
-    return None if found is None else found.hosts
+    named = _affinity_hosts(vmi.spec)
+    if host is not None:
+        return Pin(frozenset((host,)) if named is None else named & {host}, selector.path)
+    terms = vmi.spec.at(*_REQUIRED, "nodeSelectorTerms")
+    return None if named is None else Pin(named, terms.path)
 
 
 def _affinity_hosts(spec: Field) -> frozenset[str] | None:
     """The union over the alternatives, if each of them names hosts; a term without requirements is no alternative."""
-    required = spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    required = spec.at(*_REQUIRED)
     if not required.is_map:
         return None
     terms = [term for term in parse_node_selector(required.value).terms if term.labels or term.fields]
@@ -189,7 +179,7 @@ def demand(vmi: Effective, cluster: Cluster, source_model: str | None = None) ->
     but for huge pages: it changes by the minute.
     """
     spec = vmi.spec
-    required = spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    required = spec.at(*_REQUIRED)
     hugepages = spec.at("domain", "memory", "hugepages", "pageSize").text
     labels = [*_cpu_model(vmi, cluster), *_cpu(spec["domain"]), *_security(vmi.launch_security.field)]
     if source_model:

@@ -71,7 +71,7 @@ def _wanted(obj: Object, context: Context[Params]) -> tuple[str, str]:
     if _is_marked(obj):
         return SHUT_DOWN, f"it is marked {MARK}"
     machine = context.fact(effective.effective, obj)
-    pin = placement.pin(machine.spec, machine.inherited_node_selector)
+    pin = placement.pin(machine)
     if pin is not None and pin.tight:
         return SHUT_DOWN, f"{pin.path} ties it to one host"
     verdict = context.fact(migratability.verdict, obj)

@@ -22,7 +22,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     vmi = context.fact(effective, obj)
-    pin = placement.pin(vmi.spec, vmi.inherited_node_selector, vmi.node_selector.field.path)
+    pin = placement.pin(vmi)
     if pin is None or not pin.tight or not drain.awaits_migration(obj, context.cluster):
         return
     hosts = sorted(pin.hosts)

@@ -21,7 +21,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     cluster = context.cluster
     vmi = context.fact(effective, obj)
-    pin = placement.pin(vmi.spec, vmi.inherited_node_selector)
+    pin = placement.pin(vmi)
     if not vmi.spec.is_map or (pin is not None and pin.tight) or not drain.awaits_migration(obj, cluster):
         return
     candidates: list[str] = []
