@@ -15,12 +15,14 @@ import click
 from webhook import engine, report
 from webhook.admission import Request
 from webhook.inventory import Inventory, Shelf
+from webhook.model.cluster import Snapshot
 from webhook.model.kinds import Kind
 from webhook.policy import Policy
 from webhook.report import Report
 from webhook.rule import Action, Rule
 from webhook.rules import Rules
 from webhook.settings import SettingError
+from webhook.sources import load_snapshot
 
 if TYPE_CHECKING:
     from webhook.live import Api
@@ -114,6 +116,24 @@ def api(kubeconfig: str | None, context: str | None) -> Api:
     try:
         return live.Api.connect(kubeconfig, context)
     except SettingError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def cluster_of(
+    cluster: Path | None, live: bool, kubeconfig: str | None, context: str | None, looks_up: Sequence[Kind]
+) -> Snapshot | Inventory:
+    """The cluster that the options mean: the snapshot, or these kinds of the live one.
+
+    Raises:
+        ClickException: the options exclude each other, the snapshot is none, or the cluster does not answer.
+    """
+    if cluster and (live or kubeconfig or context):
+        raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
+    if cluster is None:
+        return sweep([Shelf(kind, whole=True) for kind in dict.fromkeys(looks_up)], kubeconfig, context)
+    try:
+        return load_snapshot(cluster)
+    except (SettingError, OSError) as error:
         raise click.ClickException(str(error)) from None
 
 

@@ -7,7 +7,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
+
+import click
 
 from webhook.model import configuration
 from webhook.model.cluster import Cluster, Unseen
@@ -17,6 +20,7 @@ from webhook.model.objects import Object
 from webhook.model.texts import count, names
 from webhook.model.workload_updates import methods as update_methods
 from webhook.model.workload_updates import running
+from webhook.verbs import common
 
 LOOKS_UP: Final[tuple[Kind, ...]] = (*READS, NODE)
 """What a plan looks at: a live cluster need list nothing else."""
@@ -100,6 +104,36 @@ def drain(cluster: Cluster, node: str | None, output: str) -> tuple[str, int]:
     made = plan(cluster, node)
     rendered = json.dumps(as_data(made), indent=2) if output == "json" else text(made)
     return rendered, {True: 0, False: 1, None: 2}[made.drainable]
+
+
+@click.command("drain", short_help="Say what draining a node would do to its virtual machines.")
+@click.argument("node", required=False, metavar="[NODE]")
+@click.option(
+    "--all", "every", is_flag=True, help="Every node, the worst first, and whether the cluster can be upgraded."
+)
+@common.cluster_options
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    node: str | None,
+    every: bool,
+    cluster: Path | None,
+    live: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
+    """Say what draining NODE would do to each of its virtual machines, why, and what to do about it. Only reads.
+
+    Exit 0 every node here can be drained, 1 something blocks, 2 it cannot be told.
+    """
+    if (node is None) is not every:
+        raise click.UsageError("name a NODE, or say --all")
+    try:
+        rendered, code = drain(common.cluster_of(cluster, live, kubeconfig, context, LOOKS_UP), node, output)
+    except LookupError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(rendered.rstrip("\n"))
+    return code
 
 
 def _blind_spots(plans: Iterable[NodePlan], whole: bool, cluster: Cluster) -> Iterator[str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+import click
+
+from webhook import documents
 from webhook.model import health, kinds, remediation, timeline, watching
-from webhook.model.cluster import Cluster, Unseen
+from webhook.model.cluster import NOTHING, Cluster, Snapshot, Unseen
 from webhook.model.health import HealthCheck
 from webhook.model.kinds import Kind
 from webhook.model.labels import Selection
@@ -16,6 +21,7 @@ from webhook.model.remediation import Budget, Span
 from webhook.model.texts import count, names
 from webhook.model.timeline import Fate, Restart, Stage, Timeline
 from webhook.model.units import SECOND, format_duration
+from webhook.verbs import common
 
 KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 """What can be explained."""
@@ -91,6 +97,61 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         fates=tuple(seen(timeline.fates(remediation.nodes_of(check, selection), cluster))),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
+
+
+@click.command("explain", short_help="Say what a health check would do, and when.")
+@click.argument("target", metavar="FILE|KIND/NAME")
+@click.option("-n", "--namespace", default=None, metavar="NAME", help="Of the health check.")
+@common.cluster_options
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    target: str,
+    namespace: str | None,
+    cluster: Path | None,
+    live: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    output: str,
+) -> int:
+    """Say what a health check would do: whom it watches, when it acts or never does, and when VMs run again.
+
+    FILE is judged with what stands beside it and in --cluster; nhc/NAME and mhc/NAMESPACE/NAME are looked up.
+    """
+    in_file = Path(target).is_file() or target == "-"
+    try:
+        checks: list[Object] = []
+        there: Cluster = NOTHING
+        if cluster or live or kubeconfig or context or not in_file:
+            there = common.cluster_of(cluster, live, kubeconfig, context, LOOKS_UP)
+        if in_file:
+            beside = _objects(target)
+            checks = [obj for obj in beside if kinds.of(obj) in KINDS]
+            there = there.with_objects(beside) if isinstance(there, Snapshot) else there
+        else:
+            checks = [find(target, there, namespace)]
+    except (LookupError, documents.DocumentError) as error:
+        raise click.ClickException(str(error)) from None
+    if not checks:
+        raise click.ClickException(f"{target} holds no health check")
+    explained = [explain(check, there) for check in checks]
+    if output == "json":
+        data = [as_data(each) for each in explained]
+        click.echo(json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(text(each).rstrip("\n") + "\n" for each in explained), nl=False)
+    return 0
+
+
+def _objects(file: str) -> list[Object]:
+    found: list[Object] = []
+    for name, content in documents.find([file]):
+        if isinstance(content, documents.DocumentError):
+            raise content
+        good, errors = documents.read(content, name)
+        if errors:
+            raise errors[0]
+        found += [Object(document.data) for document in good]
+    return found
 
 
 def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
