@@ -39,11 +39,12 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     only = candidates[0]
     others = f"what excludes the others: {names(obstacles, 70)}" if obstacles else "there is no other"
+    instead = "a drain waits for ever; let another take it, or set evictionStrategy None"
     message = fitting(
         vmi.spec.path,
         RULE.id,
-        f"only node {only} can take it ({others}), so a drain waits for ever; let another, or set evictionStrategy None",
-        f"only node {only} can take it: a drain waits for ever; let another, or set evictionStrategy None",
+        f"only node {only} can take it ({others}), so {instead}",
+        f"only node {only} can take it: {instead}",
     )
     yield Finding(vmi.spec.path, message, value=only)
 
