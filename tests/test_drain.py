@@ -280,6 +280,14 @@ def test_what_cannot_be_seen_is_unknown(subject, objects):
     assert "cannot see" in found.reason
 
 
+def test_a_node_that_cannot_be_seen_may_take_it():
+    subject = vmi("LiveMigrate", True)
+    objects = [HERE, node("b", cordoned=True), subject, vm("Always"), kubevirt()]
+
+    assert drain.forecast(subject, Snapshot(objects, complete=["*"])).outcome is Outcome.BLOCKS
+    assert drain.forecast(subject, Snapshot(objects)).outcome is Outcome.MIGRATES
+
+
 def test_a_refused_eviction_needs_nothing_else_to_be_seen():
     assert drain.forecast(vmi("LiveMigrate", False), Snapshot()).outcome is Outcome.BLOCKS
 

@@ -104,7 +104,14 @@ def test_vms_out_of_sight_leave_the_answer_open():
     report, code = drain(cluster, "b", "text")
 
     assert code == 2
-    assert "Could not be seen: virtualmachineinstances.kubevirt.io" in report
+    assert "Could not be seen: nodes, virtualmachineinstances.kubevirt.io" in report
+
+
+@pytest.mark.parametrize(("group", "code"), [(MIGRATING, 2), (BLOCKING, 1), (RESTARTING, 0)])
+def test_nodes_out_of_sight_matter_only_for_what_migrates(group, code):
+    cluster = Snapshot([NODES[1], *group], complete=["*"], unreadable=["nodes"])
+
+    assert drain(cluster, group[0].at("status", "nodeName").text, "text")[1] == code
 
 
 def test_what_certainly_blocks_blocks_whatever_cannot_be_seen():

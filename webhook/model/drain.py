@@ -23,7 +23,7 @@ from webhook.model import (
     selectors,
     virt,
 )
-from webhook.model.cluster import Cluster, Unseen
+from webhook.model.cluster import Cluster, Unseen, more_may_exist
 from webhook.model.kinds import NODE, PDB, VM, VMI, VMIM
 from webhook.model.lifecycle import Eviction, Then
 from webhook.model.objects import Object
@@ -207,13 +207,15 @@ def no_target(vmi: Object, cluster: Cluster) -> Trouble | None:
 
 
 def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Trouble | None:
-    """Why no other node can run a VMI just now; None: one can, or nothing tells.
+    """Why no other node can run a VMI just now; None: one can, or nothing tells, for not every node can be seen.
 
     ``moves``: it migrates; a VMI with ``host-model`` is then bound to what its node's processor can do.
     """
     try:
         places = placement.places(cluster)
     except Unseen:
+        return None
+    if cluster.derive(_blind_to_nodes):
         return None
     here = vmi.at("status", "nodeName").text or ""
     others = [place for place in places if place.name != here]
@@ -234,6 +236,10 @@ def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Trouble | No
     if busy:
         return Trouble(f"no node that could take it is ready: {names(busy)}", "uncordon or repair one of them")
     return Trouble(f"no other node can take it: {names(obstacles)}", "let others take it, or set None and restart it")
+
+
+def _blind_to_nodes(cluster: Cluster) -> bool:
+    return any(more_may_exist(cluster, NODE))
 
 
 def _source_model(vmi: Object, cluster: Cluster, node: str) -> str | None:

@@ -138,8 +138,9 @@ def command(
 
 def _blind_spots(plans: Iterable[NodePlan], whole: bool, cluster: Cluster) -> Iterator[str]:
     """The kinds of which there may be more objects than are known, where it matters."""
-    shut_down = any(each.having(outcome) for each in plans for outcome in (Outcome.RESTARTS, Outcome.STOPS))
-    for kind, matters in ((NODE, whole), (VMI, True), (PDB, shut_down)):
+    found = {forecast.outcome for each in plans for forecast in each.forecasts}
+    moves, shut_down = Outcome.MIGRATES in found, not found.isdisjoint((Outcome.RESTARTS, Outcome.STOPS))
+    for kind, matters in ((NODE, whole or moves), (VMI, True), (PDB, shut_down)):
         try:
             for _ in cluster.list(kind) if matters else ():
                 pass
