@@ -13,6 +13,7 @@ from webhook import codec
 from webhook.model import kinds
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
+from webhook.model.texts import cut
 from webhook.rule import Action, Finding, Operation, Patch, Rule
 
 DOMAIN: Final = "virt-admit.io"
@@ -281,11 +282,6 @@ def _audit(response: Response) -> dict[str, str]:
 def line(text: str) -> str:
     """One printable line: a warning with a control character is dropped by the API server without a word."""
     return _SURROGATE.sub("�", _CONTROL.sub(" ", text)).strip()
-
-
-def cut(text: str, length: int) -> str:
-    """At most ``length`` characters, with an ellipsis where something was cut off."""
-    return text if len(text) <= length else text[: max(length - 1, 0)].rstrip() + "…"
 
 
 def digest(text: bytes) -> str:

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.admission import cut, line
+from webhook.admission import line
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
+from webhook.model.texts import cut
 
 SOURCE: Final = "virt-admit"
 MANAGED: Final = {"app.kubernetes.io/managed-by": SOURCE}

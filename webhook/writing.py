@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from webhook import report
-from webhook.admission import cut, line
+from webhook.admission import line
 from webhook.live import PATIENCE, Api, ApiError, Pace
 from webhook.model import kinds
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
+from webhook.model.texts import cut
 from webhook.policy_reports import LONGEST, MANAGED, SOURCE, Format, name, reference
 from webhook.policy_reports import report as report_of
 from webhook.report import Judged

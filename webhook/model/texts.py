@@ -37,10 +37,20 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def cut(text: str, length: int) -> str:
+    """At most ``length`` characters, with an ellipsis where something was cut off."""
+    return text if len(text) <= length else text[: max(length - 1, 0)].rstrip() + "…"
+
+
+def room(path: Path, rule: str) -> int:
+    """Characters that a warning of that rule at that path has for its message."""
+    return LONGEST_WARNING - len(f"{path}:  [virt-admit/{rule}]")
+
+
 def fitting(path: Path, rule: str, *choices: str) -> str:
     """The first text that fits uncut into a warning of that rule at that path, else the last one."""
-    room = LONGEST_WARNING - len(f"{path}:  [virt-admit/{rule}]")
-    return next((text for text in choices if len(text) <= room), choices[-1])
+    most = room(path, rule)
+    return next((text for text in choices if len(text) <= most), choices[-1])
 
 
 def unknown(word: object, known: Sequence[str], meant: str | None, *, newer: bool = False) -> str:

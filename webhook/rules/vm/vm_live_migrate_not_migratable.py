@@ -9,6 +9,7 @@ and then only the first reason.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from webhook.model import effective, migratability, texts, virt
 from webhook.model.cluster import Unseen
@@ -35,18 +36,22 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     yield from map(Unseen, verdict.unseen)
 
 
+_SHORTEST: Final = 20
+"""Characters of what is wrong that are worth saying."""
+
+
 def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
-    inherited = f" ({strategy.phrase})" if strategy.origin else ""
-    consequence = f"drains hang{inherited}"
+    consequence = f"drains hang ({strategy.phrase})" if strategy.origin else "drains hang"
     either = f"{reason.remedy}, or {remedy}" if reason.remedy else remedy
+    left = texts.room(reason.path, RULE.id) - len(f"{reason.name}: ; {consequence}: {remedy}")
     return Finding(
         reason.path,
         texts.fitting(
             reason.path,
             RULE.id,
             f"{reason.name}: {reason.what}; {consequence}: {either}",
-            f"{reason.name}: {reason.what}; {consequence}: {remedy}",
-            f"{reason.name}: {consequence}; {remedy}",
+            f"{reason.name}: {texts.cut(reason.what, max(left, _SHORTEST))}; {consequence}: {remedy}",
+            f"{reason.name}: drains hang; {remedy}",
         ),
         value=(reason.name, reason.what, reason.value),
     )
