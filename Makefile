@@ -25,19 +25,24 @@ lock: .venv/.ready
 	$(UV) --all-extras --group dev pyproject.toml -o requirements-dev.lock
 	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | $(UV) - -o requirements-build.lock
 
-.PHONY: demo test unit sandbox bench check format docs manifests clean
+.PHONY: demo test unit coverage sandbox bench check format docs manifests clean
 ## make demo      start the webhook on loopback, send it every example over HTTPS, print what it says
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
 
 ## make test      all tests; those against a real kube-apiserver build it once (Go 1.26), or use KUBEBUILDER_ASSETS
 test: .venv/.ready
-	@$(BIN)/pytest -n 2 --dist loadfile -m "not e2e" --cov-config=pyproject.toml
+	@$(BIN)/pytest -n 2 --dist loadfile -m "not e2e"
 	@$(BIN)/pytest -m e2e
 
 ## make unit      the fast tests alone
 unit: .venv/.ready
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not e2e and not slow"
+
+## make coverage  branch coverage of the tests that need no API server
+coverage: .venv/.ready
+	@$(BIN)/coverage run -m pytest -m "not e2e and not slow"
+	@$(BIN)/coverage report --skip-covered --sort=cover | tail -n 30
 
 ## make sandbox   a real API server with the webhook registered, left running; Ctrl-C stops all of it
 sandbox: .venv/.ready
