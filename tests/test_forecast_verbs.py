@@ -7,7 +7,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.fake_api import FakeApi
 from webhook import cli
+from webhook.model.kinds import NODE, PDB, VMI
+from webhook.verbs import drain, explain
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CLUSTER = str(EXAMPLES / "cluster.yaml")
@@ -37,8 +40,20 @@ def blocked(tmp_path):
     return str(folder)
 
 
-def run(*command):
-    result = CliRunner().invoke(cli.virt_admit, command, standalone_mode=False)
+@pytest.fixture
+def live(tmp_path, monkeypatch):
+    """A cluster with every kind that the verbs look at, and the options that name it."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with FakeApi() as fake:
+        for kind in {*drain.LOOKS_UP, *explain.LOOKS_UP}:
+            fake.install(kind)
+        fake.put(NODE, {"metadata": {"name": "n0", "labels": {"pool": "a"}}})
+        fake.put(VMI, vmi("db", "n0", "None", "True"))
+        yield fake, ("--kubeconfig", fake.kubeconfig(tmp_path))
+
+
+def run(*command, stdin=None):
+    result = CliRunner().invoke(cli.virt_admit, command, standalone_mode=False, input=stdin)
     if isinstance(result.exception, click.ClickException):
         return 2, result.exception.message
     assert result.exception is None, result.exception
@@ -67,6 +82,55 @@ def test_a_node_that_is_not_there():
 )
 def test_wrong_usage(command):
     assert run(*command)[0] == 2
+
+
+def test_a_live_cluster_with_budgets_in_every_namespace(live):
+    fake, where = live
+    assert run("drain", "n0", *where)[0] == 0
+    budget = {"spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}}
+    fake.put(PDB, {"metadata": {"name": "all", "namespace": "shop"}, **budget})
+    code, out = run("drain", "--all", *where)
+    assert code == 1
+    assert "PodDisruptionBudget all forbids" in out
+
+
+def test_a_live_cluster_that_does_not_answer(tmp_path):
+    assert run("drain", "--all", "--kubeconfig", str(tmp_path / "none"))[0] == 2
+
+
+CHECK = """\
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata: {name: workers}
+spec: {selector: {matchLabels: {pool: a}}, minHealthy: 1}
+---
+apiVersion: machine.openshift.io/v1beta1
+kind: MachineHealthCheck
+metadata: {name: machines}
+spec: {selector: {matchLabels: {pool: a}}, maxUnhealthy: 1}
+---
+apiVersion: machine.openshift.io/v1beta1
+kind: Machine
+metadata: {name: m0, labels: {pool: a}, namespace: apis}
+"""
+
+
+def test_health_checks_on_standard_input_over_a_live_cluster(live):
+    _, where = live
+    code, out = run("explain", "-", "-n", "apis", "-o", "json", *where, stdin=CHECK)
+    assert code == 0
+    assert [(each["selected"]["names"], each["selected"]["complete"]) for each in json.loads(out)] == [
+        (["n0"], True),
+        (["m0"], True),
+    ]
+
+
+def test_a_file_alone_shows_what_it_holds(tmp_path):
+    (tmp_path / "check.yaml").write_text(CHECK)
+    code, out = run("explain", str(tmp_path / "check.yaml"), "-n", "apis")
+    assert code == 0
+    assert "selects        1 machine that can be seen: m0" in out
+    assert "What could not be seen" in out
 
 
 def test_a_health_check_in_a_file():

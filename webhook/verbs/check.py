@@ -103,8 +103,8 @@ def _judge(
     snapshot: Snapshot,
     decided: policy.Policy,
 ) -> Report:
-    objects = [(document, _object(document, namespace)) for document in found]
-    old = {_identity(_object(document, namespace)): _object(document, namespace) for document in before}
+    objects = [(document, common.placed(document, namespace)) for document in found]
+    old = {_identity(obj): obj for obj in (common.placed(document, namespace) for document in before)}
     cluster: Cluster = snapshot.with_objects(obj for _, obj in objects)
     judged, others = [], 0
     for document, obj in objects:
@@ -124,12 +124,6 @@ def _judge(
         response = engine.judge(request, rules, cluster, decided)
         judged.append(Judged(request, response, document, common.asked(request, rules, decided)))
     return Report(tuple(judged), others, len({document.file for document in found}))
-
-
-def _object(document: Document, namespace: str) -> Object:
-    obj = Object(document.data)
-    kind = kinds.of(obj)
-    return Object(document.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj
 
 
 def _identity(obj: Object) -> tuple[str, str, str, str]:

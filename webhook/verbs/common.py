@@ -14,9 +14,12 @@ import click
 
 from webhook import engine, report
 from webhook.admission import Request
+from webhook.documents import Document
 from webhook.inventory import Inventory, Shelf
+from webhook.model import kinds
 from webhook.model.cluster import Snapshot
 from webhook.model.kinds import Kind
+from webhook.model.objects import Object
 from webhook.policy import Policy
 from webhook.report import Report
 from webhook.rule import Action, Rule
@@ -135,6 +138,13 @@ def cluster_of(
         return load_snapshot(cluster)
     except (SettingError, OSError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def placed(document: Document, namespace: str) -> Object:
+    """The object of a document; in this namespace if it should name one and does not."""
+    obj = Object(document.data)
+    kind = kinds.of(obj)
+    return Object(document.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj
 
 
 def sweep(

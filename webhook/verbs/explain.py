@@ -11,8 +11,9 @@ from typing import Any, Final
 import click
 
 from webhook import documents
+from webhook.inventory import Inventory
 from webhook.model import health, kinds, remediation, timeline, watching
-from webhook.model.cluster import NOTHING, Cluster, Snapshot, Unseen
+from webhook.model.cluster import Cluster, Snapshot, Unseen
 from webhook.model.health import HealthCheck
 from webhook.model.kinds import Kind
 from webhook.model.labels import Selection
@@ -101,7 +102,9 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
 
 @click.command("explain", short_help="Say what a health check would do, and when.")
 @click.argument("target", metavar="FILE|KIND/NAME")
-@click.option("-n", "--namespace", default=None, metavar="NAME", help="Of the health check.")
+@click.option(
+    "-n", "--namespace", default=None, metavar="NAME", help="Where to look for it; for objects in FILE that name none."
+)
 @common.cluster_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
@@ -115,22 +118,20 @@ def command(
 ) -> int:
     """Say what a health check would do: whom it watches, when it acts or never does, and when VMs run again.
 
-    FILE is judged with what stands beside it and in --cluster; nhc/NAME and mhc/NAMESPACE/NAME are looked up.
+    FILE (- is standard input) is explained with what else it holds, over --cluster or the live cluster if one of those
+    is named; nhc/NAME and mhc/NAMESPACE/NAME are looked up there. Only reads. Exit 2: there is nothing to explain.
     """
-    in_file = Path(target).is_file() or target == "-"
+    in_file = target == "-" or Path(target).is_file()
+    there: Snapshot | Inventory = Snapshot()
+    if not in_file or cluster or live or kubeconfig or context:
+        there = common.cluster_of(cluster, live, kubeconfig, context, LOOKS_UP)
     try:
-        checks: list[Object] = []
-        there: Cluster = NOTHING
-        if cluster or live or kubeconfig or context or not in_file:
-            there = common.cluster_of(cluster, live, kubeconfig, context, LOOKS_UP)
-        if in_file:
-            beside = _objects(target)
-            checks = [obj for obj in beside if kinds.of(obj) in KINDS]
-            there = there.with_objects(beside) if isinstance(there, Snapshot) else there
-        else:
-            checks = [find(target, there, namespace)]
+        beside = list(_objects(target, namespace or "default")) if in_file else []
+        checks = [obj for obj in beside if kinds.of(obj) in KINDS] if in_file else [find(target, there, namespace)]
     except (LookupError, documents.DocumentError) as error:
         raise click.ClickException(str(error)) from None
+    if beside:
+        there = Snapshot((*there, *beside), there.complete, there.unreadable, there.server_version)
     if not checks:
         raise click.ClickException(f"{target} holds no health check")
     explained = [explain(check, there) for check in checks]
@@ -142,16 +143,19 @@ def command(
     return 0
 
 
-def _objects(file: str) -> list[Object]:
-    found: list[Object] = []
+def _objects(file: str, namespace: str) -> Iterator[Object]:
+    """The objects in a file.
+
+    Raises:
+        DocumentError: it cannot be read.
+    """
     for name, content in documents.find([file]):
-        if isinstance(content, documents.DocumentError):
-            raise content
-        good, errors = documents.read(content, name)
+        found, errors = (
+            ([], [content]) if isinstance(content, documents.DocumentError) else documents.read(content, name)
+        )
         if errors:
             raise errors[0]
-        found += [Object(document.data) for document in good]
-    return found
+        yield from (common.placed(document, namespace) for document in found)
 
 
 def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
@@ -166,7 +170,9 @@ def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
     home, _, name = rest.rpartition("/")
     wanted = [kind for kind in KINDS if word.lower() in _words(kind)]
     if not wanted or not name:
-        raise LookupError(f"{target} is not the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME")
+        raise LookupError(
+            f"{target} is neither a file nor the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME"
+        )
     found: list[Object] = []
     unseen = ""
     for kind in wanted:
