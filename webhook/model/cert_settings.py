@@ -59,6 +59,7 @@ CDI_REFRESH_AGE: Final[Mapping[str, int]] = {CA: 24 * HOUR, SERVER: 12 * HOUR, C
 class Written:
     """One duration that an object sets."""
 
+    group: str
     field: Field
     value: int | None
     """Nanoseconds; None where it is no duration, is negative, or is a lifetime of zero."""
@@ -89,11 +90,11 @@ def written(obj: Object) -> Iterator[Written]:
     for name in _defaults(kind):
         for role in (DURATION, RENEW_BEFORE):
             if place[name][role].present:
-                yield _read(place[name][role], role)
+                yield _read(name, place[name][role], role)
     if kind is KUBEVIRT:
-        for older, (_, role) in DEPRECATED.items():
+        for older, (name, role) in DEPRECATED.items():
             if place[older].present:
-                yield _read(place[older], role)
+                yield _read(name, place[older], role)
 
 
 def groups(obj: Object) -> Iterator[Group]:
@@ -105,11 +106,11 @@ def groups(obj: Object) -> Iterator[Group]:
     for name, default in _defaults(kind).items():
         duration_field = _place(kind, place, name, DURATION)
         renew_before_field = _place(kind, place, name, RENEW_BEFORE)
-        duration = _in_force(duration_field, DURATION, default.duration)
+        duration = _in_force(name, duration_field, DURATION, default.duration)
         if duration is None:
             continue
         later = duration // 5 if default.renew_before is None else default.renew_before
-        renew_before = _in_force(renew_before_field, RENEW_BEFORE, later)
+        renew_before = _in_force(name, renew_before_field, RENEW_BEFORE, later)
         if renew_before is not None:
             yield Group(name, place[name], duration_field, renew_before_field, duration, renew_before)
 
@@ -126,17 +127,17 @@ def _place(kind: Kind | None, place: Field, group: str, role: str) -> Field:
     return place[group][role]
 
 
-def _in_force(field: Field, role: str, default: int) -> int | None:
-    return _read(field, role).value if field.present else default
+def _in_force(group: str, field: Field, role: str, default: int) -> int | None:
+    return _read(group, field, role).value if field.present else default
 
 
-def _read(field: Field, role: str) -> Written:
+def _read(group: str, field: Field, role: str) -> Written:
     try:
         value = parse_duration(field.value)
     except ValueError as error:
-        return Written(field, None, str(error))
+        return Written(group, field, None, str(error))
     if value < 0:
-        return Written(field, None, f"{show(field.value)} is negative")
+        return Written(group, field, None, f"{show(field.value)} is negative")
     if value == 0 and role == DURATION:
-        return Written(field, None, f"{show(field.value)} lets a certificate expire the moment it is issued")
-    return Written(field, value)
+        return Written(group, field, None, f"{show(field.value)} lets a certificate expire the moment it is issued")
+    return Written(group, field, value)

@@ -20,8 +20,10 @@ SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     at_most = Action.DENY if kinds.of(obj) is HCO else Action.WARN
-    for written in cert_settings.written(obj):
-        if written.value is not None and written.value < SHORTEST:
+    every = tuple(cert_settings.written(obj))
+    invalid = {written.group for written in every if written.value is None}
+    for written in every:
+        if written.group not in invalid and written.value is not None and written.value < SHORTEST:
             yield Finding(
                 written.field.path,
                 f"{show(written.field.value)} is less than 10m, too short for all components to follow; write hours",

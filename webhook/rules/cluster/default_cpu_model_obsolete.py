@@ -18,7 +18,9 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     model = setting(obj, Setting.DEFAULT_CPU_MODEL)
-    if model.text and model.text in configuration.own_obsolete_models(obj):
+    if model.text in (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH):
+        return
+    if model.text in configuration.own_obsolete_models(obj):
         predefined = "predefined as " if model.text in configuration.PREDEFINED_OBSOLETE else ""
         yield Finding(
             model.path,

@@ -9,8 +9,8 @@ machine without a VM is lost.
 
 from collections.abc import Iterator
 
-from webhook.model import drain, workload_updates
-from webhook.model.cluster import Unseen, more_may_exist
+from webhook.model import drain, effective, workload_updates
+from webhook.model.cluster import Cluster, Unseen, more_may_exist
 from webhook.model.kinds import HCO, KUBEVIRT, VM, VMI
 from webhook.model.lifecycle import Eviction
 from webhook.model.objects import Object
@@ -28,7 +28,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     off: list[str] = []
     blind: Unseen | None = None
     for vmi in evicted:
-        if drain.eviction(vmi, cluster, obj) is not Eviction.SHUTS_DOWN:
+        if not _shuts_down(vmi, cluster, obj):
             continue
         try:
             after = drain.comes_back(vmi, cluster)
@@ -47,6 +47,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if blind:
         yield blind
     yield from more_may_exist(cluster, VMI)
+
+
+def _shuts_down(vmi: Object, cluster: Cluster, obj: Object) -> bool:
+    """Whether an eviction goes through for good, and not only until KubeVirt has judged whether the machine migrates."""
+    if drain.eviction(vmi, cluster, obj) is not Eviction.SHUTS_DOWN:
+        return False
+    judged = drain.migratable(vmi) is not None
+    return judged or effective.strategy(vmi, cluster, obj).value != "LiveMigrateIfPossible"
 
 
 RULE = Rule(
