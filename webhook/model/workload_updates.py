@@ -7,13 +7,14 @@ Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-up
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from webhook.model import drain, kinds
+from webhook.model import configuration, drain, kinds, lifecycle
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.configuration import Setting, setting
 from webhook.model.kinds import HCO, VMI
+from webhook.model.lifecycle import Eviction
 from webhook.model.objects import Field, Object
 
 LIVE_MIGRATE: Final = "LiveMigrate"
@@ -85,6 +86,37 @@ def restarting(cluster: Cluster) -> int:
     return cluster.derive(_restarting)
 
 
+class Evicted(NamedTuple):
+    """What an eviction does to a running VMI."""
+
+    vmi: Object
+    migratable: bool | None
+    """None: not known yet."""
+    eviction: Eviction
+
+
+def evictions(obj: Object, cluster: Cluster) -> Iterator[Evicted]:
+    """What an eviction does to the running VMIs if this HyperConverged or KubeVirt has its way, by name.
+
+    Left out are those of which that depends on a condition that is not reported yet.
+    """
+    inherited = configuration.eviction_strategy(cluster, obj).value or ""
+    for vmi, migratable, own in cluster.derive(_strategies):
+        strategy = inherited if own is None else own
+        if migratable is None and lifecycle.eviction(strategy, True) is not lifecycle.eviction(strategy, False):
+            continue
+        yield Evicted(vmi, migratable, lifecycle.eviction(strategy, migratable))
+
+
+def _strategies(cluster: Cluster) -> Sequence[tuple[Object, bool | None, str | None]]:
+    """The running VMIs, whether they can migrate, and the eviction strategy of their own."""
+    found = []
+    for vmi in running(cluster):
+        own = vmi.at("spec", "evictionStrategy")
+        found.append((vmi, drain.migratable(vmi), own.text or "" if own.present else None))
+    return found
+
+
 def outdated(cluster: Cluster) -> Sequence[Object]:
     """Those whose launcher is older than the KubeVirt that runs."""
     return tuple(vmi for vmi in running(cluster) if OUTDATED in vmi.labels)
@@ -99,11 +131,21 @@ def _not_migratable(cluster: Cluster) -> Sequence[Object]:
 
 
 def _restarting(cluster: Cluster) -> int:
-    return sum(_restarts(vmi, cluster) for vmi in not_migratable(cluster))
+    after = (after_shutdown(vmi, cluster) for vmi in not_migratable(cluster))
+    return sum(not isinstance(each, Unseen) and each.comes for each in after)
 
 
-def _restarts(vmi: Object, cluster: Cluster) -> bool:
+def after_shutdown(vmi: Object, cluster: Cluster) -> drain.Return | Unseen:
+    """Whether a running VMI comes back by itself after a clean shutdown, or what of that could not be seen."""
+    return cluster.derive(_after_shutdown)[vmi.namespace, vmi.name]
+
+
+def _after_shutdown(cluster: Cluster) -> Mapping[tuple[str, str], drain.Return | Unseen]:
+    return {(vmi.namespace, vmi.name): _comes_back(vmi, cluster) for vmi in running(cluster)}
+
+
+def _comes_back(vmi: Object, cluster: Cluster) -> drain.Return | Unseen:
     try:
-        return drain.comes_back(vmi, cluster).comes
-    except Unseen:
-        return False
+        return drain.comes_back(vmi, cluster)
+    except Unseen as unseen:
+        return unseen

@@ -7,7 +7,7 @@ its node, and with it an upgrade of the cluster, waits until somebody stops the 
 running machine at its next restart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from webhook.model import configuration, drain, virt, workload_updates
 from webhook.model.cluster import Cluster, Unseen, more_may_exist
@@ -21,11 +21,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if configuration.eviction_strategy(context.cluster, obj).value != "LiveMigrate":
         return
-    stuck = [
-        vmi.full_name
-        for vmi in workload_updates.not_migratable(context.cluster)
-        if vmi.at("spec", "evictionStrategy").value in (None, "LiveMigrate") and not _says_itself(vmi, context.cluster)
-    ]
+    stuck = context.cluster.derive(_stuck)
     if stuck:
         yield Finding(
             setting(obj, Setting.EVICTION_STRATEGY).path,
@@ -34,6 +30,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             value=("LiveMigrate", len(stuck)),
         )
     yield from more_may_exist(context.cluster, VMI)
+
+
+def _stuck(cluster: Cluster) -> Sequence[str]:
+    """The machines that refuse eviction for the cluster's sake and cannot migrate."""
+    return [
+        vmi.full_name
+        for vmi in workload_updates.not_migratable(cluster)
+        if vmi.at("spec", "evictionStrategy").value in (None, "LiveMigrate") and not _says_itself(vmi, cluster)
+    ]
 
 
 def _says_itself(vmi: Object, cluster: Cluster) -> bool:

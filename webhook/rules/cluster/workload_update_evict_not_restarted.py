@@ -9,8 +9,8 @@ machine without a VM is lost.
 
 from collections.abc import Iterator
 
-from webhook.model import drain, effective, workload_updates
-from webhook.model.cluster import Cluster, Unseen, more_may_exist
+from webhook.model import workload_updates
+from webhook.model.cluster import Unseen, more_may_exist
 from webhook.model.kinds import HCO, KUBEVIRT, VM, VMI
 from webhook.model.lifecycle import Eviction
 from webhook.model.objects import Object
@@ -24,18 +24,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         return
     cluster = context.cluster
     migrates_first = workload_updates.LIVE_MIGRATE in methods
-    evicted = workload_updates.not_migratable(cluster) if migrates_first else workload_updates.running(cluster)
     off: list[str] = []
     blind: Unseen | None = None
-    for vmi in evicted:
-        if not _shuts_down(vmi, cluster, obj):
+    for vmi, migratable, eviction in workload_updates.evictions(obj, cluster):
+        if eviction is not Eviction.SHUTS_DOWN or (migrates_first and migratable is not False):
             continue
-        try:
-            after = drain.comes_back(vmi, cluster)
-        except Unseen as unseen:
-            blind = blind or unseen
-            continue
-        if not after.comes:
+        after = workload_updates.after_shutdown(vmi, cluster)
+        if isinstance(after, Unseen):
+            blind = blind or after
+        elif not after.comes:
             off.append(f"{vmi.full_name} ({after.why})")
     if off:
         yield Finding(
@@ -47,14 +44,6 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if blind:
         yield blind
     yield from more_may_exist(cluster, VMI)
-
-
-def _shuts_down(vmi: Object, cluster: Cluster, obj: Object) -> bool:
-    """Whether an eviction goes through for good, and not only until KubeVirt has judged whether the machine migrates."""
-    if drain.eviction(vmi, cluster, obj) is not Eviction.SHUTS_DOWN:
-        return False
-    judged = drain.migratable(vmi) is not None
-    return judged or effective.strategy(vmi, cluster, obj).value != "LiveMigrateIfPossible"
 
 
 RULE = Rule(

@@ -9,7 +9,7 @@ update these machines.
 
 from collections.abc import Iterator
 
-from webhook.model import drain, workload_updates
+from webhook.model import workload_updates
 from webhook.model.cluster import Unseen, more_may_exist
 from webhook.model.kinds import HCO, KUBEVIRT, VMI
 from webhook.model.lifecycle import Eviction
@@ -23,8 +23,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         return
     refusing = [
         vmi.full_name
-        for vmi in workload_updates.not_migratable(context.cluster)
-        if drain.eviction(vmi, context.cluster, obj) in (Eviction.REFUSED, Eviction.WAITS)
+        for vmi, migratable, eviction in workload_updates.evictions(obj, context.cluster)
+        if migratable is False and eviction in (Eviction.REFUSED, Eviction.WAITS)
     ]
     if refusing:
         yield Finding(
