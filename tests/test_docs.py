@@ -146,7 +146,7 @@ def families() -> dict[str, tuple[str, set[str]]]:
     return found
 
 
-@pytest.mark.parametrize("name", families())
+@pytest.mark.parametrize("name", sorted(families()))
 def test_metrics(name):
     kind, labels = families()[name]
     (row,) = [line for line in page("metrics.md").splitlines() if line.startswith(f"| `{name}` ")]
