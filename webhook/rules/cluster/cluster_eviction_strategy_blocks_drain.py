@@ -25,7 +25,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if stuck:
         yield Finding(
             setting(obj, Setting.EVICTION_STRATEGY).path,
-            f"{count(len(stuck), 'machine')} cannot migrate and block the drain of their node and any upgrade; "
+            f"{count(len(stuck), 'machine')} cannot migrate and would block drains of their nodes, and upgrades; "
             f"set LiveMigrateIfPossible here and restart them: {names(stuck, 50)}",
             value=("LiveMigrate", len(stuck)),
         )

@@ -23,7 +23,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if bandwidth is None or not 0 < bandwidth < migration_limits.MIB:
         return
     field = migration_limits.block(obj)[migration_limits.BANDWIDTH]
-    meant = "; m means a thousandth, Mi is meant" if str(field.value).endswith("m") else ""
+    meant = "; m means a thousandth, Mi is meant" if str(field.value).endswith("m") else "; write a unit, such as 64Mi"
     yield Finding(
         field.path, f"{show(field.value)} is less than 1Mi bytes per second and is rounded up to 1 MiB/s{meant}"
     )

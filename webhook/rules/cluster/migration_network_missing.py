@@ -23,7 +23,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if context.cluster.get(NAD, namespace, name) is None:
         yield Finding(
             migration_limits.block(obj)["network"].path,
-            f"there is no NetworkAttachmentDefinition {namespace}/{name}; virt-handler would not start on any node",
+            f"there is no NetworkAttachmentDefinition {namespace}/{name}; virt-handler would not start on any node; "
+            "create it first or correct the name",
         )
 
 

@@ -46,8 +46,8 @@ def check(policy: Object, _context: Context[NoParams]) -> Iterator[Finding]:
 def _problem(factor: Field, smallest: Fraction, largest: Fraction | None) -> str:
     try:
         number = parse_quantity(factor.value, integers=True)
-    except ValueError as error:
-        return str(error)
+    except ValueError:
+        return f"{show(factor.value)} is no number"
     if abs(number - round(number, 3)) > TOLERANCE:
         return f"{show(factor.value)} has more than three decimals"
     fits = smallest <= number and (largest is None or number <= largest)

@@ -18,7 +18,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if timeout.integer == 0:
             yield Finding(
                 timeout.path,
-                "0 switches this check off: a migration that never converges blocks its slot and the drain for ever",
+                "0 switches this check off: a migration that never converges blocks its slot and the drain for ever; "
+                "write seconds",
             )
 
 

@@ -19,7 +19,9 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if timeout.present and timeout.integer is None:
             yield Finding(timeout.path, f"{show(timeout.value)} is no integer; write seconds, without unit or quotes")
         elif timeout.integer is not None and timeout.integer < 0:
-            yield Finding(timeout.path, f"{timeout.integer} is negative and cancels every migration at once")
+            yield Finding(
+                timeout.path, f"{timeout.integer} is negative and cancels every migration at once; write seconds"
+            )
 
 
 RULE = Rule(

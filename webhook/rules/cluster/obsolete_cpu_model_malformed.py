@@ -38,7 +38,9 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
 
 def _problem(name: Any) -> str:
     if isinstance(name, str):
-        return "" if MODEL.fullmatch(name) else f"{show(name)} cannot be a CPU model, nor a label of a node"
+        if MODEL.fullmatch(name):
+            return ""
+        return f"{show(name)} cannot be a CPU model, nor a label of a node; write a name such as Westmere"
     remedy = "quote it" if isinstance(name, (int, float)) and not isinstance(name, bool) else "write a string"
     return f"{show(name)} is no string; {remedy}"
 

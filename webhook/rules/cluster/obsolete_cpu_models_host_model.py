@@ -32,7 +32,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     default = setting(obj, Setting.DEFAULT_CPU_MODEL).value
     none_left = default in OF_THE_HOST and all(models <= every for models in nodes.values())
     effect = (
-        "no node is left for machines without their own model, they could start and migrate nowhere"
+        "no node is left for machines without their own model, they could start and migrate nowhere; "
+        "set a default CPU model first"
         if none_left
         else "machines without their own model will not start there or migrate from there"
     )

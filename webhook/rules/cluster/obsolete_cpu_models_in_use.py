@@ -28,11 +28,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if models:
         hit = [f"{machine} → {model}" for model in models for machine in machines[model]]
         skipped = sorted({node for model in models for node in obsolete_cpus.skipped_nodes(context.cluster, model)})
-        hidden = f"; skipped by the labeller: {names(skipped, 25)}" if skipped else ""
+        hidden = f"; still offered by skipped {names(skipped, 20)}" if skipped else ""
         yield Finding(
             setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
-            f"{count(len(hit), 'machine')} will not start again or migrate, each try waits 5 min, for ever: "
-            f"{names(hit, 50)}{hidden}",
+            f"{count(len(hit), 'machine')} will not start again, nor migrate (each try 5 min, for ever); "
+            f"change the model first: {names(hit, 30 if skipped else 50)}{hidden}",
             value=(*models, len(hit)),
         )
     yield from more_may_exist(context.cluster, VM)

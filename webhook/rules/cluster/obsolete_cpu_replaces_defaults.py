@@ -23,7 +23,7 @@ def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if models.map and back and kubevirt.labels.get(MANAGED_BY) != "hco-operator":
         yield Finding(
             models.path,
-            f"the map replaces the predefined list: {count(len(back), 'model')} come back; "
+            f"the map replaces the predefined list: {count(len(back), 'model')} will come back; "
             f"add them if you do not mean that: {names(back, 60)}",
             value=tuple(back),
         )

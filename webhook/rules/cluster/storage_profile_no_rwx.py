@@ -21,7 +21,7 @@ def check(profile: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if any(shared):
         text = "the first set, which volumes without access mode get, has no ReadWriteMany; put one with it first"
     else:
-        text = "no set has ReadWriteMany; machines on such volumes cannot live-migrate"
+        text = "no set has ReadWriteMany, so machines on such volumes cannot live-migrate; add it if the storage can"
     yield Finding(sets.path, text)
 
 

@@ -29,7 +29,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if refusing:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(refusing), 'machine')} cannot migrate and refuse eviction: never updated; "
+            f"{count(len(refusing), 'machine')} cannot migrate and will refuse eviction: never updated; "
             f"set LiveMigrateIfPossible or None on the VM and restart it: {names(refusing, 30)}",
             value=(workload_updates.EVICT, len(refusing)),
         )

@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         again = workload_updates.restarting(context.cluster)
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(left), 'machine')} cannot migrate ({drain.hindrance(left[0])}) and stay outdated; "
+            f"{count(len(left), 'machine')} cannot migrate ({drain.hindrance(left[0])}) and will stay outdated; "
             f"add Evict, {again} would restart alone: {names((vmi.full_name for vmi in left), 30)}",
             value=(workload_updates.LIVE_MIGRATE, len(left)),
         )
