@@ -23,7 +23,7 @@ from webhook.model import (
     selectors,
     virt,
 )
-from webhook.model.cluster import Cluster, Unseen, more_may_exist
+from webhook.model.cluster import Cluster, Unseen, gather, more_may_exist
 from webhook.model.kinds import NODE, PDB, VM, VMI, VMIM
 from webhook.model.lifecycle import Eviction, Then
 from webhook.model.objects import Object
@@ -171,17 +171,35 @@ def _on_nodes(cluster: Cluster) -> _OnNodes:
     return _OnNodes({node: tuple(vmis) for node, vmis in by_node.items()}, unseen)
 
 
-def evictions(cluster: Cluster, node: str) -> Iterator[tuple[Object, Eviction] | Unseen]:
-    """What an eviction does to each VMI on a node that nobody is stopping already, and what of it could not be seen."""
-    try:
-        for vmi in on_node(cluster, node):
-            if not vmi.deleted:
-                try:
-                    yield vmi, eviction(vmi, cluster)
-                except Unseen as unseen:
-                    yield unseen
-    except Unseen as unseen:
-        yield unseen
+class Evictions(NamedTuple):
+    """What an eviction does to each VMI on a node that nobody is stopping already."""
+
+    answers: tuple[tuple[Object, Eviction], ...] = ()
+    unseen: tuple[Unseen, ...] = ()
+    """What of it could not be seen."""
+
+    def having(self, *wanted: Eviction) -> list[Object]:
+        """The VMIs whose eviction ends in one of these ways."""
+        return [vmi for vmi, answer in self.answers if answer in wanted]
+
+    @property
+    def blocking(self) -> list[Object]:
+        """The VMIs for which a drain waits in vain."""
+        return self.having(Eviction.REFUSED, Eviction.WAITS)
+
+
+def evictions(cluster: Cluster, node: str) -> Evictions:
+    """What evictions do on a node."""
+    answers: list[tuple[Object, Eviction]] = []
+    blind: list[Unseen] = []
+    vmis, unseen = gather(on_node(cluster, node))
+    for vmi in vmis:
+        if not vmi.deleted:
+            try:
+                answers.append((vmi, eviction(vmi, cluster)))
+            except Unseen as one:
+                blind.append(one)
+    return Evictions(tuple(answers), (*blind, Unseen(unseen)) if unseen else tuple(blind))
 
 
 # --- where a migration goes to, and who keeps a pod from going -----------------------------------------------------

@@ -6,15 +6,15 @@ What is linear in the machines of a cluster is computed once per cluster state.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from webhook.model import drain, kinds, selectors
-from webhook.model.cluster import Cluster, Unseen, gather
+from webhook.model.cluster import Cluster, gather
+from webhook.model.drain import Evictions
 from webhook.model.kinds import Kind
 from webhook.model.labels import NOBODY, LabelIndex, Selection
-from webhook.model.lifecycle import Eviction
 from webhook.model.objects import Object
 from webhook.model.selectors import Selector
 
@@ -56,15 +56,10 @@ def goes_first(machine: Object) -> bool:
     )
 
 
-def blockers(machine: Object, cluster: Cluster) -> Iterator[Object | Unseen]:
-    """The VMIs for which the deletion of a Machine waits in vain, since it drains the node first; and what of them
-    could not be seen."""
-    if node_name(machine) and not machine.annotation(UNDRAINED).present:
-        for each in drain.evictions(cluster, node_name(machine)):
-            if isinstance(each, Unseen):
-                yield each
-            elif each[1] in (Eviction.REFUSED, Eviction.WAITS):
-                yield each[0]
+def evictions(machine: Object, cluster: Cluster) -> Evictions:
+    """What the deletion of a Machine does to the VMIs on its node: nothing is evicted where it goes without a drain."""
+    name = node_name(machine)
+    return drain.evictions(cluster, name) if name and not machine.annotation(UNDRAINED).present else Evictions()
 
 
 # --- which machines there are ------------------------------------------------------------------------------------

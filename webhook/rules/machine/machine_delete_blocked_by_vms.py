@@ -18,18 +18,15 @@ from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
 def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    blocking: list[str] = []
-    for each in machines.blockers(machine, context.cluster):
-        if isinstance(each, Unseen):
-            yield each
-        else:
-            blocking.append(each.full_name)
-    if blocking:
+    evictions = machines.evictions(machine, context.cluster)
+    if evictions.blocking:
         yield Finding(
             machine.metadata["name"].path,
-            f"the machine will hang in Deleting: a drain of its node waits for {names(blocking, 80)}; stop them",
+            "the machine will hang in Deleting: a drain of its node waits for "
+            f"{names((vmi.full_name for vmi in evictions.blocking), 80)}; stop them",
             value=machine.name,
         )
+    yield from evictions.unseen
 
 
 RULE = Rule(

@@ -7,10 +7,9 @@ cut off instead of moving. The annotation counts by being there; the value ``"fa
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from webhook.model import drain, machines
-from webhook.model.cluster import Cluster, Unseen
+from webhook.model.cluster import gather
 from webhook.model.kinds import MACHINE, VMI
 from webhook.model.objects import Object
 from webhook.model.texts import names
@@ -20,20 +19,12 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
     annotation = machine.annotation(machines.UNDRAINED)
     if annotation.present:
-        hit = _running(machines.node_name(machine), context.cluster)
-        whom = names(hit, 60) if hit else "VMs"
+        hit, _ = gather(drain.on_node(context.cluster, machines.node_name(machine)))  # to name those that are known
+        whom = names((vmi.full_name for vmi in hit), 60) if hit else "VMs"
         yield Finding(
             annotation.path,
             f"whatever its value, the node goes without a drain and {whom} are cut off; remove the annotation",
         )
-
-
-def _running(node: str, cluster: Cluster) -> list[str]:
-    """The VMIs that are known to run on the node."""
-    found: list[str] = []
-    with suppress(Unseen):  # the rule does not depend on the others
-        found.extend(vmi.full_name for vmi in drain.on_node(cluster, node))
-    return found
 
 
 RULE = Rule(

@@ -23,13 +23,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if change is None:
         return
     members = machines.of_set(change.machine_set, context.cluster)
-    blocking: dict[str, None] = {}
+    blocking: list[str] = []
     for machine in _going(members, change):
-        for each in machines.blockers(machine, context.cluster):
-            if isinstance(each, Unseen):
-                yield each
-            else:
-                blocking[f"{each.full_name} (on {machine.name})"] = None
+        evictions = machines.evictions(machine, context.cluster)
+        blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
+        yield from evictions.unseen
     if blocking:
         yield Finding(
             obj.at("spec", "replicas").path,

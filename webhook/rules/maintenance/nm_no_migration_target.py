@@ -18,20 +18,18 @@ from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    cluster, node = context.cluster, maintenance.node(obj)
-    migrating: list[str] = []
-    for each in drain.evictions(cluster, node.text or ""):
-        if isinstance(each, Unseen):
-            yield each
-        elif each[1] is Eviction.MIGRATES:
-            migrating.append(each[0].full_name)
+    node = maintenance.node(obj)
+    evictions = drain.evictions(context.cluster, node.text or "")
+    yield from evictions.unseen
+    migrating = evictions.having(Eviction.MIGRATES)
     if not migrating:
         return
-    if not any(placement.ready(other) for other in cluster.list(NODE) if other.name != node.text):
+    others = (other for other in context.cluster.list(NODE) if other.name != node.text)
+    if not any(placement.ready(other) for other in others):
         yield Finding(
             node.path,
-            f"no other node is Ready and takes VMs, so {names(migrating)} cannot migrate and the drain hangs; "
-            "uncordon or repair one first",
+            f"no other node is Ready and takes VMs, so {names(vmi.full_name for vmi in migrating)} cannot migrate and "
+            "the drain hangs; uncordon or repair one first",
         )
 
 

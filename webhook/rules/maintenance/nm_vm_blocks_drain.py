@@ -23,35 +23,31 @@ _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    cluster, node = context.cluster, maintenance.node(obj)
-    refused: list[Object] = []
-    waiting: list[Object] = []
-    for each in drain.evictions(cluster, node.text or ""):
-        if isinstance(each, Unseen):
-            yield each
-        elif each[1] is Eviction.REFUSED:
-            refused.append(each[0])
-        elif each[1] is Eviction.WAITS:
-            waiting.append(each[0])
-    if refused:
+    node = maintenance.node(obj)
+    evictions = drain.evictions(context.cluster, node.text or "")
+    yield from evictions.unseen
+    if refused := evictions.having(Eviction.REFUSED):
         remedy = "set LiveMigrateIfPossible or None and restart them, repair that, or stop them"
-        reasons = [f"{vmi.full_name} ({drain.hindrance(vmi)})" for vmi in refused]
         message = fitting(
             node.path,
             RULE.id,
-            f"the drain hangs on {names(reasons, 200)}; {remedy}",
+            f"the drain hangs on {names((_reason(vmi) for vmi in refused), 200)}; {remedy}",
             f"the drain hangs on {names((vmi.full_name for vmi in refused), 100)}; {remedy}",
         )
-        if _is_ready(node.text or "", cluster):
+        if _is_ready(node.text or "", context.cluster):
             yield Finding(node.path, f"{message}; to go on, annotate it with {_OVERRIDE}: <reason>")
         else:
             yield Finding(node.path, message, at_most=Action.WARN)
-    if waiting:
+    if waiting := evictions.having(Eviction.WAITS):
         yield Finding(
             node.path,
             f"strategy External: the drain waits until something moves {names(vmi.full_name for vmi in waiting)}",
             at_most=Action.WARN,
         )
+
+
+def _reason(vmi: Object) -> str:
+    return f"{vmi.full_name} ({drain.hindrance(vmi)})"
 
 
 def _is_ready(node: str, cluster: Cluster) -> bool:

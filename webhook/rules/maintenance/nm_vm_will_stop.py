@@ -19,18 +19,18 @@ from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    cluster, node = context.cluster, maintenance.node(obj)
+    node = maintenance.node(obj)
+    evictions = drain.evictions(context.cluster, node.text or "")
+    yield from evictions.unseen
     stopped: list[str] = []
-    for each in drain.evictions(cluster, node.text or ""):
-        if isinstance(each, Unseen):
-            yield each
-        elif each[1] is Eviction.SHUTS_DOWN:
-            try:
-                after = drain.comes_back(each[0], cluster)
-            except Unseen as unseen:
-                yield unseen
-            else:
-                stopped += [] if after.comes else [f"{each[0].full_name} ({after.why})"]
+    for vmi in evictions.having(Eviction.SHUTS_DOWN):
+        try:
+            after = drain.comes_back(vmi, context.cluster)
+        except Unseen as unseen:
+            yield unseen
+            continue
+        if not after.comes:
+            stopped.append(f"{vmi.full_name} ({after.why})")
     if stopped:
         yield Finding(
             node.path,

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from webhook.model import drain, effective
 from webhook.model.cluster import Unseen
 from webhook.model.kinds import NODE, VMI
-from webhook.model.lifecycle import Eviction
 from webhook.model.objects import Object
 from webhook.model.texts import names
 from webhook.rule import Action, Context, Finding, NoParams, Operation, Rule
@@ -22,17 +21,14 @@ def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen
     cordon = node.at("spec", "unschedulable")
     if not cordon.boolean or context.old is None or context.old.at(*cordon.path).boolean:
         return
-    blocking: list[str] = []
-    for each in drain.evictions(context.cluster, node.name):
-        if isinstance(each, Unseen):
-            yield each
-        elif each[1] in (Eviction.REFUSED, Eviction.WAITS):
-            blocking.append(each[0].full_name)
-    if blocking:
+    evictions = drain.evictions(context.cluster, node.name)
+    if evictions.blocking:
         yield Finding(
             cordon.path,
-            f"a drain will hang on {names(blocking, 100)}; set LiveMigrateIfPossible or None and restart, or stop them",
+            f"a drain will hang on {names((vmi.full_name for vmi in evictions.blocking), 100)}; "
+            "set LiveMigrateIfPossible or None and restart, or stop them",
         )
+    yield from evictions.unseen
 
 
 RULE = Rule(
