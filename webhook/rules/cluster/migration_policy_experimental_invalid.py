@@ -47,7 +47,7 @@ def _problem(factor: Field, smallest: Fraction, largest: Fraction | None) -> str
     try:
         number = parse_quantity(factor.value, integers=True)
     except ValueError:
-        return f"{show(factor.value)} is no number"
+        return f"{show(factor.value)} is no number in quotes"
     if abs(number - round(number, 3)) > TOLERANCE:
         return f"{show(factor.value)} has more than three decimals"
     fits = smallest <= number and (largest is None or number <= largest)
