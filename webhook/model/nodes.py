@@ -14,6 +14,8 @@ from webhook.model.selectors import Selector
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 """Either label, with any value, makes a Node one of the control plane."""
 
+WORKER: Final = "node-role.kubernetes.io/worker"
+
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:

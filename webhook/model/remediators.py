@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 from webhook.model import selectors
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import NODE, SNR_CONFIG
+from webhook.model.nodes import WORKER
 from webhook.model.objects import Field, Object
 from webhook.model.units import DURATION, MILLISECOND, MINUTE, SECOND, parse_duration
 
 SNR_CONFIG_NAME: Final = "self-node-remediation-config"
 """The only config that the operator obeys (medik8s/self-node-remediation: …config_webhook.go#validateSingleton)."""
 
-WORKER: Final = "node-role.kubernetes.io/worker"
 WATCHDOG: Final = "self-node-remediation.medik8s.io/watchdog-timeout"
 REBOOT_CAPABLE: Final = "is-reboot-capable.self-node-remediation.medik8s.io"
 

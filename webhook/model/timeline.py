@@ -28,9 +28,6 @@ GRACE: Final[Mapping[str, int]] = {
 }
 """The same by the cluster's worker latency profile (openshift/api: config/v1/types_node.go)."""
 
-BARE_METAL: Final = "machine.openshift.io/remediation-strategy"
-"""The annotation that hands a sick machine to the bare metal operator, which power-cycles the host."""
-
 
 class Event(enum.StrEnum):
     """What can happen on the way."""
@@ -130,7 +127,7 @@ def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
     for step in steps:
         yield from _stage(step, cluster, nodes)
     if not steps and check.kind is not kinds.NHC:
-        if check.obj.annotations.get(BARE_METAL) == "external-baremetal":
+        if check.external:
             yield Stage("the bare metal operator power-cycles the host", Span(0, None), _PODS_GONE)
         else:
             yield Stage("the Machine is deleted, its owner makes another", Span(0, None), _DELETED)

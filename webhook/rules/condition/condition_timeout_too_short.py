@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.model import health
+from webhook.model import health, timeline
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
 from webhook.model.objects import Object
@@ -53,12 +53,11 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
 def _shortest(cluster: Cluster, params: Params) -> int:
     """The shortest time that makes sense with the cluster's latency profile, as far as that can be seen."""
     try:
-        config = cluster.get(CONFIG_NODE, "", "cluster")
+        profile = timeline.latency_profile(cluster)
     except Unseen:
-        config = None
-    profile = config.at("spec", "workerLatencyProfile").text if config else None
+        return params.shortest
     slower = {"MediumUpdateAverageReaction": params.medium, "LowUpdateSlowReaction": params.low}
-    return max(params.shortest, slower.get(profile or "", 0))
+    return max(params.shortest, slower.get(profile, 0))
 
 
 RULE = Rule(

@@ -9,25 +9,26 @@ ships: as long as another one exists, in any namespace and even paused, all Node
 from collections.abc import Iterator
 
 from webhook.model import health
+from webhook.model.cluster import Unseen, gather
 from webhook.model.kinds import MHC, NHC
 from webhook.model.objects import Object
 from webhook.model.texts import names
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     view = context.fact(health.view, obj)
     if view.handler:
         return
-    victims = [check.name for check in context.cluster.known(NHC)]
-    if not victims:
-        victims = [check.name for check in context.cluster.list(NHC)]
+    victims, unseen = gather(nhc.name for nhc in context.cluster.list(NHC))
     if victims:
         yield Finding(
             obj.metadata["name"].path,
             f"switches off every NodeHealthCheck of the cluster ({names(victims, 60)}), paused or not; use one of both",
             value=view.conditions.value,
         )
+    elif unseen:
+        yield Unseen(unseen)
 
 
 RULE = Rule(

@@ -13,7 +13,6 @@ from webhook.model import health, nodes, watching
 from webhook.model.health import HealthCheck
 from webhook.model.kinds import NHC, NODE
 from webhook.model.objects import Object
-from webhook.model.remediators import WORKER
 from webhook.model.selectors import EXISTS, IN
 from webhook.model.texts import names
 from webhook.rule import Action, Context, Finding, NoParams, Rule
@@ -35,7 +34,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
 
 def _wants_workers(nhc: HealthCheck) -> bool:
     """Whether the selector asks for nodes with the worker's role."""
-    return any(each.key == WORKER and each.operator in (IN, EXISTS) for each in nhc.selector.requirements)
+    return any(each.key == nodes.WORKER and each.operator in (IN, EXISTS) for each in nhc.selector.requirements)
 
 
 RULE = Rule(
