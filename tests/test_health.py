@@ -594,6 +594,8 @@ def test_the_deletion_of_a_machine_is_warned_of_at_most():
     machine = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": {"name": "m"}}
     assert review(machine, operation=Operation.DELETE).allowed
     assert ("warn", "machine-delete-not-replaced") in verdicts(machine, operation=Operation.DELETE)
+    going = changed(machine, "metadata.deletionTimestamp", "2026-11-01T00:00:00Z")
+    assert verdicts(going, operation=Operation.DELETE) == set()
 
 
 @pytest.mark.parametrize("subresource", ["status", "finalizers"])

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from webhook import policy
+from webhook.model.objects import Object
 from webhook.policy import PolicyError, load, parse
 from webhook.reload import Reloaded
 from webhook.rule import Action
@@ -57,6 +58,20 @@ def test_shipped_policies(rule):
     assert not audit.fix
     denies = ("vm-running-deprecated", "vm-live-migrate-not-migratable", "vm-pinned-to-one-node")
     assert strict.action is (Action.DENY if rule.id in denies else rule.action)
+
+
+@pytest.mark.parametrize(
+    ("user", "rule", "left_alone"),
+    [
+        ("system:node:worker-1", "node-cordon-blocked-by-vms", True),
+        ("system:node:worker-1", "nm-vm-blocks-drain", False),
+        ("system:serviceaccount:openshift-machine-api:machineset-controller", "machine-delete-blocked-by-vms", True),
+        ("alice", "node-cordon-blocked-by-vms", False),
+    ],
+)
+def test_who_is_left_alone_out_of_the_box(user, rule, left_alone):
+    found = load("default", RULES).exempt(RULES.by_id[rule], user, "", Object({}))
+    assert (found is not None) is left_alone
 
 
 def test_a_file_that_names_no_base_extends_the_default():
