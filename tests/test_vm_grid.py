@@ -3,6 +3,7 @@
 The parts say what must come out, the engine says what does; a second opinion to the tables of the other tests.
 """
 
+import copy
 from collections.abc import Callable
 from itertools import combinations, islice, product
 from typing import NamedTuple
@@ -391,13 +392,15 @@ def test_a_further_reason_never_makes_it_migratable():
 
 def add(obj, part):
     """The object with the part added to its lists."""
+    data = copy.deepcopy(obj.data)
     path = virt.vmi_spec(obj).path
-    devices = path / "domain" / "devices"
-    for where, lists in ((path, part.spec), (devices, part.devices)):
+    for where, lists in ((path, part.spec), (path / "domain" / "devices", part.devices)):
+        place = data
+        for step in where:
+            place = place.setdefault(step, {})
         for key, items in lists.items():
-            there = obj.root.at(*where, key).value or []
-            obj = patch.apply(obj, patch.add(obj, where / key, [*there, *items]))
-    return obj
+            place[key] = [*(place.get(key) or []), *items]
+    return Object(data)
 
 
 @pytest.mark.parametrize("kind", ["VirtualMachine", "VirtualMachinePool", "VirtualMachineInstanceReplicaSet"])

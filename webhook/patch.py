@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from webhook.model.objects import Object, Path
+from webhook.model.objects import Object
 from webhook.rule import Patch
 
 
 class PatchError(ValueError):
     """An operation does not fit the object."""
-
-
-def add(obj: Object, path: Path, value: Any) -> tuple[Patch, ...]:
-    """The operations that put ``value`` at ``path``; parents that are missing get an ``add`` of their own."""
-    operations = []
-    here = obj.root
-    for depth, step in enumerate(path[:-1]):
-        here = here[step]
-        if not here.present:
-            operations.append(Patch("add", Path(*path[: depth + 1]), {}))
-    return (*operations, Patch("add", path, value))
 
 
 def apply(obj: Object, operations: Iterable[Patch]) -> Object:
