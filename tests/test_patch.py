@@ -18,7 +18,7 @@ JSON = st.recursive(LEAF, lambda inner: st.lists(inner, max_size=3) | st.diction
 
 @st.composite
 def cases(draw):
-    """An object, and operations of which most name a place that exists."""
+    """An object, and an operation that mostly names a place that exists."""
     data = draw(st.dictionaries(KEYS, JSON, min_size=1, max_size=3))
     here, steps = data, []
     while isinstance(here, dict | list) and here and (not steps or draw(st.booleans())):
