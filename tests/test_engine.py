@@ -260,6 +260,13 @@ class TestWire:
         assert (request.uid, request.kind, request.namespace, request.user) == ("42", kinds.VM, "shop", "me")
         assert request.obj.full_name == "shop/a"
 
+    @pytest.mark.parametrize(("operation", "kept"), [("CREATE", False), ("UPDATE", True)])
+    def test_the_status_of_another_life_is_not_believed(self, operation, kept):
+        asked = self.review["request"] | {"operation": operation, "object": vm(4).data | {"status": {"ready": True}}}
+        request = decode(json.dumps(self.review | {"request": asked}).encode())
+        assert ("status" in request.obj.data) is kept
+        assert request.obj.data["spec"] == {"size": 4}
+
     @pytest.mark.parametrize(
         "body",
         [

@@ -148,11 +148,15 @@ def _request(request: Object, uid: str) -> Request:
     kind = kinds.by_resource(".".join(part for part in (resource["resource"].text, resource["group"].text) if part))
     if kind is None and not resource.is_map:
         kind = kinds.find(request.at("kind", "group").text or "", request.at("kind", "kind").text or "")
+    operation = request["operation"].text or ""
+    data = request["object"].value
+    if operation == Operation.CREATE and kind in _LIVES and isinstance(data, dict) and "status" in data:
+        data = {key: value for key, value in data.items() if key != "status"}
     return Request(
         uid=uid,
-        operation=request["operation"].text or "",
+        operation=operation,
         kind=kind,
-        obj=_object(request["object"].value, namespace),
+        obj=_object(data, namespace),
         old=_object(request["oldObject"].value, namespace),
         name=request["name"].text or "",
         namespace=namespace,
@@ -161,6 +165,11 @@ def _request(request: Object, uid: str) -> Request:
         subresource=request["subResource"].text or "",
         dry_run=request["dryRun"].boolean is True,
     )
+
+
+_LIVES: Final = (kinds.VM, kinds.VMI)
+"""Kinds of which rules believe the status. What is created with one (``kubectl get -o yaml``, edited) brings that of
+another life: its instance type of then, whether it could migrate there."""
 
 
 def _object(data: Any, namespace: str) -> Object | None:
