@@ -34,6 +34,8 @@ ROLL_OUTS = (
     "system:serviceaccount:openshift-machine-config-operator:machine-config-controller",
     f"system:serviceaccount:{MACHINES}:machine-api-controllers",
 )
+HELD = '-p={"metadata":{"finalizers":["example.com/held"]}}'
+FREED = '-p={"metadata":{"finalizers":null}}'
 REMEDIATIONS = tuple(
     Kind(f"{name}.medik8s.io", ("v1alpha1",), f"{kind.lower()}s", kind)
     for name, kind in (
@@ -417,10 +419,9 @@ class TestHealth:
         )
         try:
             assert quiet(asker.kubectl("create", [handler, inert]))
-            finalizer = '-p={"metadata":{"finalizers":["example.com/x"]}}'
-            assert quiet(asker.kubectl("patch", [handler, inert], "--type=merge", finalizer))
+            assert quiet(asker.kubectl("patch", [handler, inert], "--type=merge", HELD))
         finally:
-            asker.kubectl("patch", [handler, inert], "--type=merge", '-p={"metadata":{"finalizers":null}}')
+            asker.kubectl("patch", [handler, inert], "--type=merge", FREED)
             asker.kubectl("delete", [handler, inert])
 
     @pytest.mark.parametrize(("ready", "code"), [("True", 1), ("Unknown", 0)])
@@ -468,6 +469,8 @@ class TestRegistration:
                 ("label", ("a=b",)),
                 ("annotate", ("a-",)),
                 ("label", ("a-",)),
+                ("patch", ("--type=merge", HELD)),  # nothing that a condition compares: no part of it is true
+                ("patch", ("--type=merge", FREED)),
                 ("delete", ("--wait=false",)),
             ):
                 answer = asker.kubectl(verb, barest, *flags)
@@ -519,13 +522,12 @@ def must_be_refused_today(asker: Reach, faulty: list[dict[str, Any]]) -> None:
 
 def must_be_deletable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
     """Objects that would be refused today can be deleted, and their finalizers can be removed meanwhile."""
-    held = '-p={"metadata":{"finalizers":["example.com/held"]}}'
     must_be_refused_today(asker, faulty)
     asker.kubectl("create", faulty, user=BEFORE)
     for verb, flags in (
-        ("patch", ("--type=merge", held)),
+        ("patch", ("--type=merge", HELD)),
         ("delete", ("--wait=false",)),
-        ("patch", ("--type=merge", '-p={"metadata":{"finalizers":null}}')),
+        ("patch", ("--type=merge", FREED)),
     ):
         answer = asker.kubectl(verb, faulty, *flags)
         assert quiet(answer), answer[1]
