@@ -231,8 +231,8 @@ def test_what_cannot_be_served_is_not(external, mount, issuer, fault):
 
 def test_an_expired_certificate_is_not_ready_and_answers_all_the_same(external, mount, issuer):
     """So that other replicas get the traffic, and who comes here all the same learns why it fails."""
-    mount.put(**files(issuer.issue(life=timedelta(seconds=2))))
-    eventually(lambda: external.ops("/readyz")[0] == 503)
+    mount.put(**files(issuer.issue(life=timedelta(seconds=6))))
+    eventually(lambda: external.ops("/readyz")[0] == 503, patience=30)
 
     assert "[-] certificate: the serving cert has expired" in external.ops("/readyz")[1]
     assert external.ops("/livez")[0] == 200
