@@ -155,6 +155,8 @@ class TestVirtualMachines:
     def test_line_1_vmi_update(self) -> None:
         hits = {(operation, name) for _, resource, operation, name in registered() if resource == kinds.VMI.plural}
         assert hits == {("CREATE", "instances.validate.virt-admit.io")}
+        faulty_one = instance(evictionStrategy="livemigrate", domain={})
+        assert silent(faulty_one, instance(domain={})), "one that comes all the same"
 
     def test_line_1_an_instance_is_never_mutated_and_never_denied(self) -> None:
         assert CEILING[kinds.VMI] is Action.WARN
@@ -173,6 +175,8 @@ class TestVirtualMachines:
         held["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubevirt.io/x"]}
         freed = copy.deepcopy(held)
         freed["metadata"]["finalizers"] = []
+        assert silent(freed, held)
+        freed["spec"]["runStrategy"] = "Never"
         assert silent(freed, held)
         assert silent(None, held, operation="DELETE")
         for entry in ENTRIES:
