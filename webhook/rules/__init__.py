@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from webhook.model.kinds import Kind
@@ -50,8 +50,5 @@ class Rules:
 @functools.cache
 def load_rules() -> Rules:
     """Import every rule module of this package."""
-    return Rules(
-        importlib.import_module(module.name).RULE
-        for module in pkgutil.walk_packages(__path__, prefix=f"{__name__}.")
-        if not module.ispkg
-    )
+    files = Path(__file__).parent.glob("*/[!_]*.py")
+    return Rules(importlib.import_module(f"{__name__}.{file.parent.name}.{file.stem}").RULE for file in files)
