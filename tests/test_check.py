@@ -1,6 +1,7 @@
 """``virt-admit check`` as people and pipelines use it."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -131,6 +132,15 @@ def test_stdin(check):
     code, out, _ = check("-", stdin=BOTH)
     assert code == 1
     assert out.startswith("<stdin>:7:3: deny: ")
+    assert check("-", "--stdin-filename", "chart/vm.yaml", stdin=BOTH)[1].startswith("chart/vm.yaml:7:3: deny: ")
+
+
+def test_what_became_of_each_object_is_told_when_asked(check):
+    _, quiet, _ = check(".", vm=BOTH, other=OTHER)
+    code, out, err = check(".", "-v")
+    assert (code, out) == (1, quiet)
+    assert "other.yaml:1: ConfigMap/x: no rule is about this kind\n" in err
+    assert re.search(r"^vm\.yaml:1: VirtualMachine/shop/db: \d+ rules asked$", err, re.MULTILINE)
 
 
 def test_folders_are_walked(check):
@@ -177,6 +187,7 @@ def test_2_wins_over_1_and_the_rest_is_still_judged(check):
     code, out, err = check(".", bad="a: [1\n", vm=BOTH)
     assert code == 2
     assert "bad.yaml:" in err
+    assert "; 1 document could not be read" in err
     assert "vm.yaml:7:3: deny" in out
 
 

@@ -58,15 +58,16 @@ class Document:
     file: str
     line: int
     duplicates: tuple[Duplicate, ...]
-    _text: _Text = field(repr=False)
-    _span: Span = field(repr=False)
+    part: Part = field(repr=False)
+    span: Span = field(repr=False)
+    """Where the object stands in the text of its part."""
 
     def location(self, path: Iterable[Step]) -> Location:
         """Where a value stands: a member of a map from its key on, an item of a list from its beginning.
 
         For a path that the file does not have, it is the key of the nearest map or list around it.
         """
-        span = self._span
+        span = self.span
         start = head = span[0]
         for step in path:
             children = span[2]
@@ -76,19 +77,20 @@ class Document:
                 span = children[step]
                 start = head = span[0]
             else:
-                return self._text.location(start, head)
-        return self._text.location(start, span[1])
+                return self.part.location(start, head)
+        return self.part.location(start, span[1])
 
 
-class _Text:
-    """A text with the file and the line that it begins at; turns offsets into lines and columns."""
+class Part:
+    """A piece of the text of a file, and where it begins there; turns offsets in it into lines and columns."""
 
-    __slots__ = ("_breaks", "file", "first_line", "text")
+    __slots__ = ("_breaks", "file", "first_line", "start", "text")
 
-    def __init__(self, file: str, text: str, first_line: int = 1) -> None:
+    def __init__(self, file: str, text: str, first_line: int = 1, start: int = 0) -> None:
         self.file = file
         self.text = text
         self.first_line = first_line
+        self.start = start
         self._breaks: list[int] | None = None
 
     def place(self, offset: int) -> tuple[int, int]:
@@ -136,15 +138,16 @@ def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
             yield each
 
 
-def find(paths: Iterable[str]) -> Iterator[tuple[str, bytes | DocumentError]]:
+def find(paths: Iterable[str], stdin: str = "<stdin>") -> Iterator[tuple[str, bytes | DocumentError]]:
     """Name and content of each file: files as given, the manifests in folders sorted by name, ``-`` for stdin.
 
-    In folders, what is hidden is left out. What cannot be read is an error in place of its content.
+    In folders, what is hidden is left out. What cannot be read is an error in place of its content. ``stdin``: what
+    standard input is called.
     """
     seen = set()
     for path in paths:
         if path == "-":
-            yield "<stdin>", sys.stdin.buffer.read()
+            yield stdin, sys.stdin.buffer.read()
             continue
         for name in sorted(_walk(path)) if os.path.isdir(path) else [path]:
             identity = os.path.abspath(name)
@@ -184,7 +187,7 @@ def _yaml(file: str, text: str, start: int = 0) -> Iterator[Document | DocumentE
     for cut in (*cuts, len(text)):
         if _PROLOGUE.fullmatch(text, start, cut):
             continue
-        part = _Text(file, text[start:cut], line)
+        part = Part(file, text[start:cut], line, start)
         line += part.text.count("\n")
         start = cut
         try:
@@ -197,7 +200,7 @@ def _yaml(file: str, text: str, start: int = 0) -> Iterator[Document | DocumentE
 
 def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
     """The documents of a JSON stream. What is no JSON is read as YAML from there on, as kubectl does."""
-    whole = _Text(file, text)
+    whole = Part(file, text)
     reader = JsonReader(text)
     while (start := reader.space()) < len(text):
         try:
@@ -211,7 +214,7 @@ def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
         yield from _documents(whole, tree)
 
 
-def _documents(text: _Text, tree: Tree) -> Iterator[Document | DocumentError]:
+def _documents(text: Part, tree: Tree) -> Iterator[Document | DocumentError]:
     """The objects in one document."""
     repeated: defaultdict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     for children, key, first, again in tree.repeated:
@@ -238,7 +241,7 @@ def _repetitions(
             yield from _repetitions(child, repeated, path / index)
 
 
-def _objects(text: _Text, value: Any, span: Span, duplicates: list[Duplicate]) -> Iterator[Document | DocumentError]:
+def _objects(text: Part, value: Any, span: Span, duplicates: list[Duplicate]) -> Iterator[Document | DocumentError]:
     """The object itself, or what a List or a Template holds."""
     line, column = text.place(span[0])
     if not isinstance(value, dict):

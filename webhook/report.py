@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook import __version__, policy_reports
+from webhook import __version__, admission, policy_reports
 from webhook.admission import Request, Response, Verdict
-from webhook.documents import Document, Location
+from webhook.documents import Document, DocumentError, Location
 from webhook.model.objects import Object, Path
 from webhook.rule import Action, Patch, Rule
 
@@ -41,6 +41,8 @@ class Report:
     other_kinds: int = 0
     """Objects that no rule is about."""
     files: int = 0
+    unread: tuple[DocumentError, ...] = ()
+    """What could not be read: nobody knows what is in it."""
 
     def at_least(self, action: Action) -> bool:
         """Whether some finding leads to at least this action."""
@@ -70,6 +72,8 @@ class Report:
             parts.append(f"{_count(self.other_kinds, 'object')} of other kinds")
         if self.blind:
             parts.append(f"{_count(len(self.blind), 'rule')} could not see what they need")
+        if self.unread:
+            parts.append(f"{_count(len(self.unread), 'document')} could not be read")
         if self.crashed:
             parts.append("some rules crashed, which is a bug")
         return "; ".join(parts)
@@ -141,7 +145,7 @@ def text(report: Report, paint: Callable[[str, Action | None], str] = lambda wor
     out = []
     for line in _blindness_in_one(report.lines()):
         place = line.location
-        where = f"{place.file}:{place.line}:{place.column}" if place else _name(line.judged.obj)
+        where = f"{place.file}:{place.line}:{place.column}" if place else called(line.judged.obj)
         path = f"{line.path}: " if line.path else ""
         exempted = f" (exempt: {line.exempted})" if line.exempted else ""
         out.append(f"{where}: {paint(_word(line), line.action)}: {path}{line.message}{exempted} [{line.rule}]")
@@ -176,8 +180,9 @@ def _word(line: Line) -> str:
     return str(line.action)
 
 
-def _name(obj: Object) -> str:
-    return f"{obj.kind}/{obj.full_name}"
+def called(obj: Object) -> str:
+    """``Kind/namespace/name``, in one printable line."""
+    return admission.line(f"{obj.kind}/{obj.full_name}")
 
 
 def as_json(report: Report) -> str:

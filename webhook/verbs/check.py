@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from webhook.documents import Document, DocumentError
 from webhook.model import kinds
 from webhook.model.cluster import Cluster, Snapshot
 from webhook.model.objects import Object
+from webhook.model.texts import count
 from webhook.report import Judged, Report
 from webhook.rule import Operation
 from webhook.rules import Rules, load_rules
@@ -37,6 +39,8 @@ from webhook.verbs import common
 )
 @click.option("-n", "--namespace", default="default", show_default=True, help="For objects that name none.")
 @click.option("--fail-if-no-objects", is_flag=True, help="Nothing recognised is an error.")
+@click.option("--stdin-filename", default="<stdin>", metavar="NAME", help="What reports call standard input.")
+@click.option("-v", "--verbose", is_flag=True, help="On stderr, what became of each object.")
 def command(
     paths: tuple[str, ...],
     cluster: Path | None,
@@ -50,6 +54,8 @@ def command(
     ignore: tuple[str, ...],
     namespace: str,
     fail_if_no_objects: bool,
+    stdin_filename: str,
+    verbose: bool,
     color: str,
     quiet: bool,
 ) -> int:
@@ -63,15 +69,18 @@ def command(
         rules = common.selected(load_rules(), select, ignore)
         decided = load_policy(policy_name, load_rules()).at(datetime.date.today())
         snapshot = load_snapshot(cluster) if cluster else Snapshot()
-        before = _read([str(old)]) if old else ([], 0)
+        before, missed = _read([str(old)]) if old else ([], [])
     except (SettingError, policy.PolicyError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    found, failures = _read(paths)
-    result = _judge(found, before[0], operation, namespace, rules, snapshot, decided)
+    found, unread = _read(paths, stdin_filename)
+    result = _judge(found, before, operation, namespace, rules, snapshot, decided)
+    result = dataclasses.replace(result, unread=(*missed, *unread))
     common.publish(result, outputs, color)
+    if verbose:
+        _tell(found, result)
     if not quiet:
         common.conclude(result, decided)
-    if failures or before[1] or result.crashed:
+    if result.unread or result.crashed:
         return 2
     if fail_if_no_objects and not result.judged:
         click.echo("no object that a rule is about", err=True)
@@ -81,17 +90,26 @@ def command(
     return int(common.found(result, fail_on))
 
 
-def _read(paths: Sequence[str]) -> tuple[list[Document], int]:
-    """All documents in the paths, and how many files or documents could not be read; errors go to stderr."""
+def _read(paths: Sequence[str], stdin: str = "<stdin>") -> tuple[list[Document], list[DocumentError]]:
+    """All documents in the paths, and what could not be read, which also goes to stderr."""
     found: list[Document] = []
-    failures = 0
-    for name, content in documents.find(paths):
+    unread: list[DocumentError] = []
+    for name, content in documents.find(paths, stdin):
         good, errors = ([], [content]) if isinstance(content, DocumentError) else documents.read(content, name)
         found += good
-        failures += len(errors)
+        unread += errors
         for error in errors:
             click.echo(str(error), err=True)
-    return found, failures
+    return found, unread
+
+
+def _tell(found: Iterable[Document], result: Report) -> None:
+    """Who was asked about each object."""
+    judged = {id(one.document): one for one in result.judged}
+    for document in found:
+        one = judged.get(id(document))
+        asked = f"{count(len(one.asked), 'rule')} asked" if one else "no rule is about this kind"
+        click.echo(f"{document.file}:{document.line}: {report.called(Object(document.data))}: {asked}", err=True)
 
 
 def _judge(
