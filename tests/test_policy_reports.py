@@ -12,13 +12,15 @@ from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
 from tests.https.reviews import vm
-from webhook import cli, live, manifests, policy, policy_reports, report, writing
+from webhook import cli, live, manifests, policy, writing
 from webhook.admission import Response
+from webhook.formats import policy_reports
+from webhook.formats.policy_reports import LONGEST, MOST, OPENREPORTS, POLICYREPORT, Result, Subject
 from webhook.live import PATIENCE, ApiError
 from webhook.model.cluster import Snapshot
 from webhook.model.kinds import NODE, VM
 from webhook.model.objects import Object
-from webhook.policy_reports import LONGEST, MOST, OPENREPORTS, POLICYREPORT, Result, Subject
+from webhook.report import Report
 from webhook.rules import load_rules
 from webhook.verbs.scan import judge
 
@@ -43,7 +45,7 @@ def judged(*objects, text=b"{}", kinds=(VM,), cluster=()):
 
 def only(one, rule=RULE, form=OPENREPORTS, seconds=None):
     """The report, and its results of one rule."""
-    made = policy_reports.report(form, report.subject(one), seconds)
+    made = policy_reports.report(form, policy_reports.subject(one), seconds)
     return made, [each for each in made["results"] if each["policy"] == rule]
 
 
@@ -109,7 +111,7 @@ def test_blind_and_broken_rules():
     rule, other = one.asked[:2]
     response = Response(unseen=((rule, "pods a/b"),), errors=((other, "KeyError()"),))
     blind = dataclasses.replace(one, response=response)
-    results = {each.rule: each.outcome for each in report.subject(blind).results}
+    results = {each.rule: each.outcome for each in policy_reports.subject(blind).results}
     assert (results.pop(rule.id), results.pop(other.id)) == ("skip", "error")
     assert set(results.values()) == {"pass"}
 
@@ -117,7 +119,7 @@ def test_blind_and_broken_rules():
 def test_severities_are_those_that_every_definition_knows():
     (one,) = judged(both_keys())
     every = dataclasses.replace(one, asked=tuple(RULES), response=Response())
-    assert {each.severity for each in report.subject(every).results} == {"high", "medium", "low"}
+    assert {each.severity for each in policy_reports.subject(every).results} == {"high", "medium", "low"}
 
 
 def test_when_is_said_only_where_it_is_given():
@@ -174,7 +176,7 @@ def test_the_worst_come_first_and_not_without_end():
 
 def test_names_that_no_api_server_would_take_can_be_printed():
     strange = both_keys("a\ud800\nb", uid=None)
-    policy_reports.stream(OPENREPORTS, map(report.subject, judged(strange))).encode()
+    policy_reports.render(OPENREPORTS, Report(judged(strange))).encode()
 
 
 @pytest.mark.parametrize("form", policy_reports.WRITTEN)
@@ -331,7 +333,7 @@ def test_what_is_being_deleted_has_no_report():
     leaving["metadata"]["deletionTimestamp"] = "2026-11-01T10:00:00Z"
     write(api, leaving)
     assert not api.objects
-    assert json.loads(policy_reports.stream(OPENREPORTS, map(report.subject, judged(leaving))))["items"] == []
+    assert json.loads(policy_reports.render(OPENREPORTS, Report(judged(leaving))))["items"] == []
 
 
 def test_our_reports_are_listed_page_by_page(tmp_path, monkeypatch):

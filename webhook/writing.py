@@ -11,16 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from webhook import report
 from webhook.admission import line
+from webhook.formats.policy_reports import LONGEST, MANAGED, SOURCE, Format, name, reference, report, subject
 from webhook.live import PATIENCE, Api, ApiError, Pace
 from webhook.model import kinds
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
 from webhook.model.texts import cut
-from webhook.policy_reports import LONGEST, MANAGED, SOURCE, Format, name, reference
-from webhook.policy_reports import report as report_of
-from webhook.report import Judged
+from webhook.report import Judged, lines_of
 from webhook.rule import Action
 
 MANAGER: Final = "virt-admit-scan"
@@ -72,10 +70,10 @@ def write_reports(
     for kind in (form.home,) if home else (form.home, form.cluster):
         stale |= _ours(api, kind, home, unreadable)
     for one in judged:
-        subject = report.subject(one)
-        if not subject.results:  # it is being deleted
+        about = subject(one)
+        if not about.results:  # it is being deleted
             continue
-        body = report_of(form, subject, seconds)
+        body = report(form, about, seconds)
         kind = form.home if "namespace" in body["metadata"] else form.cluster
         where = kind, _namespace(body), body["metadata"]["name"]
         stale.discard(where)
@@ -153,7 +151,7 @@ def _use_again_or_create(api: Api, where: Where, body: dict[str, Any]) -> None:
 def events(judged: Judged, now: datetime.datetime) -> Iterator[dict[str, Any]]:
     """The Events about one object, one for each rule."""
     found: dict[str, list[str]] = {}
-    for each in report.lines_of(judged):
+    for each in lines_of(judged):
         if (each.action or Action.OFF) >= Action.WARN and not (each.exempted or each.fixed):
             found.setdefault(each.rule, []).append(f"{each.path}: {each.message}" if each.path else each.message)
     for rule, texts in sorted(found.items()):

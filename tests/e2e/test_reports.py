@@ -17,8 +17,8 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import VIRT_ADMIT
 from tests.https.reviews import vm
+from webhook.formats.policy_reports import WRITTEN
 from webhook.manifests import SCAN
-from webhook.policy_reports import WRITTEN
 from webhook.settings import NAMESPACE
 
 FOLDER = Path(__file__).parents[2] / "manifests"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from webhook import documents, engine, policy, report
+from webhook import documents, engine, formats, policy, report
 from webhook.admission import Request
 from webhook.documents import Document, DocumentError
 from webhook.model import kinds
@@ -65,7 +65,7 @@ def command(
     1 findings at or above --fail-on, 2 the answer cannot be trusted.
     """
     try:
-        outputs = report.parse_output(output)
+        outputs = formats.parse_output(output)
         rules = common.selected(load_rules(), select, ignore)
         decided = load_policy(policy_name, load_rules()).at(datetime.date.today())
         snapshot = load_snapshot(cluster) if cluster else Snapshot()

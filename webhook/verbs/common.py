@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from webhook import engine, report
+from webhook import engine, formats
 from webhook.admission import Request
 from webhook.documents import Document
 from webhook.inventory import Inventory, Shelf
@@ -49,7 +50,7 @@ def report_options(function: Command) -> Command:
                 "--output",
                 multiple=True,
                 metavar="FORMAT[=FILE]",
-                help=f"{', '.join(report.FORMATS)}; repeatable.",
+                help=f"{', '.join(formats.FORMATS)}; repeatable.",
             ),
             click.option(
                 "--fail-on",
@@ -186,9 +187,9 @@ def publish(result: Report, outputs: Sequence[tuple[str, str | None]], color: st
     Raises:
         ClickException: a file cannot be written.
     """
-    for kind, file in outputs:
-        rendered = report.FORMATS[kind](result) if kind != "text" else report.text(result, _paint(color, file))
-        _write(rendered, file)
+    for name, file in outputs:
+        write = partial(formats.text.render, paint=_paint(color, file)) if name == "text" else formats.FORMATS[name]
+        _write(write(result), file)
 
 
 def conclude(result: Report, policy: Policy) -> None:
@@ -221,10 +222,11 @@ def _wants_color() -> bool:
 
 
 def _write(rendered: str, file: str | None) -> None:
+    content = rendered.encode(errors="backslashreplace")  # JSON may hold halves of surrogate pairs
     if file is None:
-        click.echo(rendered, nl=False, color=True)
+        click.echo(content, nl=False)
         return
     try:
-        Path(file).write_text(rendered, encoding="utf-8")
+        Path(file).write_bytes(content)
     except OSError as error:
         raise click.ClickException(str(error)) from None

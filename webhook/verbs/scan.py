@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook import engine, gauges, report
+from webhook import engine, formats, gauges
 from webhook.admission import Request
+from webhook.formats.policy_reports import WRITTEN
 from webhook.inventory import shelves
 from webhook.model import kinds, selectors
 from webhook.model.cluster import Cluster, Unseen
@@ -25,7 +26,6 @@ from webhook.model.drain import Outcome
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
 from webhook.policy import Exemption, Policy, PolicyError
-from webhook.policy_reports import WRITTEN
 from webhook.report import Judged, Report
 from webhook.rule import Operation
 from webhook.rules import Rules, load_rules
@@ -95,7 +95,7 @@ def command(
         )
     began = time.monotonic()
     try:
-        outputs = report.parse_output(output)
+        outputs = formats.parse_output(output)
         chosen = selectors.parse_text(selector)
         rules = common.selected(load_rules(), select, ignore)
         policy = load_policy(policy_name, load_rules()).at(datetime.date.today())

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from webhook.admission import line
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
 from webhook.model.texts import cut
+from webhook.report import Judged, Line, Report, lines_of
+from webhook.rule import Action
 
 SOURCE: Final = "virt-admit"
 MANAGED: Final = {"app.kubernetes.io/managed-by": SOURCE}
@@ -82,10 +84,39 @@ class Subject:
     results: Sequence[Result]
 
 
-def stream(form: Format, subjects: Iterable[Subject]) -> str:
+def render(form: Format, result: Report) -> str:
     """The reports as one List in JSON, for ``kubectl apply -f -``. Equal findings give equal bytes."""
+    subjects = map(subject, result.judged)
     items = sorted((report(form, each) for each in subjects if each.results), key=_order)
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False) + "\n"
+
+
+def subject(judged: Judged) -> Subject:
+    """What a report about one object says."""
+    own = {rule.id: rule.action for rule in judged.asked}
+    found = [_outcome(each, own) for each in lines_of(judged)]
+    heard = {each.rule for each in found}
+    content = (rule for rule in judged.asked if rule.id not in heard)
+    passed = [Result("pass", rule.id, _SEVERITY[rule.action]) for rule in content]
+    kind = judged.request.kind
+    return Subject(judged.obj, kind is None or kind.namespaced, (*found, *passed))
+
+
+_SEVERITY: Final = {Action.DENY: "high", Action.WARN: "medium", Action.AUDIT: "low", Action.OFF: "low"}
+"""Older definitions of PolicyReport know no other words."""
+_OUTCOME: Final = {Action.DENY: "fail", Action.WARN: "warn", Action.AUDIT: "warn", Action.OFF: "skip"}
+
+
+def _outcome(said: Line, own: Mapping[str, Action]) -> Result:
+    """``own``: what each rule leads to out of the box."""
+    if said.error:
+        outcome = "error"
+    elif said.unseen or said.exempted or said.action is None:
+        outcome = "skip"
+    else:
+        outcome = "pass" if said.fixed else _OUTCOME[said.action]
+    severity = _SEVERITY[said.action or own.get(said.rule, Action.OFF)]
+    return Result(outcome, said.rule, severity, said.said, str(said.path), said.remedy)
 
 
 def _order(item: dict[str, Any]) -> tuple[str, ...]:
