@@ -227,7 +227,7 @@ def _or_none(read: Callable[[Cluster], Object | None], cluster: Cluster) -> Obje
 
 
 class ClusterStrategy(NamedTuple):
-    """The eviction strategy of machines that have none of their own."""
+    """The eviction strategy of VMs that have none of their own."""
 
     value: str | None
     """None: unknown. Anything else is as written, known word or not."""
@@ -325,7 +325,7 @@ def _kubevirt_nodes(cluster: Cluster) -> tuple[Object, ...]:
 
 
 def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | None:
-    """Whether machines have another node to go to; None: nothing tells.
+    """Whether VMs have another node to go to; None: nothing tells.
 
     HyperConverged says it in its status. Else nodes are counted, two or more being yes: those that KubeVirt calls
     schedulable if any node has that label, else the workers if any node has that role.
@@ -384,7 +384,7 @@ def _obsolete_models(cluster: Cluster) -> frozenset[str]:
 
 
 def default_cpu_model(cluster: Cluster) -> str:
-    """The model of machines that name none: KubeVirt's ``cpuModel``, else ``host-model`` (on arm64 the passthrough).
+    """The model of VMs that name none: KubeVirt's ``cpuModel``, else ``host-model`` (on arm64 the passthrough).
 
     Raises:
         Unseen: KubeVirt cannot be seen.
@@ -436,7 +436,7 @@ def _said(kubevirt_: Object, gate: Gate) -> bool | None:
 
 
 def default_binding(cluster: Cluster) -> str:
-    """How machines without networks are tied to the pod network.
+    """How VMs without networks are tied to the pod network.
 
     KubeVirt's ``defaultNetworkInterface``, else ``bridge``. HyperConverged writes ``masquerade`` there.
 
@@ -462,7 +462,7 @@ def binding_migrates(cluster: Cluster, plugin: str) -> bool:
 
 
 def mediated_devices(cluster: Cluster) -> frozenset[str]:
-    """The resource names of the mediated devices that machines may use.
+    """The resource names of the mediated devices that VMs may use.
 
     Raises:
         Unseen: KubeVirt cannot be seen.
@@ -483,7 +483,7 @@ def minimum_tsc_frequency(cluster: Cluster) -> int | None:
 
 
 def default_architecture(cluster: Cluster) -> str:
-    """The architecture of machines that name none; ``amd64`` if KubeVirt does not say.
+    """The architecture of VMs that name none; ``amd64`` if KubeVirt does not say.
 
     Raises:
         Unseen: KubeVirt cannot be seen.

@@ -138,7 +138,7 @@ class Effective(NamedTuple):
 
     @property
     def autoattach_pod_interface(self) -> bool | None:
-        """Whether a machine without networks gets one, as the VM or its preference says; None: neither does."""
+        """Whether a VM without networks gets one, as the VM or its preference says; None: neither does."""
         own = self.devices["autoattachPodInterface"].boolean
         if own is not None or self.preference is None:
             return own

@@ -77,12 +77,12 @@ def verdict(obj: Object, cluster: Cluster) -> Verdict:
     status = obj.condition("LiveMigratable")["status"].text if kinds.of(obj) is VMI else None
     if status == "True":
         return Verdict(Answer.YES)
-    machine = effective.effective(obj, cluster)
+    vmi = effective.effective(obj, cluster)
     reasons: list[Reason] = []
-    unseen = list(machine.unseen)
+    unseen = list(vmi.unseen)
     for check in _CHECKS:
         try:
-            for item in check(machine, cluster):
+            for item in check(vmi, cluster):
                 if isinstance(item, Reason):
                     reasons.append(item)
                 else:
@@ -90,18 +90,18 @@ def verdict(obj: Object, cluster: Cluster) -> Verdict:
         except Unseen as blind:
             unseen.append(blind.what)
     if status == "False" and not reasons:
-        reasons.append(_published(obj, machine))
+        reasons.append(_published(vmi))
     answer = Answer.UNKNOWN if unseen else Answer.YES
     if reasons:
         answer = Answer.NO
     return Verdict(answer, tuple(reasons), tuple(dict.fromkeys(unseen)))
 
 
-def _published(vmi: Object, machine: Effective) -> Reason:
+def _published(vmi: Effective) -> Reason:
     """The reason that KubeVirt gives for a running VMI."""
-    condition = vmi.condition("LiveMigratable")
+    condition = vmi.obj.condition("LiveMigratable")
     what = condition["message"].text or "KubeVirt says so"
-    return Reason(condition["reason"].text or "NotLiveMigratable", machine.spec.path, what)
+    return Reason(condition["reason"].text or "NotLiveMigratable", vmi.spec.path, what)
 
 
 _Found = Iterator[Reason | Unseen]
@@ -110,13 +110,13 @@ _Found = Iterator[Reason | Unseen]
 # --- the network ---------------------------------------------------------------------------------------------------
 
 
-def _interfaces(machine: Effective, cluster: Cluster) -> _Found:
+def _interfaces(vmi: Effective, cluster: Cluster) -> _Found:
     """Only the interface on the pod network counts."""
-    interfaces = list(machine.devices["interfaces"].items())
-    networks = list(machine.spec["networks"].items())
+    interfaces = list(vmi.devices["interfaces"].items())
+    networks = list(vmi.spec["networks"].items())
     if not interfaces:
         if not networks:
-            yield from _default_interface(machine, cluster)
+            yield from _default_interface(vmi, cluster)
         return
     pod = next((network for network in networks if network["pod"].is_map), None)
     if pod is None:
@@ -124,38 +124,38 @@ def _interfaces(machine: Effective, cluster: Cluster) -> _Found:
     name = pod["name"].value
     primary = next((interface for interface in interfaces if interface["name"].value == name), None)
     if primary is None:
-        yield _interface(machine.devices, f"no interface for the pod network {show(name)}", "add one with masquerade")
+        yield _interface(vmi.devices, f"no interface for the pod network {show(name)}", "add one with masquerade")
     elif not (primary["masquerade"].is_map or primary["passtBinding"].is_map):
-        yield from _other_binding(primary, machine, cluster)
+        yield from _other_binding(primary, vmi, cluster)
 
 
-def _default_interface(machine: Effective, cluster: Cluster) -> _Found:
+def _default_interface(vmi: Effective, cluster: Cluster) -> _Found:
     """KubeVirt adds a pod network before it looks at the preference's masquerade; but the latter may say: none."""
-    attach = machine.autoattach_pod_interface
-    if attach is False or (attach is None and machine.preference_unseen):
+    attach = vmi.autoattach_pod_interface
+    if attach is False or (attach is None and vmi.preference_unseen):
         return
     binding = configuration.default_binding(cluster)
-    if binding == "masquerade" or (binding == "bridge" and _may_have_opted_in(machine)):
+    if binding == "masquerade" or (binding == "bridge" and _may_have_opted_in(vmi)):
         return
     yield _interface(
-        machine.devices,
+        vmi.devices,
         f"no interface is given and the cluster's default is {show(binding)}",
         "add one with masquerade",
     )
 
 
-def _other_binding(primary: Field, machine: Effective, cluster: Cluster) -> _Found:
+def _other_binding(primary: Field, vmi: Effective, cluster: Cluster) -> _Found:
     binding = primary["binding"]
     if primary["bridge"].is_map:
-        if not _may_have_opted_in(machine):
-            yield _interface(primary, _bridge(machine))
+        if not _may_have_opted_in(vmi):
+            yield _interface(primary, _bridge(vmi))
     elif binding.is_map:
         plugin = binding["name"].text or ""
         if not configuration.binding_migrates(cluster, plugin):
             yield _interface(primary, f"binding plugin {show(plugin)} is not registered for migration")
     elif method := next((key for key in ("sriov", "slirp", "macvtap", "passt") if primary[key].present), ""):
         yield _interface(primary, f"{method} on the pod network")
-    elif not (machine.prefers_masquerade or machine.preference_unseen):
+    elif not (vmi.prefers_masquerade or vmi.preference_unseen):
         yield _interface(primary, "no binding on the pod network")
 
 
@@ -163,13 +163,13 @@ def _interface(place: Field, what: str, remedy: str = "use masquerade") -> Reaso
     return Reason("InterfaceNotLiveMigratable", place.path, what, remedy)
 
 
-def _may_have_opted_in(machine: Effective) -> bool:
+def _may_have_opted_in(vmi: Effective) -> bool:
     """Whether the annotation is there, or an instance type or preference out of sight may bring it."""
-    return bool(machine.unseen) or machine.annotated(BRIDGE_OPT_IN)
+    return bool(vmi.unseen) or vmi.annotated(BRIDGE_OPT_IN)
 
 
-def _bridge(machine: Effective) -> str:
-    if machine.obj.annotation(BRIDGE_OPT_IN).present:
+def _bridge(vmi: Effective) -> str:
+    if vmi.obj.annotation(BRIDGE_OPT_IN).present:
         return "bridge, its opt-in annotation counts in the template only"
     return "bridge on the pod network"
 
@@ -177,11 +177,11 @@ def _bridge(machine: Effective) -> str:
 # --- devices -------------------------------------------------------------------------------------------------------
 
 
-def _host_devices(machine: Effective, cluster: Cluster) -> _Found:
-    devices = machine.host_devices
+def _host_devices(vmi: Effective, cluster: Cluster) -> _Found:
+    devices = vmi.host_devices
     if devices.field.is_list and devices.field.value:
         yield _device(devices, count(len(devices.field.value), "host device"))
-    gpus = machine.gpus
+    gpus = vmi.gpus
     if gpus.field.is_list and gpus.field.value:
         why = _stuck_gpu(gpus.field, cluster)
         if why:
@@ -216,36 +216,36 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
         return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off by default)"
 
 
-def _older_releases(machine: Effective, cluster: Cluster) -> _Found:
+def _older_releases(vmi: Effective, cluster: Cluster) -> _Found:
     """What the KubeVirt of this cluster cannot do yet."""
     version = configuration.kubevirt_version(cluster)
     if version is None:
         return
     unable = f"KubeVirt {version} cannot move"
     if version < Change.VIRTIOFS.since:
-        for filesystem in machine.devices["filesystems"].items():
+        for filesystem in vmi.devices["filesystems"].items():
             if filesystem["virtiofs"].is_map:
                 yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"{unable} virtiofs")
     if version < Change.PERSISTENT_RESERVATION.since:
-        for disk in machine.devices["disks"].items():
+        for disk in vmi.devices["disks"].items():
             reservation = disk["lun"]["reservation"]
             if reservation.boolean:
                 what = f"{unable} a persistent reservation"
                 yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what)
-    if version < Change.PERSISTENT_STATE.since and _keeps_state(machine):  # it had to be on shared storage
+    if version < Change.PERSISTENT_STATE.since and _keeps_state(vmi):  # it had to be on shared storage
         yield Unseen("the storage of vTPM and EFI state")
 
 
-def _keeps_state(machine: Effective) -> bool:
-    efi = machine.spec.at("domain", "firmware", "bootloader", "efi", "persistent")
-    return bool(efi.boolean or machine.devices["tpm"]["persistent"].boolean)
+def _keeps_state(vmi: Effective) -> bool:
+    efi = vmi.spec.at("domain", "firmware", "bootloader", "efi", "persistent")
+    return bool(efi.boolean or vmi.devices["tpm"]["persistent"].boolean)
 
 
 # --- the processor -------------------------------------------------------------------------------------------------
 
 
-def _launch_security(machine: Effective, cluster: Cluster) -> _Found:
-    security, source = machine.launch_security
+def _launch_security(vmi: Effective, cluster: Cluster) -> _Found:
+    security, source = vmi.launch_security
     if not security.is_map:
         return
     brings = f" ({source} asks for it)" if source else ""
@@ -254,29 +254,29 @@ def _launch_security(machine: Effective, cluster: Cluster) -> _Found:
         yield Reason("SEVNotLiveMigratable", security.path, what, value=sorted(security.map))
     elif security["tdx"].present:
         yield Reason("TDXNotLiveMigratable", security.path, what)
-    architecture = _architecture(machine, cluster)
+    architecture = _architecture(vmi, cluster)
     if architecture == "s390x":
         yield Reason("SecureExecutionNotLiveMigratable", security.path, what)
     elif architecture is None and not any(security[key].present for key in ("sev", "snp", "tdx")):
         yield Unseen("the cluster's default architecture")
 
 
-def _architecture(machine: Effective, cluster: Cluster) -> str | None:
-    if machine.architecture or machine.preference_unseen:
-        return machine.architecture
+def _architecture(vmi: Effective, cluster: Cluster) -> str | None:
+    if vmi.architecture or vmi.preference_unseen:
+        return vmi.architecture
     try:
         return configuration.default_architecture(cluster)
     except Unseen:
         return None
 
 
-def _clock(machine: Effective, cluster: Cluster) -> _Found:
+def _clock(vmi: Effective, cluster: Cluster) -> _Found:
     """Reenlightenment needs to know how fast the clock of the next node ticks."""
-    feature, source = machine.reenlightenment
-    if not feature.is_map or feature["enabled"].boolean is False or _needs_invtsc_to_boot(machine):
+    feature, source = vmi.reenlightenment
+    if not feature.is_map or feature["enabled"].boolean is False or _needs_invtsc_to_boot(vmi):
         return
     brings = f" ({source} brings reenlightenment)" if source else ""
-    architecture = _architecture(machine, cluster) or "amd64"
+    architecture = _architecture(vmi, cluster) or "amd64"
     if architecture != "amd64":
         what = f"no TSC frequency on {show(architecture)}{brings}"
     elif not _tsc_frequency_is_known(cluster):
@@ -286,10 +286,10 @@ def _clock(machine: Effective, cluster: Cluster) -> _Found:
     yield Reason("NoTSCFrequencyNotLiveMigratable", feature.path, what, "drop reenlightenment")
 
 
-def _needs_invtsc_to_boot(machine: Effective) -> bool:
+def _needs_invtsc_to_boot(vmi: Effective) -> bool:
     return any(
         feature["name"].value == "invtsc" and feature["policy"].value in ("require", "force")
-        for feature in machine.spec["domain"]["cpu"]["features"].items()
+        for feature in vmi.spec["domain"]["cpu"]["features"].items()
     )
 
 
@@ -311,8 +311,8 @@ def _some_node_shows_its_tsc_frequency(cluster: Cluster) -> bool:
     )
 
 
-def _hyperv_passthrough(machine: Effective, _: Cluster) -> _Found:
-    passthrough = machine.spec.at("domain", "features", "hypervPassthrough")
+def _hyperv_passthrough(vmi: Effective, _: Cluster) -> _Found:
+    passthrough = vmi.spec.at("domain", "features", "hypervPassthrough")
     if passthrough.is_map and passthrough["enabled"].boolean is not False:
         what = "Hyper-V features of this node's kernel"
         yield Reason("HypervPassthroughNotLiveMigratable", passthrough.path, what, "name the features singly")
@@ -323,12 +323,12 @@ def _hyperv_passthrough(machine: Effective, _: Cluster) -> _Found:
 _NOT_SHARED: Final = "DisksNotLiveMigratable"
 
 
-def _disks(machine: Effective, cluster: Cluster) -> _Found:
+def _disks(vmi: Effective, cluster: Cluster) -> _Found:
     """Every claim must be shared, whatever it is used for; nothing else but a host disk can be in the way."""
-    for volume in machine.spec["volumes"].items():
+    for volume in vmi.spec["volumes"].items():
         claim = claim_of(volume)
         if claim is not None:
-            yield from _claim(claim, machine, cluster)
+            yield from _claim(claim, vmi, cluster)
         elif volume["hostDisk"].is_map and volume["hostDisk"]["shared"].boolean is not True:
             host_disk = volume["hostDisk"]
             yield Reason(
@@ -348,12 +348,12 @@ def claim_of(volume: Field) -> Field | None:
     return None
 
 
-def _claim(claim: Field, machine: Effective, cluster: Cluster) -> _Found:
+def _claim(claim: Field, vmi: Effective, cluster: Cluster) -> _Found:
     if not claim.text:
         yield Unseen(f"the name of the claim at {claim.path}")
         return
     try:
-        access = storage.access(machine, claim.text, cluster)
+        access = storage.access(vmi, claim.text, cluster)
     except Unseen as unseen:
         yield unseen
         return

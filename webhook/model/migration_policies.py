@@ -1,4 +1,4 @@
-"""Which machines a migration policy applies to (cluster-configuration.md 6.3)."""
+"""Which VMs a migration policy applies to (cluster-configuration.md 6.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Selectors(NamedTuple):
     """The labels that a policy asks for; an absent selector asks for none."""
 
     namespace: Mapping[str, str]
-    machine: Mapping[str, str]
+    vmi: Mapping[str, str]
 
 
 def labels(policy: Object) -> Selectors:

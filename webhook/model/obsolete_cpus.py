@@ -1,6 +1,6 @@
 """Whom it hits when a CPU model becomes obsolete (cluster-configuration.md 5).
 
-The node labeller takes an obsolete model off all nodes. A machine with that model then finds no node: it does not
+The node labeller takes an obsolete model off all nodes. A VM with that model then finds no node: it does not
 start again, and it does not migrate either, since a migration is the start of another pod.
 """
 
@@ -24,12 +24,12 @@ def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
     return models if old is None else models - configuration.own_obsolete_models(old)
 
 
-def machines(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """The known machines by the CPU model that they name: VMs, and running VMIs whose VM cannot be seen."""
-    return cluster.derive(_machines)
+def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """The VMs by the CPU model that they name, as far as they are known, and running VMIs whose VM cannot be seen."""
+    return cluster.derive(_vms_by_model)
 
 
-def _machines(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+def _vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
     for vm in cluster.known(VM):
         model = vm.at("spec", "template", "spec", "domain", "cpu", "model").text

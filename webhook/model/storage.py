@@ -37,7 +37,7 @@ class Access(NamedTuple):
         return SHARED in self.modes
 
 
-def access(machine: Effective, claim: str, cluster: Cluster) -> Access:
+def access(vmi: Effective, claim: str, cluster: Cluster) -> Access:
     """The access modes of a claim that a VMI uses.
 
     The claim itself tells; else the template of the object from which it will be made; else the data volume that
@@ -47,14 +47,14 @@ def access(machine: Effective, claim: str, cluster: Cluster) -> Access:
     Raises:
         Unseen: none of them is there, or it leaves the modes to something that cannot be seen.
     """
-    obj = machine.obj
-    template = _named(claim, machine.disk_templates)
+    obj = vmi.obj
+    template = _named(claim, vmi.disk_templates)
     if template is None or kinds.of(obj) is not POOL:
         existing = _claim(obj, claim, cluster)
         if existing is not None:
             return existing
     if template is not None:
-        return _of_data_volume(template["spec"], machine, claim, cluster)
+        return _of_data_volume(template["spec"], vmi, claim, cluster)
     volume = _look_up(DATA_VOLUME, obj, claim, cluster)
     if volume is not None:
         return _of_data_volume(volume["spec"], None, claim, cluster)
@@ -86,10 +86,10 @@ def _modes(field: Field) -> tuple[str, ...]:
     return tuple(item.text for item in field.items() if item.text)
 
 
-def _of_data_volume(spec: Field, machine: Effective | None, claim: str, cluster: Cluster) -> Access:
+def _of_data_volume(spec: Field, vmi: Effective | None, claim: str, cluster: Cluster) -> Access:
     """The modes of the claim that a data volume makes: written down, or left to the profile of a storage class.
 
-    ``machine``: whose template it is; its preference may name a storage class.
+    ``vmi``: whose template it is; its preference may name a storage class.
     """
     said = spec["pvc"] if spec["pvc"].present else spec["storage"]
     modes = _modes(said["accessModes"])
@@ -98,17 +98,17 @@ def _of_data_volume(spec: Field, machine: Effective | None, claim: str, cluster:
     if not said.present or spec["pvc"].present:  # CDI consults no profile for spec.pvc
         raise Unseen(f"access modes of data volume {claim}")
     name = said["storageClassName"].text
-    if name is None and machine is not None:
-        name = _preferred_class(machine)
+    if name is None and vmi is not None:
+        name = _preferred_class(vmi)
     if name is None:
         name = _default_class(spec["contentType"].value != "archive", cluster)
     return Access(_of_profile(name, said["volumeMode"].text or None, cluster), name)
 
 
-def _preferred_class(machine: Effective) -> str | None:
-    if machine.preference_unseen:
-        raise Unseen(machine.preference_unseen)
-    return machine.preferred_storage_class
+def _preferred_class(vmi: Effective) -> str | None:
+    if vmi.preference_unseen:
+        raise Unseen(vmi.preference_unseen)
+    return vmi.preferred_storage_class
 
 
 def _of_profile(storage_class: str, volume_mode: str | None, cluster: Cluster) -> tuple[str, ...]:

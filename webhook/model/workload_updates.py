@@ -1,6 +1,6 @@
-"""How machines get a new launcher after an update of KubeVirt (cluster-configuration.md 2 and 7.1).
+"""How running VMs get a new launcher after an update of KubeVirt (cluster-configuration.md 2 and 7.1).
 
-The controller migrates an outdated machine if ``LiveMigrate`` is listed and the machine can migrate, else evicts it
+The controller migrates an outdated VMI if ``LiveMigrate`` is listed and the VMI can migrate, else evicts it
 if ``Evict`` is listed, else leaves it alone. It evicts through the eviction API, so eviction strategies apply.
 Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go.
 """
@@ -68,7 +68,7 @@ def _edits(left: str, right: str) -> int:
     return row[-1]
 
 
-# --- the machines that it is about ---------------------------------------------------------------------------------
+# --- the VMIs that it is about -------------------------------------------------------------------------------------
 
 
 def running(cluster: Cluster) -> Sequence[Object]:

@@ -1,6 +1,6 @@
 """The time between batches of evictions is no duration, zero or negative.
 
-**Why.** Without a pause batch follows batch: in effect all machines are stopped at once. What is no duration passes
+**Why.** Without a pause batch follows batch: in effect all VMs are stopped at once. What is no duration passes
 the schema; HyperConverged refuses it, KubeVirt only on updates.
 
 **Fix.** Write a duration such as ``1m0s``, which is the default.

@@ -1,7 +1,7 @@
 """The time between batches of evictions is less than 30 seconds.
 
 **Why.** A guest needs about that long to shut down: the next batch is stopped while the last one is still going
-down, and the cluster loses more machines at once than ``batchEvictionSize`` says.
+down, and the cluster loses more VMs at once than ``batchEvictionSize`` says.
 
 **Fix.** Write at least ``30s``; the default is ``1m0s``.
 """

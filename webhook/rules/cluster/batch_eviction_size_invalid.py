@@ -1,6 +1,6 @@
 """The batch size of evictions is zero, negative or no integer.
 
-**Why.** With 0 or less no machine is ever evicted while ``Evict`` looks enabled.
+**Why.** With 0 or less no VM is ever evicted while ``Evict`` looks enabled.
 
 **Fix.** Write at least 1, or remove the field for the default of 10. To switch evictions off, remove ``Evict``.
 """
@@ -19,9 +19,9 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if not size.present:
         return
     if size.integer is None:
-        yield Finding(size.path, f"{show(size.value)} is no integer; write how many machines are evicted at once")
+        yield Finding(size.path, f"{show(size.value)} is no integer; write how many VMs are evicted at once")
     elif size.integer <= 0:
-        yield Finding(size.path, f"with {size.integer} no machine is ever evicted; write at least 1")
+        yield Finding(size.path, f"with {size.integer} no VM is ever evicted; write at least 1")
 
 
 RULE = Rule(

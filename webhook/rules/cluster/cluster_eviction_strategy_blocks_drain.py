@@ -1,10 +1,10 @@
-"""The cluster's eviction strategy makes machines block drains that cannot migrate.
+"""The cluster's eviction strategy makes VMs block drains that cannot migrate.
 
-**Why.** ``LiveMigrate`` refuses the eviction of a machine, and a machine that cannot migrate never goes. The drain of
-its node, and with it an upgrade of the cluster, waits until somebody stops the machine.
+**Why.** ``LiveMigrate`` refuses the eviction of a VM, and a VM that cannot migrate never goes. The drain of
+its node, and with it an upgrade of the cluster, waits until somebody stops the VM.
 
 **Fix.** Use ``LiveMigrateIfPossible`` here, or ``LiveMigrateIfPossible`` or ``None`` on those VMs. A change reaches a
-running machine at its next restart.
+running VM at its next restart.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if stuck:
         yield Finding(
             setting(obj, Setting.EVICTION_STRATEGY).path,
-            f"{count(len(stuck), 'machine')} cannot migrate and would block drains of their nodes, and upgrades; "
+            f"{count(len(stuck), 'VM')} cannot migrate and would block drains and upgrades; "
             f"set LiveMigrateIfPossible here and restart them: {names(stuck, 50)}",
             value=("LiveMigrate", len(stuck)),
         )
@@ -33,7 +33,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 
 
 def _stuck(cluster: Cluster) -> Sequence[str]:
-    """The machines that refuse eviction for the cluster's sake and cannot migrate."""
+    """The VMs that refuse eviction for the cluster's sake and cannot migrate."""
     return [
         vmi.full_name
         for vmi in workload_updates.not_migratable(cluster)
@@ -42,7 +42,7 @@ def _stuck(cluster: Cluster) -> Sequence[str]:
 
 
 def _says_itself(vmi: Object, cluster: Cluster) -> bool:
-    """Whether the machine's VM sets a strategy, so that the cluster's is not to blame."""
+    """Whether the VMI's VM sets a strategy, so that the cluster's is not to blame."""
     try:
         vm = drain.owner_vm(vmi, cluster)
     except Unseen:

@@ -1,6 +1,6 @@
-"""The cluster's eviction strategy stops machines that could move, or waits for somebody outside.
+"""The cluster's eviction strategy stops VMs that could move, or waits for somebody outside.
 
-**Why.** With ``None`` every drain stops each machine without a strategy of its own, although there are other nodes
+**Why.** With ``None`` every drain stops each VM without a strategy of its own, although there are other nodes
 to move to. With ``External`` KubeVirt refuses evictions and waits for a controller outside of it; without one each
 drain hangs.
 
@@ -26,7 +26,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     elif strategy.value == "None" and configuration.highly_available(context.cluster, obj):
         yield Finding(
             strategy.path,
-            "a drain stops every machine without its own strategy, though it could move; set LiveMigrateIfPossible",
+            "a drain stops every VM without its own strategy, though it could move; set LiveMigrateIfPossible",
         )
 
 

@@ -1,6 +1,6 @@
-"""Machines must live-migrate, and there is only one node.
+"""VMs must live-migrate, and there is only one node.
 
-**Why.** A drain refuses to stop the machines and cannot move them: it never ends. HyperConverged itself would choose
+**Why.** A drain refuses to stop the VMs and cannot move them: it never ends. HyperConverged itself would choose
 ``None`` for a single node.
 
 **Fix.** Set ``None``, or ``LiveMigrateIfPossible`` if more nodes are to come.

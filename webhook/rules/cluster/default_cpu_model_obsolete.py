@@ -1,6 +1,6 @@
 """The default CPU model is one of the obsolete ones.
 
-**Why.** The node labeller takes obsolete models off all nodes, so every machine that names no model of its own finds
+**Why.** The node labeller takes obsolete models off all nodes, so every VM that names no model of its own finds
 no node.
 
 **Fix.** Choose a model that the nodes offer, remove the default, or take the model off the list.
@@ -24,7 +24,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         predefined = "predefined as " if model.text in configuration.PREDEFINED_OBSOLETE else ""
         yield Finding(
             model.path,
-            f"{show(model.text)} is {predefined}obsolete, no node will offer it, and machines without their own model "
+            f"{show(model.text)} is {predefined}obsolete, no node will offer it, and VMs without their own model "
             "would not start; choose another",
         )
 

@@ -1,6 +1,6 @@
 """Fewer than two nodes offer the default CPU model.
 
-**Why.** Every machine that names no model of its own asks for this one. If no node offers it none of them starts; if
+**Why.** Every VM that names no model of its own asks for this one. If no node offers it none of them starts; if
 one does, they start there and can never migrate away. Names are compared exactly.
 
 **Fix.** Choose a model that at least two nodes have as label ``cpu-model.node.kubevirt.io/…``, or ``host-model``.
@@ -28,11 +28,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not offers.conclusive or len(nodes) > 1:
         return
     if nodes:
-        text = f"only node {nodes[0]} offers {show(model)}: machines without their own model cannot migrate from there"
+        text = f"only node {nodes[0]} offers {show(model)}: VMs without their own model cannot migrate from there"
     else:
         alike = offers.alike(model)
         hint = f"; did you mean {alike[0]}?" if alike else "; choose one that nodes offer"
-        text = f"no node offers {show(model)}: no machine without its own model can start{hint}"
+        text = f"no node offers {show(model)}: no VM without its own model can start{hint}"
     yield Finding(field.path, text)
 
 

@@ -1,6 +1,6 @@
 """The bandwidth of a migration is less than one mebibyte per second.
 
-**Why.** It is rounded up to 1 MiB/s, so that hardly any machine ever finishes its migration. Nearly always a unit
+**Why.** It is rounded up to 1 MiB/s, so that hardly any VM ever finishes its migration. Nearly always a unit
 was forgotten (``64``) or the wrong one taken: ``m`` is a thousandth, ``Mi`` is meant.
 
 **Fix.** Write for example ``64Mi``; ``0`` means no limit.

@@ -1,7 +1,7 @@
 """The network of migrations does not exist.
 
 **Why.** The virt-handler pods on every node join this network. After the change none of them would start again, and
-nodes without virt-handler run and migrate no machine.
+nodes without virt-handler run and migrate no VM.
 
 **Fix.** Create the NetworkAttachmentDefinition first; without a namespace it is looked up in that of this resource.
 """

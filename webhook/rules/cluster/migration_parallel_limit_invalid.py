@@ -1,7 +1,7 @@
 """A limit of parallel migrations is zero, negative or no integer.
 
 **Why.** A limit of zero is always reached: no live migration ever starts, and every drain of a node with
-``LiveMigrate`` machines hangs. A negative one passes the schema, but the operators cannot decode it; a KubeVirt
+``LiveMigrate`` VMs hangs. A negative one passes the schema, but the operators cannot decode it; a KubeVirt
 created like that cannot be read by its own operator.
 
 **Fix.** Write at least 1, or remove the field for the default.

@@ -1,6 +1,6 @@
 """Two migration policies have the same selectors.
 
-**Why.** The policy with more matching labels wins, then the one with more labels of machines, then the first name in
+**Why.** The policy with more matching labels wins, then the one with more labels of VMs, then the first name in
 alphabetical order. With the same selectors only the name decides, and the other policy has no effect.
 
 **Fix.** Merge the two, or make one of them more specific.

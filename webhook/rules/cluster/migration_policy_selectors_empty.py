@@ -1,10 +1,10 @@
-"""A migration policy selects no label, and so every machine.
+"""A migration policy selects no label, and so every VM.
 
-**Why.** A policy without any label in its selectors matches every machine of the cluster, with the lowest rank: it
+**Why.** A policy without any label in its selectors matches every VM of the cluster, with the lowest rank: it
 silently replaces the limits of the cluster wherever no other policy matches. Without ``selectors`` at all the API
 server refuses it.
 
-**Fix.** Name labels of namespaces or of machines; they stand directly in the selector, without ``matchLabels``.
+**Fix.** Name labels of namespaces or of VMs; they stand directly in the selector, without ``matchLabels``.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def check(policy: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     elif not any(migration_policies.labels(policy)):
         yield Finding(
             selectors.path,
-            "without a label in either selector this policy applies to every machine; name labels, without matchLabels",
+            "without a label in either selector this policy applies to every VM; name labels, without matchLabels",
             at_most=Action.WARN,
         )
 

@@ -1,7 +1,7 @@
-"""A machine is migrated again and again, in vain.
+"""A VM is migrated again and again, in vain.
 
 **Why.** Migrations that a drain or an update asks for are repeated without end; each attempt takes up to five minutes
-or more. Meanwhile the drain does not end, and the machine stays outdated. Only the five newest attempts are kept.
+or more. Meanwhile the drain does not end, and the VM stays outdated. Only the five newest attempts are kept.
 
 **Fix.** Remove the reason: an obsolete CPU model, no other node that fits, or limits that no migration can keep. Only
 ``scan`` and ``check`` report this.

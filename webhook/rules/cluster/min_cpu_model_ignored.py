@@ -3,7 +3,7 @@
 **Why.** Nothing reads it: HyperConverged ignores it since release 1.17, KubeVirt marks it deprecated, and features
 are no longer filtered by it.
 
-**Fix.** Remove it. To keep machines off old nodes name a CPU model or a feature in the machine.
+**Fix.** Remove it. To keep VMs off old nodes name a CPU model or a feature in the VM itself.
 """
 
 from collections.abc import Iterator

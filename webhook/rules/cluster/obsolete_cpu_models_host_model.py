@@ -1,7 +1,7 @@
 """The processor of a node becomes an obsolete model.
 
-**Why.** Machines without a model of their own run with ``host-model`` and must avoid nodes whose host model is
-obsolete; a running one finds no target that fits. If no node remains, every machine without its own model can start
+**Why.** VMs without a model of their own run with ``host-model`` and must avoid nodes whose host model is
+obsolete; a running one finds no target that fits. If no node remains, every VM without its own model can start
 and migrate nowhere.
 
 **Fix.** Leave the models of your own nodes off the list, or set a default CPU model that the nodes offer.
@@ -27,19 +27,20 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     hit = sorted(name for name, models in nodes.items() if models & obsolete)
     if not hit:
         return
-    gone = names(sorted(frozenset.union(*nodes.values()) & obsolete), 40)
+    gone = sorted(frozenset.union(*nodes.values()) & obsolete)
+    are = "is the host model" if len(gone) == 1 else "are host models"
     every = configuration.own_obsolete_models(obj)
     default = setting(obj, Setting.DEFAULT_CPU_MODEL).value
     none_left = default in OF_THE_HOST and all(models <= every for models in nodes.values())
     effect = (
-        "no node is left for machines without their own model, they could start and migrate nowhere; "
+        "no node is left for VMs without their own model, they could start and migrate nowhere; "
         "set a default CPU model first"
         if none_left
-        else "machines without their own model will not start there or migrate from there"
+        else "VMs without their own model will not start there or migrate from there"
     )
     yield Finding(
         setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
-        f"{gone} is the host model of {count(len(hit), 'node')}; {effect}: {names(hit, 50)}",
+        f"{names(gone, 40)} {are} of {count(len(hit), 'node')}; {effect}: {names(hit, 50)}",
         at_most=Action.DENY if none_left else Action.WARN,
     )
 

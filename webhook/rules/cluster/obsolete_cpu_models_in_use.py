@@ -1,10 +1,10 @@
-"""A CPU model becomes obsolete while machines still name it.
+"""A CPU model becomes obsolete while VMs still name it.
 
-**Why.** The node labeller takes the model off all nodes. Machines that name it keep running where they are, but do not
+**Why.** The node labeller takes the model off all nodes. VMs that name it keep running where they are, but do not
 start again, and no migration of theirs finds a node: each attempt waits five minutes and is repeated for ever, so
 that drains and updates hang.
 
-**Fix.** Give those machines another model and restart them first. A node that the labeller skips goes on offering the
+**Fix.** Give those VMs another model and restart them first. A node that the labeller skips goes on offering the
 model, which only hides the problem until it is drained.
 """
 
@@ -23,15 +23,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     obsolete = obsolete_cpus.newly_obsolete(obj, context.old)
     if not obsolete:
         return
-    machines = obsolete_cpus.machines(context.cluster)
-    models = sorted(obsolete.intersection(machines))
+    naming = obsolete_cpus.vms_by_model(context.cluster)
+    models = sorted(obsolete.intersection(naming))
     if models:
-        hit = [f"{machine} → {model}" for model in models for machine in machines[model]]
+        hit = [f"{vm} → {model}" for model in models for vm in naming[model]]
         skipped = sorted({node for model in models for node in obsolete_cpus.skipped_nodes(context.cluster, model)})
         hidden = f"; still offered by skipped {names(skipped, 20)}" if skipped else ""
         yield Finding(
             setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
-            f"{count(len(hit), 'machine')} will not start again, nor migrate (each try 5 min, for ever); "
+            f"{count(len(hit), 'VM')} will not start again, nor migrate (each try 5 min, for ever); "
             f"change the model first: {names(hit, 30 if skipped else 50)}{hidden}",
             value=(*models, len(hit)),
         )

@@ -1,6 +1,6 @@
 """A storage profile gives volumes that cannot be shared.
 
-**Why.** A volume that names no access mode gets those of the first set. Without ReadWriteMany a machine on such a
+**Why.** A volume that names no access mode gets those of the first set. Without ReadWriteMany a VM on such a
 volume cannot live-migrate, and drains and updates have to stop it.
 
 **Fix.** Put a set with ReadWriteMany first, if the storage can do that (often with ``volumeMode: Block``).
@@ -21,7 +21,7 @@ def check(profile: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if any(shared):
         text = "the first set, which volumes without access mode get, has no ReadWriteMany; put one with it first"
     else:
-        text = "no set has ReadWriteMany, so machines on such volumes cannot live-migrate; add it if the storage can"
+        text = "no set has ReadWriteMany, so VMs on such volumes cannot live-migrate; add it if the storage can"
     yield Finding(sets.path, text)
 
 

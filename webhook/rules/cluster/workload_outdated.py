@@ -1,10 +1,10 @@
-"""Machines run an outdated launcher.
+"""VMs run an outdated launcher.
 
-**Why.** KubeVirt has been updated, these machines have not: they keep the bugs and holes of the old launcher, and
+**Why.** KubeVirt has been updated, these VMs have not: they keep the bugs and holes of the old launcher, and
 after a few releases they can no longer be migrated at all.
 
-**Fix.** Depends on the reason: list update methods, let machines migrate, let evictions pass, or just wait. ``virt-admit
-drain --all`` tells it for each machine. Only ``scan`` and ``check`` report this.
+**Fix.** Depends on the reason: list update methods, let VMs migrate, let evictions pass, or just wait. ``virt-admit
+drain --all`` tells it for each VM. Only ``scan`` and ``check`` report this.
 """
 
 from collections import Counter
@@ -34,11 +34,11 @@ def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding | Un
         return
     methods = workload_updates.methods(kubevirt)
     if methods:
-        why = _reasons(methods, context.cluster) or "their machines cannot be seen"
+        why = _reasons(methods, context.cluster) or "cannot see which"
         yield from more_may_exist(context.cluster, VMI)
     else:
         why = "updates are switched off, list LiveMigrate"
-    yield Finding(number.path, f"{count(number.integer, 'machine')} with an outdated launcher: {why}")
+    yield Finding(number.path, f"{count(number.integer, 'VM')} with an outdated launcher: {why}")
 
 
 def _reasons(methods: frozenset[str], cluster: Cluster) -> str:

@@ -1,6 +1,6 @@
 """Workload updates are switched off.
 
-**Why.** Running machines keep their old launcher, with its bugs and holes, until somebody restarts them one by one.
+**Why.** Running VMs keep their old launcher, with its bugs and holes, until somebody restarts them one by one.
 CPU, memory and volume hotplug ride on the same controller and do not complete any more.
 
 **Fix.** List ``LiveMigrate``. In HyperConverged removing the whole stanza does not switch updates off: the schema
@@ -20,17 +20,17 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if workload_updates.methods(obj) or any(workload_updates.listed(obj).items()):
         return
     number = _outdated(obj, context.cluster)
-    now = f", {number} now" if number else ""
+    now = f" ({number} now)" if number else ""
     back = " (removing the stanza does that)" if kinds.of(obj) is HCO else ""
     yield Finding(
         workload_updates.block(obj).path,
-        f"outdated machines{now} stay so and hotplugs never complete until restarted by hand; list LiveMigrate{back}",
+        f"outdated VMs{now} stay so and hotplugs never complete until restarted by hand; list LiveMigrate{back}",
         value=(),
     )
 
 
 def _outdated(obj: Object, cluster: Cluster) -> int | None:
-    """How many machines run an outdated launcher; None: nobody says so."""
+    """How many VMs run an outdated launcher; None: nobody says so."""
     try:
         kubevirt = obj if kinds.of(obj) is KUBEVIRT else configuration.kubevirt(cluster)
     except Unseen:

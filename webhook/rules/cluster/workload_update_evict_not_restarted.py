@@ -1,10 +1,10 @@
-"""Evict is listed, and machines stay off after it.
+"""Evict is listed, and VMs stay off after it.
 
 **Why.** An eviction that goes through shuts the guest down cleanly. What comes back depends on the VM: not with the run
 strategies ``Manual``, ``Halted`` and ``Once``, and not with ``RerunOnFailure`` either, since a clean shutdown is no failure. A
-machine without a VM is lost.
+VMI without a VM is lost.
 
-**Fix.** Set ``runStrategy: Always`` on the VM, or start the machine by hand after each update.
+**Fix.** Set ``runStrategy: Always`` on the VM, or start it by hand after each update.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if off:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"an update shuts {count(len(off), 'machine')} down for good; write runStrategy: Always, "
+            f"an update shuts {count(len(off), 'VM')} down for good; write runStrategy: Always, "
             f"or start them by hand: {names(off, 40)}",
             value=(workload_updates.EVICT, migrates_first, len(off)),
         )

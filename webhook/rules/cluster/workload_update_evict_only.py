@@ -1,7 +1,7 @@
 """Evict is the only workload update method.
 
-**Why.** Every outdated machine goes through an eviction, also one that could simply migrate: with the eviction
-strategy ``None`` it is stopped. So does a machine with a pending hotplug of CPU, memory or volumes.
+**Why.** Every outdated VM goes through an eviction, also one that could simply migrate: with the eviction
+strategy ``None`` it is stopped. So does a VM with a pending hotplug of CPU, memory or volumes.
 
 **Fix.** List ``LiveMigrate`` as well; the gentler method is taken wherever it is possible.
 """
@@ -18,7 +18,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if workload_updates.methods(obj) == {workload_updates.EVICT}:
         yield Finding(
             workload_updates.listed(obj).path,
-            "updates and hotplugs evict every machine, also one that could migrate; add LiveMigrate, it goes first",
+            "updates and hotplugs evict every VM, also one that could migrate; add LiveMigrate, it goes first",
             value=workload_updates.EVICT,
         )
 

@@ -1,8 +1,8 @@
-"""Evict is listed, and machines refuse the eviction.
+"""Evict is listed, and VMs refuse the eviction.
 
-**Why.** The updater evicts through the eviction API, and KubeVirt refuses the eviction of a machine with the strategy
+**Why.** The updater evicts through the eviction API, and KubeVirt refuses the eviction of a VM with the strategy
 ``LiveMigrate`` that cannot migrate; with ``External`` it waits for somebody outside. So listing both methods does not
-update these machines.
+update these VMs.
 
 **Fix.** Set ``LiveMigrateIfPossible`` or ``None`` on the VM and restart it.
 """
@@ -29,7 +29,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if refusing:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(refusing), 'machine')} cannot migrate and will refuse eviction: never updated; "
+            f"{count(len(refusing), 'VM')} cannot migrate and will refuse eviction: never updated; "
             f"set LiveMigrateIfPossible or None on the VM and restart it: {names(refusing, 30)}",
             value=(workload_updates.EVICT, len(refusing)),
         )

@@ -1,9 +1,9 @@
-"""Machines that cannot migrate are never updated.
+"""VMs that cannot migrate are never updated.
 
-**Why.** With ``LiveMigrate`` as the only method an update neither reaches nor interrupts a machine that cannot
+**Why.** With ``LiveMigrate`` as the only method an update neither reaches nor interrupts a VM that cannot
 migrate. It keeps its old launcher, with its bugs and holes, until somebody restarts it.
 
-**Fix.** Add ``Evict`` as second method: it restarts those machines and only those. Or restart them by hand.
+**Fix.** Add ``Evict`` as second method: it restarts those VMs and only those. Or restart them by hand.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         again = workload_updates.restarting(context.cluster)
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(left), 'machine')} cannot migrate ({drain.hindrance(left[0])}) and will stay outdated; "
+            f"{count(len(left), 'VM')} cannot migrate ({drain.hindrance(left[0])}) and will stay outdated; "
             f"add Evict, {again} would restart alone: {names((vmi.full_name for vmi in left), 30)}",
             value=(workload_updates.LIVE_MIGRATE, len(left)),
         )

@@ -1,7 +1,7 @@
 """A workload update method that KubeVirt does not know.
 
 **Why.** Nobody checks the names, and the controller skips those that it does not know. A typo silently switches a
-method off: machines keep their old launcher after each update.
+method off: VMs keep their old launcher after each update.
 
 **Fix.** Write ``LiveMigrate`` or ``Evict``, exactly.
 """

@@ -19,10 +19,10 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if not virt.vmi_spec(obj).is_map:
         return
-    machine = context.fact(effective.effective, obj)
-    model, source = machine.cpu_model
-    if not model.text and machine.instancetype_unseen:
-        raise Unseen(machine.instancetype_unseen)
+    vmi = context.fact(effective.effective, obj)
+    model, source = vmi.cpu_model
+    if not model.text and vmi.instancetype_unseen:
+        raise Unseen(vmi.instancetype_unseen)
     if (model.text or configuration.default_cpu_model(context.cluster)) != HOST_PASSTHROUGH:
         return
     strategy = effective.strategy(obj, context.cluster)

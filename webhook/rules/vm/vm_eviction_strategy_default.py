@@ -70,8 +70,7 @@ def _wanted(obj: Object, context: Context[Params]) -> tuple[str, str]:
     """The strategy that fits an object, and why."""
     if _is_marked(obj):
         return SHUT_DOWN, f"it is marked {MARK}"
-    machine = context.fact(effective.effective, obj)
-    pin = placement.pin(machine)
+    pin = placement.pin(context.fact(effective.effective, obj))
     if pin is not None and pin.tight:
         return SHUT_DOWN, f"{pin.path} ties it to one host"
     verdict = context.fact(migratability.verdict, obj)
