@@ -22,13 +22,13 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if disruption is not False:
             yield Finding(
                 block["allowPostCopy"].path,
-                "a failure of the network or of a node during post-copy crashes the guest",
+                "a failure of the network or of a node during post-copy crashes the guest; remove it if that must not be",
                 at_most=Action.WARN,
             )
     elif disruption:
         yield Finding(
             block["allowWorkloadDisruption"].path,
-            "a guest that does not converge is paused until its migration is done",
+            "a guest that does not converge is paused until its migration is done; remove it if that must not be",
             at_most=Action.WARN,
         )
 

@@ -34,7 +34,7 @@ def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding | Un
         return
     methods = workload_updates.methods(kubevirt)
     if methods:
-        why = _reasons(methods, context.cluster) or "cannot see which"
+        why = f"{_reasons(methods, context.cluster) or 'cannot see which'}; virt-admit drain --all tells it for each"
         yield from more_may_exist(context.cluster, VMI)
     else:
         why = "updates are switched off, list LiveMigrate"

@@ -20,7 +20,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if item.value in workload_updates.METHODS:
             continue
         meant = workload_updates.meant(item.value)
-        hint = f"; did you mean {meant}?" if meant else ""
+        hint = f"; did you mean {meant}?" if meant else "; remove it"
         yield Finding(
             item.path,
             f"{show(item.value)} is no method and is skipped, the methods are LiveMigrate and Evict{hint}",

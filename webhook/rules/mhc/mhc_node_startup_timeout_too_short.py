@@ -31,9 +31,10 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         effect = "becomes 0 in Cluster API and switches the check of the start-up off"
     else:
         effect = "is too short for a machine to become a node: it is created and deleted in a loop"
+    better = ", better 10m" if params.shortest < health.DEFAULT_STARTUP else ""
     yield Finding(
         view.startup.path,
-        f"{format_duration(time)} {effect}; write at least {format_duration(params.shortest)}, better 10m",
+        f"{format_duration(time)} {effect}; write at least {format_duration(params.shortest)}{better}",
         at_most=Action.DENY if time < params.refused else Action.WARN,
     )
 

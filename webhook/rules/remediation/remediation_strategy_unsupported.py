@@ -31,7 +31,11 @@ def check(template: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not strategy.present:
         return
     if strategy.value not in known:
-        yield Finding(strategy.path, f"{show(strategy.value)} is none of {', '.join(known)}", cause=Cause.NOT_SUPPORTED)
+        yield Finding(
+            strategy.path,
+            f"{show(strategy.value)} is no strategy of this operator, its schema refuses that; write {' or '.join(known)}",
+            cause=Cause.NOT_SUPPORTED,
+        )
     elif strategy.value == _TAINT and _is_older(context.cluster.server_version):
         yield Finding(
             strategy.path,

@@ -29,11 +29,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         reference, kind = step.reference, step.kind_name
         for key in ("apiVersion", "kind", "name"):
             if not reference[key].text:
-                yield _missing(reference[key], f"a reference to a template needs its {key}")
+                yield _missing(reference[key], f"nothing is remediated without the template's {key}; write it")
         if kind and (kind == TEMPLATE or not kind.endswith(TEMPLATE)):
             yield Finding(
                 reference["kind"].path,
-                f"{show(kind)} is no template: the kind of a remediation template ends in {TEMPLATE}",
+                f"{show(kind)} is no template's kind, which ends in {TEMPLATE}: nothing is remediated; write that",
             )
         if view.kind is NHC:
             yield from _judge_namespace(reference)

@@ -16,7 +16,11 @@ from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     spec = template.at("spec", "template", "spec")
     if not spec.is_map:
-        yield Finding(spec.path, "a template needs it, even if empty: write {}", cause=Cause.REQUIRED)
+        yield Finding(
+            spec.path,
+            "the schema refuses a template without it; write {} if there is nothing to say",
+            cause=Cause.REQUIRED,
+        )
 
 
 RULE = Rule(
