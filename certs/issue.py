@@ -43,7 +43,8 @@ MAX_SIGNERS: Final = 8
 """Certificates in a bundle at most."""
 
 _MAX_CERTIFICATE: Final = 10_000  # bytes of PEM; a signer with an RSA key of 4096 bits has 2,000
-_PEM: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+_BEGIN: Final = b"-----BEGIN "
+_END: Final = b"-----END CERTIFICATE-----"
 _LABEL: Final = r"[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?"
 _DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z)(\*\.)?{_LABEL}(\.{_LABEL})*\Z")
 
@@ -359,12 +360,14 @@ def parse_certs(pem: bytes, faults: list[str], name: str) -> list[Certificate]:
     if not pem.strip():
         faults.append(f"{name}: missing")
         return []
+    blocks = pem.split(_BEGIN)[1:]
     certs = []
-    for block in _PEM.finditer(pem):
-        if block[1] == b"CERTIFICATE" and len(block[0]) <= _MAX_CERTIFICATE:
+    for block in blocks:
+        content, end, _ = block.partition(_END)
+        if end and content.startswith(b"CERTIFICATE-----") and len(content) <= _MAX_CERTIFICATE:
             with contextlib.suppress(ValueError, UnsupportedAlgorithm):  # what is missing is counted below
-                certs.append(_load(block[0]))
-    if not certs or len(certs) != pem.count(b"-----BEGIN "):
+                certs.append(_load(_BEGIN + content + end))
+    if not certs or len(certs) != len(blocks):
         faults.append(f"{name}: unreadable")
     return certs
 

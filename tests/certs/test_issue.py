@@ -327,6 +327,16 @@ class TestRead:
 
         assert parse({"ca.crt": padded}).faults[0] == "ca.crt: unreadable"
 
+    @pytest.mark.parametrize("label", ["CERTIFICATE", "A"])
+    def test_a_megabyte_of_beginnings_is_read_in_one_pass(self, old, label):
+        """Of what has no end, each beginning must not be looked for to the end of the file: that took a quarter hour."""
+        hostile = f"-----BEGIN {label}-----\n".encode() * 50_000
+
+        read = parse({"ca.crt": hostile + certs_pem([old.cert]), "ca.key": key_pem(old.key)})
+
+        assert read.signer.cert == old.cert
+        assert read.faults[0] == "ca.crt: unreadable"
+
     def test_other_kinds_of_keys_are_refused(self, old):
         foreign = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         data = {"ca.crt": certs_pem([old.cert]), "ca.key": foreign}
