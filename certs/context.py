@@ -70,15 +70,32 @@ class Shown:
     """Of the certificate, lower-case hexadecimal."""
 
 
+class _Standing(ssl.SSLContext):
+    """Stands for the context that ``begin`` gives, which each connection asks for anew.
+
+    Not by a callback for server names (``sni_callback``): Python prints a traceback for a name that is not ASCII.
+    """
+
+    begin: Callable[[], ssl.SSLContext]
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """For asyncio."""
+        return self.begin().wrap_bio(*arguments, **options)
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """For threads."""
+        return self.begin().wrap_socket(*arguments, **options)
+
+
 class Front:
     """A context that stands for whichever certificate is current.
 
-    Every connection begins in :attr:`context`, whose callback moves it to the current one: replacing one reference
-    is the whole swap. A live context never gets another certificate; that would break handshakes under way.
+    Listeners get :attr:`context` once. Every connection begins in the context that is current by then: replacing one
+    reference is the whole swap. A live context never gets another certificate; that would break handshakes under way.
     """
 
     def __init__(
-        self, *, tls_min_version: str = "1.2", client_ca: bytes = b"", client_names: Sequence[str] = ()
+        self, *, tls_min_version: str = "1.2", client_ca: bytes | None = None, client_names: Sequence[str] = ()
     ) -> None:
         """With ``client_ca`` (PEM) only clients with a certificate of it get in, with names only those that it names.
 
@@ -86,28 +103,28 @@ class Front:
         """
         self._lock = threading.RLock()  # a new certificate and a new CA come from different threads
         self._tls_min_version = tls_min_version
+        self._client_ca = client_ca
         self._client_names = frozenset(client_names)
-        self._current: ssl.SSLContext | None = None
+        self._current = new_context(tls_min_version)  # without a certificate every handshake fails
+        if client_ca is not None:
+            _believe(self._current, client_ca)
         self._pem: tuple[bytes, bytes] | None = None
         self.shown: Shown | None = None
         self.refresh: Callable[[], None] = _nothing
-        """Called before each handshake, to look whether something newer can be shown. Must be quick."""
-        self.context = new_context(tls_min_version)
-        self._client_ca = client_ca
-        if client_ca:  # whether to ask is the front's business, whom to believe that of the current context
-            _believe(self.context, client_ca)
-        if client_names:
-            self.context.sslobject_class = _admitting(ssl.SSLObject, self.admits)
-            self.context.sslsocket_class = _admitting(ssl.SSLSocket, self.admits)
-        self.context.sni_callback = self._choose
+        """Called before each connection, to look whether something newer can be shown. Must be quick."""
+        self.context = _Standing(ssl.PROTOCOL_TLS_SERVER)
+        self.context.begin = self._begin
 
     def show(self, cert_pem: bytes, key_pem: bytes) -> None:
         """Show this certificate from the next connection on. Raises ssl.SSLError or ValueError, and changes nothing."""
         current = build_context(cert_pem, key_pem, self._tls_min_version)
+        if self._client_names:
+            current.sslobject_class = _admitting(ssl.SSLObject, self.admits)
+            current.sslsocket_class = _admitting(ssl.SSLSocket, self.admits)
         cert = x509.load_pem_x509_certificate(cert_pem)
         fingerprint = cert.fingerprint(hashes.SHA256()).hex()
         with self._lock:
-            if self._client_ca:
+            if self._client_ca is not None:
                 _believe(current, self._client_ca)
             self.shown = Shown(cert.not_valid_before_utc, cert.not_valid_after_utc, fingerprint)
             self._current = current
@@ -118,7 +135,7 @@ class Front:
 
         Raises ssl.SSLError or ValueError, and changes nothing, for a CA that is none or if none was asked for before.
         """
-        if not self._client_ca:
+        if self._client_ca is None:
             raise ValueError("clients were never asked for certificates")
         _believe(new_context(), client_ca)
         with self._lock:
@@ -135,12 +152,9 @@ class Front:
         names |= {value for rdn in peer.get("subject", ()) for kind, value in rdn if kind == "commonName"}
         return not names.isdisjoint(self._client_names)
 
-    def _choose(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> int | None:
+    def _begin(self) -> ssl.SSLContext:
         self.refresh()
-        if self._current is None:
-            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
-        connection.context = self._current
-        return None
+        return self._current
 
 
 def _believe(context: ssl.SSLContext, client_ca: bytes) -> None:

@@ -142,9 +142,8 @@ _VERIFICATIONS: Final = {  # by the codes of openssl/x509_vfy.h
     **dict.fromkeys((62, 64), "serve with --cert-name and that name, or have it issued for that name"),
 }
 _ALERTS: Final = (
-    ("ALERT_INTERNAL_ERROR", "it has no certificate to show yet: virt-admit certs status"),
     ("CERTIFICATE_REQUIRED", _CLIENT),
-    ("HANDSHAKE_FAILURE", _CLIENT),
+    ("HANDSHAKE_FAILURE", "it has no certificate to show yet: virt-admit certs status"),
     ("PROTOCOL_VERSION", "both sides speak TLS 1.2 or newer, but not the same one: see --tls-min-version"),
     ("WRONG_VERSION_NUMBER", "that port does not speak TLS: give the one of --bind"),
     ("RECORD_LAYER_FAILURE", "that port does not speak TLS: give the one of --bind"),

@@ -375,7 +375,7 @@ class TestVerify:
             ("stranger", "unable to get local issuer", "virt-admit certs bundle prints"),
             ("name", "not valid for '127.0.0.1'", "--cert-name"),
             ("expired", "certificate has expired", "virt-admit certs status"),
-            ("none", "alert internal error", "no certificate to show yet"),
+            ("none", "alert handshake failure", "no certificate to show yet"),
             ("client", "certificate required", "--client-ca"),
             ("plain", "", "--bind"),
             ("garbage", "not PEM", "virt-admit certs bundle prints"),

@@ -77,7 +77,7 @@ class Worker:
         self.cluster = self._cluster_source()
         self.front = Front(
             tls_min_version=settings.tls_min_version,
-            client_ca=settings.client_ca.read_bytes() if settings.client_ca else b"",
+            client_ca=settings.client_ca.read_bytes() if settings.client_ca else None,
             client_names=settings.client_names,
         )
         self.rotator = self._rotator()

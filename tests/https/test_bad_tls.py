@@ -1,0 +1,112 @@
+"""What is no TLS, or no good one: a refusal within moments, no word in the log, and others are answered meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import pytest
+
+from tests.https.reviews import review, vm
+
+FINE = json.dumps(review(vm())).encode()
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_say(webhook):
+    """Whatever came, the next one is answered, and no traceback was written."""
+    before = webhook.log.stat().st_size
+    yield
+    assert webhook.post("/validate", FINE)[0] == 200
+    assert "Traceback" not in webhook.log.read_text()[before:]
+
+
+def client_hello(server_name: bytes) -> bytes:
+    """The first record of a TLS 1.2 client that asks for this name, with the few extensions that OpenSSL needs."""
+
+    def sized(content: bytes, bytes_of_size: int = 2) -> bytes:
+        return len(content).to_bytes(bytes_of_size, "big") + content
+
+    extensions = {
+        0: sized(b"\0" + sized(server_name)),
+        10: sized(b"\x00\x1d\x00\x17"),  # x25519, P-256
+        13: sized(b"\x04\x03\x08\x04"),  # ECDSA with P-256, RSA-PSS
+    }
+    listed = b"".join(number.to_bytes(2, "big") + sized(content) for number, content in extensions.items())
+    suites = b"\xc0\x2b\xc0\x2f"  # ECDHE with AES-128-GCM
+    body = b"\x03\x03" + os.urandom(32) + b"\0" + sized(suites) + b"\x01\0" + sized(listed)
+    return b"\x16\x03\x01" + sized(b"\x01" + sized(body, 3))
+
+
+def answer(webhook, sent: bytes) -> bytes:
+    """The first bytes of an answer; empty if the connection is closed."""
+    with socket.create_connection(("127.0.0.1", webhook.port), timeout=10) as peer:
+        peer.sendall(sent)
+        try:
+            return peer.recv(16)
+        except ConnectionError:
+            return b""
+
+
+def refused(got: bytes) -> bool:
+    return got == b"" or got[0] == 21  # an alert
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"localhost",
+        b"*.svc",
+        b"127.0.0.1",
+        b"xn--",
+        b"a..b",
+        b"x" * 255,
+        b"\xc3\xa4.svc",
+        b"\xff\xfe",
+        b"a\0b",
+        b"",
+        b"x" * 256,
+    ],
+)
+def test_whatever_name_is_asked_for(webhook, name):
+    """Names decide nothing, be they our own or none at all; some are refused by OpenSSL."""
+    got = answer(webhook, client_hello(name))
+
+    assert got[:2] == b"\x16\x03" or (refused(got) and name in (b"a\0b", b"x" * 256))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /validate HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\0" * 1000,
+        b"\x16\x03\x01\x40\x00" + b"\xa5" * 0x4000,
+        b"\x80\x2e\x01\x00\x02" + b"\0" * 43,
+        client_hello(b"localhost")[:-1] + b"\0" * 100,
+        b"\x15\x03\x01\x00\x02\x02\x2a",
+    ],
+    ids=["plain HTTP", "zeros", "a record of noise", "SSL 2", "a damaged hello", "an alert"],
+)
+def test_what_is_no_tls(webhook, sent):
+    assert refused(answer(webhook, sent))
+
+
+def test_who_is_slow_or_silent_in_the_handshake_holds_up_nobody(webhook):
+    hello = client_hello(b"localhost")
+    peers = [socket.create_connection(("127.0.0.1", webhook.port)) for _ in range(20)]
+    try:
+        for number, peer in enumerate(peers):
+            peer.sendall(hello[: number * 3])
+        assert webhook.post("/validate", FINE)[0] == 200
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def test_who_leaves_in_the_middle_of_a_request(webhook):
+    plain = socket.create_connection(("127.0.0.1", webhook.port), timeout=10)
+    tls = webhook.tls().wrap_socket(plain, server_hostname="localhost")
+    tls.sendall(b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+
+    tls.unwrap().close()
