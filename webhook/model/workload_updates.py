@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from webhook.model import configuration, drain, kinds, lifecycle
+from webhook.model import configuration, drain, kinds, lifecycle, texts
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.configuration import Setting, setting
 from webhook.model.kinds import HCO, VMI
@@ -50,22 +50,8 @@ def methods(obj: Object) -> frozenset[str]:
 
 
 def meant(word: object) -> str | None:
-    """The method that an unknown word was probably meant to be: other case, or at most two edits away."""
-    if not isinstance(word, str) or len(word) > 2 * len(LIVE_MIGRATE):
-        return None
-    if word.lower() == "shutdown":  # the old name, still in comments of KubeVirt
-        return EVICT
-    return next((method for method in METHODS if _edits(word.lower(), method.lower()) <= 2), None)
-
-
-def _edits(left: str, right: str) -> int:
-    """Insertions, deletions and replacements that make one word the other (Levenshtein)."""
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, start=1):
-        previous, row = row, [i]
-        for j, b in enumerate(right, start=1):
-            row.append(min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a != b)))
-    return row[-1]
+    """The method that an unknown word was probably meant to be."""
+    return texts.meant(word, METHODS, {"shutdown": EVICT})  # the old name, still in comments of KubeVirt
 
 
 # --- the VMIs that it is about -------------------------------------------------------------------------------------
