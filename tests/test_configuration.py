@@ -2,18 +2,17 @@
 
 import pytest
 
-from webhook.model import configuration
+from webhook.model import configuration, nodes
 from webhook.model.cluster import NOTHING, Snapshot, Unseen
 from webhook.model.configuration import (
     BUILT_IN_STRATEGY,
-    SCHEDULABLE,
     UNKNOWN_STRATEGY,
-    WORKER,
     Gate,
     Setting,
     Version,
     setting,
 )
+from webhook.model.nodes import SCHEDULABLE, WORKER
 from webhook.model.objects import Object
 
 
@@ -217,10 +216,10 @@ def test_without_any_node_in_sight_availability_is_open():
 
 def test_the_nodes_that_are_known_count_as_all():
     a, b = node("a", SCHEDULABLE, "false"), node("b")
-    assert list(configuration.nodes(glimpses(a, b))) == [a, b]
-    assert configuration.kubevirt_nodes(glimpses(a, b)) == (a,)
-    assert list(configuration.nodes(sees())) == []
-    for read in (configuration.nodes, configuration.kubevirt_nodes):
+    assert list(nodes.every(glimpses(a, b))) == [a, b]
+    assert nodes.of_kubevirt(glimpses(a, b)) == (a,)
+    assert list(nodes.every(sees())) == []
+    for read in (nodes.every, nodes.of_kubevirt):
         with pytest.raises(Unseen):
             read(NOTHING)
 

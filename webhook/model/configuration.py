@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from webhook.model import kinds
+from webhook.model import kinds, nodes
 from webhook.model.cluster import Cluster, Unseen
-from webhook.model.kinds import CDI, HCO, KUBEVIRT, NODE, Kind
+from webhook.model.kinds import CDI, HCO, KUBEVIRT, Kind
+from webhook.model.nodes import SCHEDULABLE, WORKER
 from webhook.model.objects import Field, Object
 
 # --- where a setting lives -----------------------------------------------------------------------------------------
@@ -283,47 +284,6 @@ def _infrastructure(hyperconverged_: Object) -> bool | None:
     return hyperconverged_.at("status", "infrastructureHighlyAvailable").boolean
 
 
-SCHEDULABLE: Final = "kubevirt.io/schedulable"
-"""Label of nodes that virt-handler serves; its value flickers with the heartbeat."""
-WORKER: Final = "node-role.kubernetes.io/worker"
-
-
-def nodes(cluster: Cluster) -> Sequence[Object]:
-    """The nodes of the cluster.
-
-    Nodes are read all or none, by an informer or a sweep; so the known ones count as all, also those of a plain
-    file of manifests.
-
-    Raises:
-        Unseen: none is known, but there may be some.
-    """
-    found = cluster.derive(_nodes)
-    if isinstance(found, Unseen):
-        raise Unseen(found.what)
-    return found
-
-
-def _nodes(cluster: Cluster) -> Sequence[Object] | Unseen:
-    try:
-        return cluster.known(NODE) or tuple(cluster.list(NODE))
-    except Unseen as unseen:
-        return unseen
-
-
-def kubevirt_nodes(cluster: Cluster) -> tuple[Object, ...]:
-    """The nodes that carry the label ``kubevirt.io/schedulable``, whatever its value.
-
-    Raises:
-        Unseen: no node is known, but there may be some.
-    """
-    nodes(cluster)
-    return cluster.derive(_kubevirt_nodes)
-
-
-def _kubevirt_nodes(cluster: Cluster) -> tuple[Object, ...]:
-    return tuple(node for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
-
-
 def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | None:
     """Whether VMs have another node to go to; None: nothing tells.
 
@@ -337,10 +297,10 @@ def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | 
     said = _infrastructure(hyperconverged_) if hyperconverged_ is not None else None
     if said is not None:
         return said
-    schedulable = kubevirt_nodes(cluster)
+    schedulable = nodes.of_kubevirt(cluster)
     if schedulable:
         return sum(node.labels[SCHEDULABLE] == "true" for node in schedulable) >= 2
-    workers = sum(WORKER in node.labels for node in nodes(cluster))
+    workers = sum(WORKER in node.labels for node in nodes.every(cluster))
     return workers >= 2 if workers else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.model import configuration, effective
+from webhook.model import configuration, effective, nodes
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.effective import Effective
 from webhook.model.kinds import KUBEVIRT, NODE
@@ -21,10 +21,13 @@ READS: Final = (*effective.READS, KUBEVIRT, NODE)
 
 OFFERED: Final = "cpu-model.node.kubevirt.io/"
 """Label prefix: the node can run this model."""
-HOST_MODEL: Final = "host-model-cpu.node.kubevirt.io/"
+HOST: Final = "host-model-cpu.node.kubevirt.io/"
 """Label prefix: what ``host-model`` means on the node."""
 TARGET: Final = "cpu-model-migration.node.kubevirt.io/"
 """Label prefix: the node can take a migrating ``host-model`` VMI that started on a node of this model."""
+
+SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
+"""Annotation of nodes that the labeller leaves as they are; only its presence counts (node_labeller.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +59,38 @@ def offers(cluster: Cluster) -> Offers:
     Raises:
         Unseen: no node is known, but there may be some.
     """
-    configuration.nodes(cluster)
+    nodes.every(cluster)
     return cluster.derive(_offers)
 
 
 def _offers(cluster: Cluster) -> Offers:
-    nodes: dict[str, list[str]] = {}
+    offering: dict[str, list[str]] = {}
     conclusive = False
     for node in cluster.known(NODE):
         for label, value in node.metadata["labels"].map.items():
             if label.startswith(OFFERED):
                 conclusive = True
                 if value == "true":
-                    nodes.setdefault(label.removeprefix(OFFERED), []).append(node.name)
-    return Offers({model: tuple(sorted(names)) for model, names in nodes.items()}, conclusive)
+                    offering.setdefault(label.removeprefix(OFFERED), []).append(node.name)
+    return Offers({model: tuple(sorted(names)) for model, names in offering.items()}, conclusive)
+
+
+def host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    """What ``host-model`` means on each node that says so.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    nodes.every(cluster)
+    return cluster.derive(_host_models)
+
+
+def _host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    found = {
+        node.name: frozenset(label.removeprefix(HOST) for label in node.labels if label.startswith(HOST))
+        for node in cluster.known(NODE)
+    }
+    return {name: models for name, models in found.items() if models}
 
 
 class Model(NamedTuple):

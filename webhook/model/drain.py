@@ -264,17 +264,7 @@ def _source_model(vmi: Object, cluster: Cluster, node: str) -> str | None:
     """The host model that a ``host-model`` VMI took from its node, which its target must be able to run."""
     if vmi.at("spec", "domain", "cpu", "model").value != configuration.HOST_MODEL:
         return None
-    return cluster.derive(_host_models).get(node)
-
-
-def _host_models(cluster: Cluster) -> Mapping[str, str]:
-    prefix = cpu_models.HOST_MODEL
-    return {
-        node.name: label.removeprefix(prefix)
-        for node in cluster.known(NODE)
-        for label in node.labels
-        if label.startswith(prefix)
-    }
+    return min(cpu_models.host_models(cluster).get(node, ()), default=None)
 
 
 class _Budget(NamedTuple):

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.model import configuration, effective, kinds, storage
+from webhook.model import configuration, effective, kinds, nodes, storage
 from webhook.model.cluster import Cluster, Unseen
-from webhook.model.configuration import SCHEDULABLE, Change, Gate
+from webhook.model.configuration import Change, Gate
 from webhook.model.effective import Effective, Given
 from webhook.model.kinds import HCO, KUBEVIRT, NODE, VMI
+from webhook.model.nodes import SCHEDULABLE
 from webhook.model.objects import Field, Object, Path
 from webhook.model.selectors import integer
 from webhook.model.texts import count
@@ -299,7 +300,7 @@ def _tsc_frequency_is_known(cluster: Cluster) -> bool:
             return True
     except Unseen:
         pass
-    if not configuration.nodes(cluster):
+    if not nodes.every(cluster):
         raise Unseen(str(NODE))
     return cluster.derive(_some_node_shows_its_tsc_frequency)
 
@@ -307,7 +308,7 @@ def _tsc_frequency_is_known(cluster: Cluster) -> bool:
 def _some_node_shows_its_tsc_frequency(cluster: Cluster) -> bool:
     return any(
         labels.get(SCHEDULABLE) == "true" and (integer(labels.get(TSC_FREQUENCY)) or 0) > 0
-        for labels in (node.labels for node in configuration.nodes(cluster))
+        for labels in (node.labels for node in nodes.every(cluster))
     )
 
 

@@ -1,11 +1,12 @@
-"""Nodes by their labels and roles."""
+"""The nodes of the cluster, by their labels and roles."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.model.cluster import Cluster, gather
+from webhook.model.cluster import Cluster, Unseen, gather
 from webhook.model.kinds import NODE
 from webhook.model.labels import NOBODY, LabelIndex, Selection
 from webhook.model.objects import Object
@@ -15,6 +16,45 @@ CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kube
 """Either label, with any value, makes a Node one of the control plane."""
 
 WORKER: Final = "node-role.kubernetes.io/worker"
+
+SCHEDULABLE: Final = "kubevirt.io/schedulable"
+"""Label of nodes that virt-handler serves; its value flickers with the heartbeat."""
+
+
+def every(cluster: Cluster) -> Sequence[Object]:
+    """The nodes of the cluster.
+
+    Nodes are read all or none, by an informer or a sweep; so the known ones count as all, also those of a plain
+    file of manifests.
+
+    Raises:
+        Unseen: none is known, but there may be some.
+    """
+    found = cluster.derive(_every)
+    if isinstance(found, Unseen):
+        raise Unseen(found.what)
+    return found
+
+
+def _every(cluster: Cluster) -> Sequence[Object] | Unseen:
+    try:
+        return cluster.known(NODE) or tuple(cluster.list(NODE))
+    except Unseen as unseen:
+        return unseen
+
+
+def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
+    """Those that carry the label ``kubevirt.io/schedulable``, whatever its value.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    every(cluster)
+    return cluster.derive(_of_kubevirt)
+
+
+def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
+    return tuple(node for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,11 @@ start again, and it does not migrate either, since a migration is the start of a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from webhook.model import configuration, cpu_models, drain
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import NODE, VM, VMI
 from webhook.model.objects import Object
-
-SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
-"""Annotation of nodes that the labeller leaves as they are; only its presence counts (node_labeller.go)."""
 
 
 def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
@@ -52,27 +48,5 @@ def _has_vm(vmi: Object, cluster: Cluster) -> bool:
 def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:
     """The known nodes that the labeller skips and that go on offering a model."""
     for node in cluster.known(NODE):
-        if SKIP_NODE in node.annotations and node.labels.get(cpu_models.OFFERED + model) == "true":
+        if cpu_models.SKIP_NODE in node.annotations and node.labels.get(cpu_models.OFFERED + model) == "true":
             yield node.name
-
-
-def host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
-    """What ``host-model`` means on each node that says so.
-
-    Raises:
-        Unseen: no node is known, but there may be some.
-    """
-    configuration.nodes(cluster)
-    return cluster.derive(_host_models)
-
-
-def _host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
-    found = {
-        node.name: frozenset(
-            label.removeprefix(cpu_models.HOST_MODEL)
-            for label in node.labels
-            if label.startswith(cpu_models.HOST_MODEL)
-        )
-        for node in configuration.nodes(cluster)
-    }
-    return {name: models for name, models in found.items() if models}

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.model import cpu_models
+from webhook.model import cpu_models, nodes
 from webhook.model.cluster import Cluster, Unseen
-from webhook.model.configuration import SCHEDULABLE, Gate, gate_is_on, nodes
+from webhook.model.configuration import Gate, gate_is_on
 from webhook.model.cpu_models import OFFERED, TARGET, named
 from webhook.model.effective import Effective
 from webhook.model.kinds import NODE
+from webhook.model.nodes import SCHEDULABLE
 from webhook.model.objects import Field, Object, Path
 from webhook.model.scheduling import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
 from webhook.model.units import parse_quantity
@@ -120,12 +121,12 @@ def each_place(cluster: Cluster) -> Iterator[Place]:
     Raises:
         Unseen: no node is known, but there may be some.
     """
-    return (place(node) for node in nodes(cluster) if SCHEDULABLE in node.metadata["labels"].map)
+    return (place(node) for node in nodes.every(cluster) if SCHEDULABLE in node.metadata["labels"].map)
 
 
 def places(cluster: Cluster) -> tuple[Place, ...]:
     """The same, for those who need all of them again and again."""
-    nodes(cluster)
+    nodes.every(cluster)
     return cluster.derive(_places)
 
 

@@ -9,7 +9,7 @@ and migrate nowhere.
 
 from collections.abc import Iterator
 
-from webhook.model import configuration, obsolete_cpus
+from webhook.model import configuration, cpu_models, obsolete_cpus
 from webhook.model.configuration import Setting, setting
 from webhook.model.kinds import HCO, KUBEVIRT, NODE
 from webhook.model.objects import Object
@@ -23,7 +23,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     obsolete = obsolete_cpus.newly_obsolete(obj, context.old)
     if not obsolete:
         return
-    nodes = obsolete_cpus.host_models(context.cluster)
+    nodes = cpu_models.host_models(context.cluster)
     hit = sorted(name for name, models in nodes.items() if models & obsolete)
     if not hit:
         return

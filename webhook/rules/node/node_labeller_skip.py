@@ -8,15 +8,14 @@ to the node go by old data.
 
 from collections.abc import Iterator
 
+from webhook.model.cpu_models import SKIP_NODE
 from webhook.model.kinds import NODE
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
-SKIP = "node-labeller.kubevirt.io/skip-node"
-
 
 def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    skip = node.annotation(SKIP)
+    skip = node.annotation(SKIP_NODE)
     if skip.text == "true":
         yield Finding(
             skip.path,
@@ -30,7 +29,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(NODE,),
     action=Action.WARN,
-    metadata=(SKIP,),
+    metadata=(SKIP_NODE,),
     check=check,
     sources=(
         "002_a4d22719b2fa2b5f.txt#11.6",

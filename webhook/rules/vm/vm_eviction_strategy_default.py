@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.model import configuration, effective, migratability, placement, virt
+from webhook.model import configuration, effective, migratability, nodes, placement, virt
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.configuration import Change
 from webhook.model.kinds import POOL, VM, VMIRS
@@ -61,7 +61,7 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
 def _has_one_node(cluster: Cluster) -> bool:
     """Whether there is nowhere to migrate to: then KubeVirt's built-in None is right, and free to change."""
     try:
-        return len(configuration.kubevirt_nodes(cluster)) == 1
+        return len(nodes.of_kubevirt(cluster)) == 1
     except Unseen:
         return False
 
