@@ -64,7 +64,7 @@ def stamp(path: Path) -> Stamp:
     """What identifies the content of a file or folder; empty if it cannot be read."""
     try:
         status = os.stat(path)
-        own = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
+        own = (str(path), status.st_ino, status.st_ctime_ns, status.st_size)
         if not os.path.isdir(path):
             return (own,)
         entries = (entry for entry in sorted(path.iterdir()) if entry.suffix in SUFFIXES or entry.is_dir())
