@@ -15,7 +15,7 @@ from webhook import engine
 from webhook.model import kinds
 from webhook.model.cluster import NOTHING, Snapshot
 from webhook.model.objects import Object
-from webhook.policy import load
+from webhook.policy_reader import load
 from webhook.rules import load_rules
 
 REPEATS = 7

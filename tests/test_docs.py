@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from certs.rotate import Facts
 from tests.https.reviews import review, vm
-from webhook import cli, engine, gauges, logs, policy
+from webhook import cli, engine, gauges, logs, policy, policy_reader
 from webhook.metrics import Informed, Metrics
 from webhook.model.cluster import NOTHING
 from webhook.report import Report
@@ -125,7 +125,7 @@ def policies() -> list[str]:
 
 @pytest.mark.parametrize("text", policies())
 def test_policies_in_the_docs_are_policies(text):
-    policy.parse(text.replace("the-rule-id", "vm-running-deprecated").encode(), RULES)
+    policy_reader.parse(text.replace("the-rule-id", "vm-running-deprecated").encode(), RULES)
 
 
 def families() -> dict[str, tuple[str, set[str]]]:
@@ -171,7 +171,7 @@ def test_alerts():
 
 def test_log_keys():
     body = json.dumps(review(vm(running=True))).encode()
-    answer = engine.answer(body, engine.review, RULES.at_admission, NOTHING, policy.load("default", RULES))
+    answer = engine.answer(body, engine.review, RULES.at_admission, NOTHING, policy_reader.load("default", RULES))
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(logs.JsonFormatter().format(record))  # type: ignore[method-assign]

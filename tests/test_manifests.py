@@ -311,11 +311,11 @@ class TestPods:
         assert str(Path(flags["policy_name"]).parent) in {mount["mountPath"] for mount in container["volumeMounts"]}
 
     def test_the_shipped_policies_are_policies(self):
-        from webhook import policy
+        from webhook import policy_reader
 
         audit = yaml.safe_load(one("components/audit/kustomization.yaml", "Component")["patches"][0]["patch"])
         for config in (one("base/policy.yaml", "ConfigMap"), audit):
-            assert policy.parse(config["data"]["policy.yaml"].encode(), ALL).digest
+            assert policy_reader.parse(config["data"]["policy.yaml"].encode(), ALL).digest
 
     def test_an_external_certificate_has_the_names_and_the_place(self):
         (container,) = one("components/external/serve.yaml", "Deployment")["spec"]["template"]["spec"]["containers"]

@@ -24,7 +24,8 @@ from webhook.manifests import KUBEVIRT_NAMESPACES, MAY_FAIL, NAME, SYSTEM_NAMESP
 from webhook.model import kinds
 from webhook.model.cluster import NOTHING, Cluster, Snapshot
 from webhook.model.objects import Object
-from webhook.policy import Policy, load
+from webhook.policy import Policy
+from webhook.policy_reader import load
 from webhook.rule import CEILING, Action
 from webhook.rules import load_rules
 

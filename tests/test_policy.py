@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 import yaml
 
-from webhook import policy
 from webhook.model.objects import Object
-from webhook.policy import PolicyError, load, parse
+from webhook.policy import SHIPPED, PolicyError
+from webhook.policy_reader import load, parse, shipped
 from webhook.reload import Reloaded
 from webhook.rule import Action
 from webhook.rules import load_rules
@@ -133,9 +133,9 @@ class TestSchema:
     def test_it_is_one(self):
         self.schema.check_schema(self.schema.schema)
 
-    @pytest.mark.parametrize("name", policy.SHIPPED)
+    @pytest.mark.parametrize("name", SHIPPED)
     def test_shipped_policies_fit(self, name):
-        self.schema.validate(yaml.safe_load(policy.shipped(name)))
+        self.schema.validate(yaml.safe_load(shipped(name)))
 
     def test_the_example_fits(self):
         data = yaml.safe_load(EXAMPLE)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
 from tests.https.reviews import vm
-from webhook import cli, live, manifests, policy, writing
+from webhook import cli, live, manifests, policy_reader, writing
 from webhook.admission import Response
 from webhook.formats import policy_reports
 from webhook.formats.policy_reports import LONGEST, MOST, OPENREPORTS, POLICYREPORT, Result, Subject
@@ -40,7 +40,7 @@ def both_keys(name="db", uid=UID):
 def judged(*objects, text=b"{}", kinds=(VM,), cluster=()):
     """What a scan says of these objects under this policy."""
     there = Snapshot(map(Object, (*objects, *cluster)), complete=["*"])
-    return judge(there, kinds, RULES, policy.parse(text, RULES)).judged
+    return judge(there, kinds, RULES, policy_reader.parse(text, RULES)).judged
 
 
 def only(one, rule=RULE, form=OPENREPORTS, seconds=None):

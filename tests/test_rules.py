@@ -29,7 +29,7 @@ from webhook.engine import run
 from webhook.model import kinds
 from webhook.model.cluster import Snapshot
 from webhook.model.objects import Object
-from webhook.policy import read_params
+from webhook.policy_reader import parse
 from webhook.rule import Action, Context, Operation
 from webhook.rules import load_rules
 
@@ -82,19 +82,28 @@ def ask(rule, case):
     cluster = Recorder(snapshot)
     old = Object(case["old"]) if "old" in case else None
     obj = Object(case["object"])
-    kind = kinds.of(obj) or rule.kinds[0]
-    context = Context(
+    return run(rule, obj, context_of(rule, case, obj, old, cluster)), cluster.read
+
+
+def context_of(rule, case, obj, old, cluster):
+    """All that a rule may know besides the object."""
+    return Context(
         cluster,
-        read_params(rule, case.get("params", {})),
-        Operation(case.get("operation", "UPDATE" if old else "CREATE")),
+        params_of(rule, case["params"]) if "params" in case else rule.params,
+        Operation(case.get("operation", "CREATE" if old is None else "UPDATE")),
         old,
         case.get("user", ""),
         frozenset(case.get("groups", ())),
         case.get("subresource", ""),
-        kind,
+        kinds.of(obj) or rule.kinds[0],
         {},
     )
-    return run(rule, obj, context), cluster.read
+
+
+def params_of(rule, values):
+    """A rule's parameters as a policy writes them."""
+    policy = parse(yaml.safe_dump({"rules": {rule.id: {"params": values}}}).encode(), load_rules())
+    return policy.decide(rule, "").params
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES)

@@ -12,13 +12,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.test_rules import context_of
 from webhook.admission import Request, encode
 from webhook.engine import judge, run
 from webhook.model import kinds
 from webhook.model.cluster import Snapshot
 from webhook.model.objects import Object
-from webhook.policy import Policy, read_params
-from webhook.rule import Context, Operation
+from webhook.policy import Policy
 from webhook.rules import load_rules
 
 RULES = load_rules()
@@ -87,17 +87,7 @@ def is_faithful(path):
 
 def ask(rule, case, obj, old, others):
     cluster = Snapshot(map(Object, others), complete=case.get("complete", ["*"]))
-    context = Context(
-        cluster,
-        read_params(rule, case.get("params", {})),
-        Operation(case.get("operation", "UPDATE" if old is not None else "CREATE")),
-        Object(old) if old is not None else None,
-        case.get("user", ""),
-        frozenset(case.get("groups", ())),
-        case.get("subresource", ""),
-        kinds.of(Object(obj)) or rule.kinds[0],
-        {},
-    )
+    context = context_of(rule, case, Object(obj), None if old is None else Object(old), cluster)
     return run(rule, Object(obj), context)
 
 

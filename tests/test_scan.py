@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
-from webhook import cli, policy
+from webhook import cli, policy_reader
 from webhook.inventory import shelves
 from webhook.model import kinds
 from webhook.model.kinds import MHC, NODE, PVC, VM, VMI
@@ -287,7 +287,7 @@ def test_reports_do_not_keep_the_cluster_in_memory(api, tmp_path):
     """A judged object is remembered by its name alone."""
     rules = common.selected(load_rules(), [RULE], [])
     cluster = common.sweep(shelves(rules), api.kubeconfig(tmp_path), None)
-    report = judge(cluster, [VM], rules, policy.load("default", load_rules()))
+    report = judge(cluster, [VM], rules, policy_reader.load("default", load_rules()))
     assert {tuple(one.obj.data) for one in report.judged} == {("apiVersion", "kind", "metadata")}
 
 

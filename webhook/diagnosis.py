@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 from certs.issue import Certificate, issued_by, names_of, parse_bundle, parse_certs, valid
-from webhook import __version__, manifests, policy
+from webhook import __version__, manifests, policy_reader
 from webhook.manifests import MAY_FAIL, NAME
 from webhook.model import selectors
 from webhook.model.configuration import Version, parse_version
@@ -434,7 +434,9 @@ def _policy(case: Case) -> Looked:
     if config is None:
         return
     try:
-        found = policy.parse((config.get("data") or {}).get("policy.yaml", "").encode(), case.rules, "policy.yaml")
+        found = policy_reader.parse(
+            (config.get("data") or {}).get("policy.yaml", "").encode(), case.rules, "policy.yaml"
+        )
     except PolicyError as error:
         text = f"the policy is refused: {names(error.problems, 400)}"
         yield (

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from webhook import documents, policy
+from webhook import documents, policy_reader
 from webhook.admission import DOMAIN
 from webhook.model.cluster import Snapshot
 from webhook.model.objects import Object
-from webhook.policy import Policy
+from webhook.policy import SHIPPED, Policy
 from webhook.reload import SUFFIXES
 from webhook.rules import Rules
 from webhook.settings import SettingError
@@ -25,11 +25,11 @@ def policy_file(name: str) -> Path | None:
     Raises:
         SettingError: there is no such file.
     """
-    if name in policy.SHIPPED:
+    if name in SHIPPED:
         return None
     path = Path(name)
     if not path.is_file():
-        raise SettingError(f"--policy {name}: no such file, and not one of {', '.join(policy.SHIPPED)}")
+        raise SettingError(f"--policy {name}: no such file, and not one of {', '.join(SHIPPED)}")
     return path
 
 
@@ -41,7 +41,7 @@ def load_policy(name: str, rules: Rules) -> Policy:
         PolicyError: it is no policy.
     """
     file = policy_file(name)
-    return policy.load(name, rules) if file is None else policy.parse(file.read_bytes(), rules, str(file))
+    return policy_reader.load(name, rules) if file is None else policy_reader.parse(file.read_bytes(), rules, str(file))
 
 
 def load_snapshot(path: Path) -> Snapshot:

@@ -14,7 +14,7 @@ import pytest
 
 from webhook import engine
 from webhook.codec import loads
-from webhook.policy import load as load_policy
+from webhook.policy_reader import load as load_policy
 from webhook.rules import load_rules
 from webhook.sources import load_snapshot
 
