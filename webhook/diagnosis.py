@@ -150,8 +150,8 @@ class Entry:
         )
 
 
-class Case:
-    """The patient: what several topics look at."""
+class Installation:
+    """What is installed, as far as several topics look at it."""
 
     def __init__(self, api: Api, rules: Rules, now: datetime, connect: Connect) -> None:
         self.api, self.rules, self.now, self.connect = api, rules, now, connect
@@ -224,8 +224,8 @@ Looked = Iterator[What]
 
 def diagnose(api: Api, rules: Rules, now: datetime, connect: Connect) -> list[Observation]:
     """Look at everything. ``rules``: all of them; ``now``: an aware time."""
-    case = Case(api, rules, now, connect)
-    return [found for topic, look in TOPICS.items() for found in _observe(topic, look(case))]
+    there = Installation(api, rules, now, connect)
+    return [found for topic, look in TOPICS.items() for found in _observe(topic, look(there))]
 
 
 def _observe(topic: str, looked: Looked) -> Iterator[Observation]:
@@ -248,8 +248,8 @@ RENEW: Final = "see the log of whoever issues it: our webhook, cert-manager or O
 BUNDLE: Final = "virt-admit certs status; whatever else writes caBundle must leave it alone (docs/install.md)"
 
 
-def _versions(case: Case) -> Looked:
-    found = case.get("/version") or {}
+def _versions(there: Installation) -> Looked:
+    found = there.get("/version") or {}
     version = parse_version(found.get("gitVersion"))
     if version is None:
         raise Unreadable("the API server does not tell its version")
@@ -257,7 +257,7 @@ def _versions(case: Case) -> Looked:
         yield Health.WRONG, f"Kubernetes {version} is older than {OLDEST.major}.{OLDEST.minor}: no match conditions"
     else:
         yield Health.OK, f"Kubernetes {version}, virt-admit {__version__}"
-    deployment = case.deployment()
+    deployment = there.deployment()
     if deployment is not None:
         running = deployment["metadata"].get("labels", {}).get("app.kubernetes.io/version", "unknown")
         if running != __version__:
@@ -267,9 +267,9 @@ def _versions(case: Case) -> Looked:
             )
 
 
-def _registration(case: Case) -> Looked:
-    actual = {entry.name: entry for entry in case.ours()}
-    wanted = manifests.webhooks(case.rules.at_admission)
+def _registration(there: Installation) -> Looked:
+    actual = {entry.name: entry for entry in there.ours()}
+    wanted = manifests.webhooks(there.rules.at_admission)
     wrong: list[What] = [found for each in wanted for found in _unasked(each, actual)]
     for entry in actual.values():
         if entry.fails and entry.name not in MAY_FAIL:
@@ -294,26 +294,26 @@ def _unasked(wanted: Json, actual: Mapping[str, Entry]) -> Looked:
             yield Health.WRONG, f"{entry.name} does not ask about {shown}", APPLY
 
 
-def _own_namespace(case: Case) -> Looked:
-    labels = case.namespace_labels()
-    caught = [entry.name for entry in case.ours() if entry.selects(labels)]
+def _own_namespace(there: Installation) -> Looked:
+    labels = there.namespace_labels()
+    caught = [entry.name for entry in there.ours() if entry.selects(labels)]
     if caught:
         yield Health.WRONG, f"{names(caught)} would ask about objects in our own namespace {NAMESPACE}", APPLY
     else:
         yield Health.OK, f"the namespace {NAMESPACE} is left out"
 
 
-def _endpoints(case: Case) -> Looked:
-    fails = any(entry.fails for entry in case.ours())
-    for service in case.services():
-        found = case.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
+def _endpoints(there: Installation) -> Looked:
+    fails = any(entry.fails for entry in there.ours())
+    for service in there.services():
+        found = there.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
         if found is None:
             yield Health.WRONG, f"there is no Service {service}", BASE
             continue
         if service.port not in [port["port"] for port in found["spec"].get("ports") or ()]:
             yield Health.WRONG, f"the Service {service} has no port {service.port}", BASE
             continue
-        ready = case.ready(service)
+        ready = there.ready(service)
         text = f"{count(ready, 'endpoint')} of the Service {service} {'is' if ready == 1 else 'are'} ready"
         if ready == 0:
             yield Health.WRONG, text, f"kubectl -n {service.namespace} describe pods"
@@ -323,23 +323,27 @@ def _endpoints(case: Case) -> Looked:
             yield Health.OK, text
 
 
-def _trust(case: Case) -> Looked:
-    for service in case.services():
-        place = case.issued_by_another() or CERTS_SECRET
+def _trust(there: Installation) -> Looked:
+    for service in there.services():
+        place = there.issued_by_another() or CERTS_SECRET
         namespace, _, name = place.partition("/")
-        secret = case.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+        secret = there.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
         pem = base64.b64decode((secret or {}).get("data", {}).get("tls.crt") or "")
         chain = parse_certs(pem, [], "tls.crt")
         if not chain:
             yield Health.WRONG, f"there is no certificate in the Secret {place}", "see the log of the webhook"
             continue
-        yield from _certificate(chain[0], service.host, case.now)
+        yield from _certificate(chain[0], service.host, there.now)
         yield from _bundles(
-            {entry.name: _distrust(chain, entry.bundle, case.now) for entry in case.ours() if entry.service == service}
+            {
+                entry.name: _distrust(chain, entry.bundle, there.now)
+                for entry in there.ours()
+                if entry.service == service
+            }
         )
-    by_url = [entry for entry in case.ours() if entry.url]
+    by_url = [entry for entry in there.ours() if entry.url]
     yield from _bundles(
-        {entry.name: case.connect(entry.url, entry.bundle.decode(errors="replace")) for entry in by_url}
+        {entry.name: there.connect(entry.url, entry.bundle.decode(errors="replace")) for entry in by_url}
     )
 
 
@@ -387,15 +391,15 @@ def _leads(cert: Certificate, between: frozenset[Certificate], roots: Sequence[C
     )
 
 
-def _rights(case: Case) -> Looked:
-    if not case.services():
+def _rights(there: Installation) -> Looked:
+    if not there.services():
         return  # called by URL: it runs elsewhere, with rights of its own
-    rules = case.rules.at_admission
+    rules = there.rules.at_admission
     shipped = manifests.rbac(rules)
     for home, roles in manifests.rbac_elsewhere(rules).items():
-        if case.get(f"/api/v1/namespaces/{home}") is not None:
+        if there.get(f"/api/v1/namespaces/{home}") is not None:
             shipped += roles
-    other = bool(case.issued_by_another())
+    other = bool(there.issued_by_another())
     needed = [
         right
         for role in shipped
@@ -405,7 +409,7 @@ def _rights(case: Case) -> Looked:
     ]
     refused: dict[str, list[str]] = {}
     for right in needed:
-        if not _may(case.api, right):
+        if not _may(there.api, right):
             refused.setdefault(right["verb"], []).append(f"{right['resource']}.{right['group']}".rstrip("."))
     for verb, places in refused.items():
         yield Health.WRONG, f"{SERVICE} may not {verb} {names(places)}", BASE
@@ -429,13 +433,13 @@ def _may(api: Api, right: Json) -> bool:
     return bool(answer["status"]["allowed"])
 
 
-def _policy(case: Case) -> Looked:
-    config = case.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}-policy")
+def _policy(there: Installation) -> Looked:
+    config = there.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}-policy")
     if config is None:
         return
     try:
         found = policy_reader.parse(
-            (config.get("data") or {}).get("policy.yaml", "").encode(), case.rules, "policy.yaml"
+            (config.get("data") or {}).get("policy.yaml", "").encode(), there.rules, "policy.yaml"
         )
     except PolicyError as error:
         text = f"the policy is refused: {names(error.problems, 400)}"
@@ -445,22 +449,22 @@ def _policy(case: Case) -> Looked:
             "mend it: until then the last good one is in force, and no restarted pod begins to serve",
         )
         return
-    for exemption in found.at(case.now.date()).expired:
+    for exemption in found.at(there.now.date()).expired:
         yield Health.NOTE, f"the exemption of {exemption.match} ended on {exemption.until}: {exemption.reason}"
     yield Health.OK, "the policy can be read"
 
 
-def _others(case: Case) -> Looked:
-    labels = case.namespace_labels()
-    judged = [(kind.group, kind.plural) for kind in case.rules.at_admission.kinds]
+def _others(there: Installation) -> Looked:
+    labels = there.namespace_labels()
+    judged = [(kind.group, kind.plural) for kind in there.rules.at_admission.kinds]
     wrong: list[What] = []
-    for entry in case.others():
+    for entry in there.others():
         if not entry.fails or entry.service is None:
             continue
         hit = [plural for group, plural in judged if entry.concerns(group, plural)]
         if entry.concerns("", "pods") and entry.selects(labels):
             hit.append("our own pods")
-        if hit and not case.ready(entry.service):
+        if hit and not there.ready(entry.service):
             text = f"{entry.configuration}: {entry.name} refuses {names(hit)}: {entry.service} has no ready endpoint"
             wrong.append((Health.WRONG, text, "mend that webhook, or take its configuration away"))
     yield from wrong or [(Health.OK, "no other webhook refuses the same kinds because it is away")]
@@ -471,8 +475,8 @@ _FAILED_OPEN: Final = re.compile(
 )
 
 
-def _failing_open(case: Case) -> Looked:
-    found = {name: float(number) for name, number in _FAILED_OPEN.findall(case.api.text("/metrics"))}
+def _failing_open(there: Installation) -> Looked:
+    found = {name: float(number) for name, number in _FAILED_OPEN.findall(there.api.text("/metrics"))}
     total = round(sum(found.values()))
     if total:
         text = f"since this API server started, {count(total, 'request')} passed that nobody judged ({names(found)})"
@@ -481,7 +485,7 @@ def _failing_open(case: Case) -> Looked:
         yield Health.OK, "since this API server started, no request passed that nobody judged"
 
 
-TOPICS: Final[Mapping[str, Callable[[Case], Looked]]] = {
+TOPICS: Final[Mapping[str, Callable[[Installation], Looked]]] = {
     "versions": _versions,
     "registration": _registration,
     "own namespace": _own_namespace,

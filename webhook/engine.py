@@ -92,16 +92,16 @@ def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Res
     asked = applicable(request, rules)
     if not asked:
         return SILENT
-    answer = _Answer(request, obj, cluster, policy)
+    inquiry = _Inquiry(request, obj, cluster, policy)
     fixed: list[Verdict] = []
     for rule in asked:
         decision = policy.decide(rule, request.namespace) if rule.fixes else None
         if decision is None or not decision.fix or decision.action is Action.OFF:
             continue
         if policy.exempt(rule, request.user, request.namespace, obj) is None:
-            findings = answer.ask(rule, decision.params)
+            findings = inquiry.ask(rule, decision.params)
             fixed += [Verdict(rule, finding, decision.action) for finding in findings if finding.fix]
-    return answer.response(fixed=tuple(fixed), patch=tuple(step for one in fixed for step in one.finding.fix))
+    return inquiry.response(fixed=tuple(fixed), patch=tuple(step for one in fixed for step in one.finding.fix))
 
 
 def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:
@@ -111,25 +111,25 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> 
     if obj is None or request.kind is None or not asked:
         return SILENT
     ceiling = Action.WARN if request.operation == Operation.DELETE else CEILING.get(request.kind, Action.DENY)
-    answer = _Answer(request, obj, cluster, policy)
+    inquiry = _Inquiry(request, obj, cluster, policy)
     verdicts: list[Verdict] = []
     for rule in asked:
         decision = policy.decide(rule, request.namespace)
         if decision.action is Action.OFF:
             continue
-        findings = answer.ask(rule, decision.params)
+        findings = inquiry.ask(rule, decision.params)
         if not findings:
             continue
         most = min(decision.action, ceiling)
-        known = _known(rule, answer, decision.params, most)
+        known = _known(rule, inquiry, decision.params, most)
         for finding in findings:
             action = _ratchet(min(most, finding.at_most), known, _key(finding, obj))
             if action is not None:
                 verdicts.append(_exempted(Verdict(rule, finding, action), most, request, obj, policy))
-    return answer.response(verdicts=strongest_first(verdicts))
+    return inquiry.response(verdicts=strongest_first(verdicts))
 
 
-class _Answer:
+class _Inquiry:
     """Asks rules about one object and remembers what they could not see and where they broke."""
 
     def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy) -> None:
@@ -169,12 +169,12 @@ def _key(finding: Finding, obj: Object) -> _Key:
     return finding.path.without_indices, value
 
 
-def _known(rule: Rule, answer: _Answer, params: Any, most: Action) -> list[tuple[_Key, Action]]:
+def _known(rule: Rule, inquiry: _Inquiry, params: Any, most: Action) -> list[tuple[_Key, Action]]:
     """What the rule says of the old object alone, judged as if it were created now over the same cluster."""
-    request, old = answer.request, answer.request.old
+    request, old = inquiry.request, inquiry.request.old
     if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
         return []
-    context = Context(answer.cluster, params, kind=request.kind, subresource=request.subresource, facts=answer.facts)
+    context = Context(inquiry.cluster, params, kind=request.kind, subresource=request.subresource, facts=inquiry.facts)
     return [(_key(finding, old), min(most, finding.at_most)) for finding in run(rule, old, context).findings]
 
 
