@@ -109,13 +109,17 @@ class Directory:
 
     def _switch(self, data: Mapping[str, bytes], notes: Mapping[str, str]) -> None:
         generation = self._path / f"{_GENERATION}{secrets.token_hex(8)}"
-        os.mkdir(generation, 0o700)
-        for name, content in {**data, _NOTES: json.dumps(dict(notes), indent=1).encode()}.items():
-            _write(generation / name, content, 0o600 if name in PRIVATE_KEYS else 0o644)
-        _sync(generation)
-        if (self._path / _DATA).is_symlink():  # else what is there by name is all there is
-            self._link_names(data)
-        _link(generation.name, self._path / _DATA)  # from here on the new generation counts
+        try:
+            os.mkdir(generation, 0o700)
+            for name, content in {**data, _NOTES: json.dumps(dict(notes), indent=1).encode()}.items():
+                _write(generation / name, content, 0o600 if name in PRIVATE_KEYS else 0o644)
+            _sync(generation)
+            if (self._path / _DATA).is_symlink():  # else what is there by name is all there is
+                self._link_names(data)
+            _link(generation.name, self._path / _DATA)  # from here on the new generation counts
+        except OSError:
+            shutil.rmtree(generation, ignore_errors=True)  # or each further try would take room on a full disk
+            raise
         self._link_names(data)
         for name in set(KEYS) - set(data):
             with contextlib.suppress(FileNotFoundError):
