@@ -6,6 +6,7 @@ the fork, so that no thread and no lock is inherited.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import datetime
@@ -20,14 +21,16 @@ import sys
 import threading
 import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from socketserver import ThreadingMixIn
+from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.asgi.protocol import ASGIProtocol
 from gunicorn.glogging import Logger
+from gunicorn.workers import gasgi
 
 from certs import plan, store
 from certs.context import Front
@@ -41,7 +44,7 @@ from webhook.model.cluster import NOTHING, Cluster, Snapshot
 from webhook.policy import Policy
 from webhook.reload import Reloaded
 from webhook.rules import load_rules
-from webhook.settings import Settings, address
+from webhook.settings import SettingError, Settings, address
 from webhook.sources import load_policy, load_snapshot, policy_file
 
 log = logging.getLogger(__name__)
@@ -49,8 +52,8 @@ log = logging.getLogger(__name__)
 KEEPALIVE: Final = 120
 """Seconds. Must exceed the 90 s after which the API server closes idle connections: it does not retry a POST whose
 connection was closed under it (certificates.md section 8)."""
-CONNECTIONS: Final = 1000
-"""Open connections per worker; an API server keeps 25 idle ones."""
+CONNECTIONS: Final = 2000
+"""Open connections per worker, of 60 KiB each; further ones are closed. An API server keeps 25 idle ones."""
 FINISH: Final = 5
 """Seconds that answers under way get after listening has ended."""
 TLS_BUFFER: Final = 32 * 1024
@@ -243,7 +246,6 @@ class _Application(BaseApplication):  # type: ignore[misc]
             "proc_name": "virt-admit",
             "worker_class": "asgi",
             "workers": settings.workers,
-            "worker_connections": CONNECTIONS,
             "asgi_loop": "asyncio",
             "asgi_lifespan": "off",
             "http_protocols": "h1",
@@ -263,11 +265,8 @@ class _Application(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Any:
-        try:
+        with _or_stop():
             self.worker = Worker(self.settings)
-        except (ValueError, OSError, store.ApiError) as error:
-            print(f"virt-admit: {error}", file=sys.stderr)
-            raise SystemExit(_LOAD_ERROR) from None
         return self.worker.app()
 
     def _tls(self, _config: Any, _default: Any) -> ssl.SSLContext:
@@ -291,7 +290,9 @@ class _Application(BaseApplication):  # type: ignore[misc]
         process.loop.add_signal_handler(signal.SIGTERM, stop)
         process.loop.call_later(GARBAGE, collect)
         SSLProtocol.max_size = TLS_BUFFER
-        worker.start()
+        gasgi.ASGIProtocol = _Connection  # the worker has no setting for it
+        with _or_stop():
+            worker.start()
 
     def _exited(self, _arbiter: Any, _process: Any) -> None:
         if self.worker is not None:
@@ -300,6 +301,27 @@ class _Application(BaseApplication):  # type: ignore[misc]
 
 _LOAD_ERROR: Final = 4
 """gunicorn stops instead of trying again for ever (gunicorn.arbiter.Arbiter.APP_LOAD_ERROR)."""
+
+
+@contextlib.contextmanager
+def _or_stop() -> Iterator[None]:
+    """What keeps a worker from serving is said in one line, and ends the others too."""
+    try:
+        yield
+    except (ValueError, OSError, store.ApiError) as error:
+        print(f"virt-admit: {error}", file=sys.stderr)
+        raise SystemExit(_LOAD_ERROR) from None
+
+
+class _Connection(ASGIProtocol):  # type: ignore[misc]
+    """gunicorn's connection, with two limits that its asgi worker lacks: how many there are, and how long a peer may
+    take for its first request (as long as for each further one)."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._arm_keepalive_timer()
+        if self.worker.nr_conns > CONNECTIONS:
+            transport.abort()
 
 
 class _Log(Logger):  # type: ignore[misc]
@@ -315,9 +337,15 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
     allow_reuse_address = True
     allow_reuse_port = True  # several workers share the port; a scrape sees one of them
 
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
     def server_bind(self) -> None:
-        self.address_family = socket.AF_INET6 if ":" in str(self.server_address[0]) else socket.AF_INET
-        super().server_bind()
+        """Without asking for our own full name, which takes seconds where there is no DNS."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
 
 
 class _Quiet(WSGIRequestHandler):
@@ -329,7 +357,10 @@ class _Quiet(WSGIRequestHandler):
 
 def _serve_ops(bind: str, app: Any) -> None:
     host, port = address(bind)
-    server = make_server(host, port, app, _OpsServer, _Quiet)
+    try:
+        server = make_server(host, port, app, _OpsServer, _Quiet)
+    except OSError as error:
+        raise SettingError(f"--ops-bind {bind}: {error.strerror}") from None
     threading.Thread(target=server.serve_forever, name="ops", daemon=True).start()
 
 

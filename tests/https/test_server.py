@@ -1,0 +1,119 @@
+"""What the server adds to gunicorn and to the library's HTTP server, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from gunicorn.config import Config
+
+from tests.apiserver.control_plane import free_port
+from tests.apiserver.webhook import VIRT_ADMIT
+from webhook import server
+
+WITH_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
+GREETING = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def hello(_scope, _receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"hi"})
+
+
+def served(patience: float, talk: Callable[[int], None]) -> None:
+    """Let peers talk, over plain TCP, to connections that wait for a request for so many seconds."""
+
+    class Connection(server._Connection):
+        def __init__(self, worker: object) -> None:
+            super().__init__(worker)
+            self._keepalive = patience
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        config = Config()
+        worker = SimpleNamespace(
+            cfg=config, log=server._Log(config), loop=loop, asgi=hello, nr=0, nr_conns=0, alive=True, max_requests=10
+        )
+        async with await loop.create_server(lambda: Connection(worker), "127.0.0.1", 0) as listener:
+            await asyncio.to_thread(talk, listener.sockets[0].getsockname()[1])
+        while worker.nr_conns:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+def everything(peer: socket.socket) -> bytes:
+    """What comes until the connection is closed."""
+    return b"".join(iter(lambda: peer.recv(1000), b""))
+
+
+@pytest.mark.parametrize(
+    ("sent", "patience", "end"),
+    [(b"", 0.05, b""), (GREETING[:10], 0.05, b""), (GREETING + GREETING[:10], 1, b"hi")],
+    ids=["nothing", "half", "half of a second"],
+)
+def test_a_peer_that_sends_no_request_is_given_up(sent, patience, end):
+    def talk(port: int) -> None:
+        with connect(port) as peer:
+            peer.sendall(sent)
+            assert everything(peer)[-2:] == end
+
+    served(patience, talk)
+
+
+def test_there_are_no_more_connections_than_allowed(monkeypatch):
+    monkeypatch.setattr(server, "CONNECTIONS", 2)
+
+    def answered(peer: socket.socket) -> bool:
+        peer.sendall(GREETING)
+        return peer.recv(1000).startswith(b"HTTP/1.1 200")
+
+    def talk(port: int) -> None:
+        with connect(port) as first, connect(port) as second:
+            with connect(port) as third, contextlib.suppress(ConnectionError):
+                assert everything(third) == b""
+            assert answered(first)
+            assert answered(second)
+            first.sendall(GREETING.replace(b"Host", b"Connection: close\r\nHost"))
+            everything(first)
+            with connect(port) as fourth:
+                assert answered(fourth)
+
+    served(60, talk)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=WITH_IPV6)])
+def test_probes_are_answered_over_both_families(host):
+    port = free_port()
+
+    def app(_environ, start_response):
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    server._serve_ops(f"[{host}]:{port}", app)
+    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection.request("GET", "/livez")
+    assert connection.getresponse().read() == b"ok"
+    connection.close()
+
+
+def test_a_port_in_use_is_said_in_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        flags = ("--certs", tmp_path / "certs", "--bind", "127.0.0.1:0", "--ops-bind", bind)
+        ended = subprocess.run([VIRT_ADMIT, "serve", *flags], check=False, capture_output=True, text=True, timeout=60)
+
+    assert ended.returncode == 2
+    assert f"virt-admit: --ops-bind {bind}: Address already in use\n" in ended.stderr
+    assert "Traceback" not in ended.stderr
