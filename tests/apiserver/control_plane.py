@@ -26,7 +26,9 @@ from tests.apiserver.binaries import Binaries, binaries
 
 START_SECONDS = 60.0
 ADMIN = "virt-admit-admin"
-ETCD = "unix://etcd.sock"  # in the working directory of both servers: no port to collide, nobody else's to read
+# A socket in the working directory of both servers: no port to collide, nobody else's to read. Its name has a port
+# because etcd 3.5 wants one.
+ETCD = "unix://etcd.sock:1"
 
 # The server becomes the process that we started, so that we can signal and await it; a watcher in its process
 # group kills the group as soon as our end of the pipe is gone, which it is even when we are killed with -9.

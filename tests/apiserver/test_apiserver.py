@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from webhook.model import kinds
 
 GO = """#!/bin/sh
 test "$1" = env && { echo "$FAKE_GOVERSION"; exit; }
+test "$1" = list && { echo "{\\"GoMod\\": \\"$FAKE_LOG.mod\\"}"; exit; }
+cp go.mod "$FAKE_LOG.built"
 echo build >> "$FAKE_LOG"
 test -z "$FAKE_FAILURE" || { echo "$FAKE_FAILURE" >&2; exit 1; }
 for argument; do case $argument in */) folder=$argument; esac; done
@@ -36,6 +39,7 @@ def go_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log = tmp_path / "builds"
     log.touch()
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.delenv(toolchain.CHOICE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setenv("FAKE_GOVERSION", "go1.26.8")
@@ -83,6 +87,53 @@ def test_a_failed_build_leaves_no_cache(go_log: Path, monkeypatch: pytest.Monkey
         binaries()
 
     assert [path.suffix for path in toolchain.cache_folder().parent.iterdir()] == [".lock"]
+
+
+STAGED = """\
+module k8s.io/kubernetes
+require k8s.io/api v0.0.0
+replace (
+	k8s.io/api => ./staging/src/k8s.io/api
+	k8s.io/kms => ./staging/src/k8s.io/kms
+)
+"""
+
+
+def test_another_release_is_built_from_its_own_go_mod(go_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = binaries()
+    go_log.with_suffix(".mod").write_text(STAGED)
+    monkeypatch.setenv(toolchain.CHOICE, "1.30.14")
+    lines: list[str] = []
+
+    theirs = binaries(lines.append)
+    assert binaries(lines.append) == theirs
+
+    assert theirs.kubectl.parent.name == "apiserver-1.30.14"
+    assert ours.kubectl.is_file()
+    assert go_log.read_text().split() == ["build", "build"]
+    assert [" v1.30.14 once" in line for line in lines] == [True]
+    built = go_log.with_suffix(".built").read_text()
+    assert "tool (" in built
+    assert built.endswith(
+        "require k8s.io/kubernetes v1.30.14\n"
+        "replace k8s.io/api => k8s.io/api v0.30.14\n"
+        "replace k8s.io/kms => k8s.io/kms v0.30.14\n"
+    )
+
+
+def test_the_usual_release_by_its_name_is_the_usual_build(go_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = binaries()
+    monkeypatch.setenv(toolchain.CHOICE, toolchain.usual_release())
+
+    assert binaries() == usual
+
+
+@pytest.mark.parametrize("release", ["1.30", "v1.30.14", "latest", "1.30.14/../x"])
+def test_what_is_no_release(go_log: Path, monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    monkeypatch.setenv(toolchain.CHOICE, release)
+
+    with pytest.raises(ValueError, match=f"={re.escape(release)} is no release of Kubernetes: write it like 1"):
+        binaries()
 
 
 @pytest.mark.parametrize("version", ["go1.25.9", "go1.9", ""])
