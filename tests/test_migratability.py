@@ -440,14 +440,10 @@ def test_an_opt_in_may_come_from_instance_type_or_preference():
 def test_what_an_unseen_instance_type_or_preference_may_bring(missing):
     assert judged(vm(**missing)) == UNKNOWN
     assert judged(vm(pod_interface(bridge={}), **missing)) == UNKNOWN
+    assert judged(vm(pod_interface(), **missing)) == UNKNOWN
     assert judged(bare(**missing), kubevirt()) == UNKNOWN
     stuck = no("HostDeviceNotLiveMigratable", DEVICES + ".hostDevices")
     assert judged(vm({"devices": {"hostDevices": [{}]}}, **missing)) == stuck
-
-
-def test_an_unseen_preference_may_bring_masquerade_but_an_instance_type_cannot():
-    assert judged(vm(pod_interface(), **WINDOWS)) == UNKNOWN
-    assert judged(vm(pod_interface(), **LARGE)) == STUCK
 
 
 # --- 5.3 -----------------------------------------------------------------------------------------------------------

@@ -183,6 +183,16 @@ def effective(obj: Object, cluster: Cluster) -> Effective:
     )
 
 
+def architecture(vmi: Effective, cluster: Cluster) -> str | None:
+    """The architecture that the VMI will have: its own, its preference's, else the cluster's; None: unknown."""
+    if vmi.architecture or vmi.preference_unseen:
+        return vmi.architecture
+    try:
+        return configuration.default_architecture(cluster)
+    except Unseen:
+        return None
+
+
 class _Matcher(NamedTuple):
     """How instance types, or preferences, are named and found."""
 

@@ -156,7 +156,7 @@ def _other_binding(primary: Field, vmi: Effective, cluster: Cluster) -> _Found:
             yield _interface(primary, f"binding plugin {show(plugin)} is not registered for migration")
     elif method := next((key for key in ("sriov", "slirp", "macvtap", "passt") if primary[key].present), ""):
         yield _interface(primary, f"{method} on the pod network")
-    elif not (vmi.prefers_masquerade or vmi.preference_unseen):
+    elif not (vmi.prefers_masquerade or vmi.unseen):
         yield _interface(primary, "no binding on the pod network")
 
 
@@ -255,20 +255,11 @@ def _launch_security(vmi: Effective, cluster: Cluster) -> _Found:
         yield Reason("SEVNotLiveMigratable", security.path, what, value=sorted(security.map))
     elif security["tdx"].present:
         yield Reason("TDXNotLiveMigratable", security.path, what)
-    architecture = _architecture(vmi, cluster)
+    architecture = effective.architecture(vmi, cluster)
     if architecture == "s390x":
         yield Reason("SecureExecutionNotLiveMigratable", security.path, what)
     elif architecture is None and not any(security[key].present for key in ("sev", "snp", "tdx")):
         yield Unseen("the cluster's default architecture")
-
-
-def _architecture(vmi: Effective, cluster: Cluster) -> str | None:
-    if vmi.architecture or vmi.preference_unseen:
-        return vmi.architecture
-    try:
-        return configuration.default_architecture(cluster)
-    except Unseen:
-        return None
 
 
 def _clock(vmi: Effective, cluster: Cluster) -> _Found:
@@ -277,7 +268,7 @@ def _clock(vmi: Effective, cluster: Cluster) -> _Found:
     if not feature.is_map or feature["enabled"].boolean is False or _needs_invtsc_to_boot(vmi):
         return
     brings = f" ({source} brings reenlightenment)" if source else ""
-    architecture = _architecture(vmi, cluster) or "amd64"
+    architecture = effective.architecture(vmi, cluster) or "amd64"
     if architecture != "amd64":
         what = f"no TSC frequency on {show(architecture)}{brings}"
     elif not _tsc_frequency_is_known(cluster):

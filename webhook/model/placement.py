@@ -14,7 +14,7 @@ from webhook.model import cpu_models, nodes
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.configuration import Gate, gate_is_on
 from webhook.model.cpu_models import OFFERED, TARGET, named
-from webhook.model.effective import Effective
+from webhook.model.effective import Effective, architecture
 from webhook.model.kinds import NODE
 from webhook.model.nodes import SCHEDULABLE
 from webhook.model.objects import Field, Object, Path
@@ -197,7 +197,7 @@ def demand(vmi: Effective, cluster: Cluster, source_model: str | None = None) ->
         parse_node_selector(required.value) if required.is_map else None,
         spec["tolerations"].value,
         tuple(each for each in labels if each[0].startswith(conclusive)),
-        vmi.architecture,
+        architecture(vmi, cluster),
         hugepages,
     )
 
@@ -263,8 +263,8 @@ def _conclusive(cluster: Cluster) -> tuple[str, ...]:
 def obstacle(wanted: Demand, place: Place) -> str | None:
     """What keeps a VMI off a node, in words; None: the node could take it, as far as names, labels and taints go."""
     labels = place.labels
-    architecture = labels.get("kubernetes.io/arch")
-    if wanted.architecture and architecture and wanted.architecture.lower() != architecture:
+    arch = labels.get("kubernetes.io/arch")
+    if wanted.architecture and arch and wanted.architecture.lower() != arch:
         return f"architecture {wanted.architecture}"
     for key, value in wanted.selector.items():
         if labels.get(key) != value:
