@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from webhook.model import drain, effective, lifecycle, migrations
+from webhook.model import drain, lifecycle, migrations, vmis, workload_updates
 from webhook.model.cluster import Snapshot, Unseen
-from webhook.model.drain import Outcome, Reach
+from webhook.model.drain import Outcome
 from webhook.model.lifecycle import Eviction, Then
 from webhook.model.objects import Object
 from webhook.model.virt import EVICTION_STRATEGIES, RUN_STRATEGIES
+from webhook.model.workload_updates import Reach
 from webhook.rules import load_rules
 
 KUBEVIRT = "kubevirt.io/v1"
@@ -106,14 +107,6 @@ def test_a_frozen_strategy_wins_over_the_cluster():
     assert drain.eviction(vmi("None", False), cluster) is Eviction.SHUTS_DOWN
 
 
-def test_the_object_under_review_speaks_for_the_cluster():
-    cluster = seen(kubevirt(evictionStrategy="None"))
-
-    found = effective.strategy(vmi(), cluster, subject=kubevirt(evictionStrategy="LiveMigrate"))
-
-    assert found.phrase == "LiveMigrate from KubeVirt"
-
-
 def test_an_unknown_cluster_strategy_is_unseen():
     with pytest.raises(Unseen, match="eviction strategy"):
         drain.eviction(vmi(None, False), Snapshot())
@@ -125,7 +118,7 @@ def test_an_unknown_cluster_strategy_is_unseen():
 def test_live_migratable(status, expected):
     conditions = [{"type": "Ready", "status": "False"}, {"type": "LiveMigratable", "status": status}]
 
-    assert drain.migratable(Object({"status": {"conditions": conditions}})) is expected
+    assert vmis.migratable(Object({"status": {"conditions": conditions}})) is expected
 
 
 def test_every_strategy_has_its_row():
@@ -156,7 +149,7 @@ def test_run_strategies(strategy, drained, shutdown, crash, node_lost, deleted):
 
 @pytest.mark.parametrize(("strategy", "comes"), [(each, each == "Always") for each in RUN_STRATEGIES])
 def test_what_comes_back_after_a_drain(strategy, comes):
-    found = drain.comes_back(vmi(), seen(vm(strategy)))
+    found = vmis.comes_back(vmi(), seen(vm(strategy)))
 
     assert (found.comes, found.why) == (comes, f"runStrategy {strategy}")
     assert bool(found.remedy) is not comes
@@ -166,14 +159,14 @@ def test_what_comes_back_after_a_drain(strategy, comes):
     ("strategy", "comes"), [(each, each in ("Always", "RerunOnFailure")) for each in RUN_STRATEGIES]
 )
 def test_what_comes_back_after_its_node_was_lost(strategy, comes):
-    assert drain.comes_back(vmi(), seen(vm(strategy)), lost=True).comes is comes
+    assert vmis.comes_back(vmi(), seen(vm(strategy)), lost=True).comes is comes
 
 
 @pytest.mark.parametrize(("running", "comes"), [(True, True), (False, False)])
 def test_running_stands_for_a_strategy(running, comes):
     owner = made(KUBEVIRT, "VirtualMachine", "db", spec={"running": running})
 
-    assert drain.comes_back(vmi(), seen(owner)).comes is comes
+    assert vmis.comes_back(vmi(), seen(owner)).comes is comes
 
 
 @pytest.mark.parametrize(
@@ -186,7 +179,7 @@ def test_running_stands_for_a_strategy(running, comes):
     ],
 )
 def test_what_comes_back_without_a_vm(subject, objects, comes, why):
-    assert drain.comes_back(subject, seen(*objects))[:2] == (comes, why)
+    assert vmis.comes_back(subject, seen(*objects))[:2] == (comes, why)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +193,7 @@ def test_what_comes_back_without_a_vm(subject, objects, comes, why):
 )
 def test_when_nothing_tells_whether_it_comes_back(subject, cluster, what):
     with pytest.raises(Unseen, match=what):
-        drain.comes_back(subject, cluster)
+        vmis.comes_back(subject, cluster)
 
 
 # --- 9.3: virtctl --------------------------------------------------------------------------------------------------
@@ -442,13 +435,13 @@ def test_which_vmis_are_on_a_node():
     for index, other in enumerate(others):
         other.data["metadata"]["name"] = f"other-{index}"
 
-    assert list(drain.on_node(seen(here, *others), "a")) == [here]
-    assert list(drain.on_node(seen(here), "c")) == []
+    assert list(vmis.on_node(seen(here, *others), "a")) == [here]
+    assert list(vmis.on_node(seen(here), "c")) == []
 
 
 def test_vmis_out_of_sight_come_after_those_in_sight():
     here = vmi(on="a")
-    found = drain.on_node(Snapshot([here]), "a")
+    found = vmis.on_node(Snapshot([here]), "a")
 
     assert next(found) is here
     with pytest.raises(Unseen, match="virtualmachineinstances"):
@@ -484,7 +477,7 @@ LIVE, EVICT, BOTH = ["LiveMigrate"], ["Evict"], ["LiveMigrate", "Evict"]
 def test_how_an_update_reaches_a_vmi(methods, strategy, migratable, run, reach):
     subject = vmi(strategy, migratable)
 
-    found = drain.update(subject, methods, seen(subject, HERE, THERE, vm(run)))
+    found = workload_updates.update(subject, methods, seen(subject, HERE, THERE, vm(run)))
 
     assert found.reach is reach
     assert found.reason
@@ -493,25 +486,26 @@ def test_how_an_update_reaches_a_vmi(methods, strategy, migratable, run, reach):
 def test_an_update_that_is_retried_for_ever():
     subject = vmi("LiveMigrate", True, nodeSelector={"kubernetes.io/hostname": "a"})
 
-    assert drain.update(subject, BOTH, seen(subject, HERE, THERE)).reach is Reach.RETRIED
+    assert workload_updates.update(subject, BOTH, seen(subject, HERE, THERE)).reach is Reach.RETRIED
 
 
-def test_an_update_goes_by_the_strategy_under_review():
-    subject, objects = vmi(None, False), (HERE, THERE, vm("Always"), kubevirt(evictionStrategy="None"))
+@pytest.mark.parametrize(("strategy", "reach"), [("None", Reach.RESTARTED), ("LiveMigrate", Reach.NEVER)])
+def test_an_update_goes_by_the_strategy_of_the_cluster(strategy, reach):
+    subject, objects = vmi(None, False), (HERE, THERE, vm("Always"), kubevirt(evictionStrategy=strategy))
 
-    assert drain.update(subject, BOTH, seen(subject, *objects)).reach is Reach.RESTARTED
-    review = kubevirt(evictionStrategy="LiveMigrate")
-    assert drain.update(subject, BOTH, seen(subject, *objects), review).reach is Reach.NEVER
+    assert workload_updates.update(subject, BOTH, seen(subject, *objects)).reach is reach
 
 
 def test_an_update_that_a_budget_keeps_off():
     subject = vmi("None", False)
 
-    found = drain.update(subject, BOTH, seen(subject, HERE, THERE, vm("Always"), budget(LAUNCHERS, maxUnavailable=1)))
+    found = workload_updates.update(
+        subject, BOTH, seen(subject, HERE, THERE, vm("Always"), budget(LAUNCHERS, maxUnavailable=1))
+    )
 
     assert found.reach is Reach.NEVER
 
 
 def test_an_update_that_cannot_be_told():
-    assert drain.update(vmi("None", False), BOTH, Snapshot()).reach is Reach.UNKNOWN
-    assert drain.update(vmi(None, False), BOTH, Snapshot()).reach is Reach.UNKNOWN
+    assert workload_updates.update(vmi("None", False), BOTH, Snapshot()).reach is Reach.UNKNOWN
+    assert workload_updates.update(vmi(None, False), BOTH, Snapshot()).reach is Reach.UNKNOWN

@@ -284,10 +284,8 @@ class Strategy(NamedTuple):
 _BUILT_IN: Final = "KubeVirt's default"
 
 
-def strategy(obj: Object, cluster: Cluster, subject: Object | None = None) -> Strategy:
+def strategy(obj: Object, cluster: Cluster) -> Strategy:
     """The eviction strategy that the object says, else the cluster's. In a running VMI it is frozen.
-
-    ``subject``: a KubeVirt or HyperConverged under review, which speaks for the cluster then.
 
     Raises:
         Unseen: it is the cluster's, and that is unknown.
@@ -295,7 +293,7 @@ def strategy(obj: Object, cluster: Cluster, subject: Object | None = None) -> St
     own = virt.vmi_spec(obj)["evictionStrategy"]
     if own.present:
         return Strategy(own.text or "", "", own.path)
-    inherited = configuration.eviction_strategy(cluster, subject)
+    inherited = configuration.eviction_strategy(cluster)
     if inherited.value is None:
         raise Unseen("the eviction strategy of the cluster")
     return Strategy(inherited.value, inherited.origin or _BUILT_IN, own.path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from webhook.model import configuration, cpu_models, drain
+from webhook.model import configuration, cpu_models, vmis
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import NODE, VM, VMI
 from webhook.model.objects import Object
@@ -33,14 +33,14 @@ def _vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
             found.setdefault(model, []).append(vm.full_name)
     for vmi in cluster.known(VMI):
         model = vmi.at("spec", "domain", "cpu", "model").text
-        if model and drain.running(vmi) and not _has_vm(vmi, cluster):
+        if model and vmis.running(vmi) and not _has_vm(vmi, cluster):
             found.setdefault(model, []).append(vmi.full_name)
     return {model: sorted(names) for model, names in found.items()}
 
 
 def _has_vm(vmi: Object, cluster: Cluster) -> bool:
     try:
-        return drain.owner_vm(vmi, cluster) is not None
+        return vmis.owner_vm(vmi, cluster) is not None
     except Unseen:
         return False
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.model import drain, kinds, remediation, watching
+from webhook.model import kinds, remediation, vmis, watching
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.health import HealthCheck
 from webhook.model.objects import Object
@@ -206,7 +206,7 @@ def fates(nodes: Iterable[str], cluster: Cluster) -> Iterator[Fate | Unseen]:
     """What becomes of the VMs on these nodes once their node is lost."""
     for node in nodes:
         try:
-            for vmi in drain.on_node(cluster, node):
+            for vmi in vmis.on_node(cluster, node):
                 yield _fate(vmi, cluster)
         except Unseen as blind:
             yield blind
@@ -214,7 +214,7 @@ def fates(nodes: Iterable[str], cluster: Cluster) -> Iterator[Fate | Unseen]:
 
 def _fate(vmi: Object, cluster: Cluster) -> Fate:
     try:
-        after = drain.comes_back(vmi, cluster, lost=True)
+        after = vmis.comes_back(vmi, cluster, lost=True)
     except Unseen as blind:
         return Fate(vmi, None, f"cannot see {blind.what}")
     return Fate(vmi, after.comes, after.why)

@@ -7,10 +7,12 @@ Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-up
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from webhook.model import configuration, drain, kinds, lifecycle, texts
+from webhook.model import configuration, disruption_budgets, drain, effective, kinds, lifecycle, texts, vmis
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.configuration import Setting, setting
 from webhook.model.kinds import HCO, VMI
@@ -99,7 +101,7 @@ def _strategies(cluster: Cluster) -> Sequence[tuple[Object, bool | None, str | N
     found = []
     for vmi in running(cluster):
         own = vmi.at("spec", "evictionStrategy")
-        found.append((vmi, drain.migratable(vmi), own.text or "" if own.present else None))
+        found.append((vmi, vmis.migratable(vmi), own.text or "" if own.present else None))
     return found
 
 
@@ -109,11 +111,11 @@ def outdated(cluster: Cluster) -> Sequence[Object]:
 
 
 def _running(cluster: Cluster) -> Sequence[Object]:
-    return sorted(filter(drain.running, cluster.known(VMI)), key=lambda vmi: (vmi.namespace, vmi.name))
+    return sorted(filter(vmis.running, cluster.known(VMI)), key=lambda vmi: (vmi.namespace, vmi.name))
 
 
 def _not_migratable(cluster: Cluster) -> Sequence[Object]:
-    return tuple(vmi for vmi in running(cluster) if drain.migratable(vmi) is False)
+    return tuple(vmi for vmi in running(cluster) if vmis.migratable(vmi) is False)
 
 
 def _restarting(cluster: Cluster) -> int:
@@ -121,17 +123,87 @@ def _restarting(cluster: Cluster) -> int:
     return sum(not isinstance(each, Unseen) and each.comes for each in after)
 
 
-def after_shutdown(vmi: Object, cluster: Cluster) -> drain.Return | Unseen:
+def after_shutdown(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
     """Whether a running VMI comes back by itself after a clean shutdown, or what of that could not be seen."""
     return cluster.derive(_after_shutdown)[vmi.namespace, vmi.name]
 
 
-def _after_shutdown(cluster: Cluster) -> Mapping[tuple[str, str], drain.Return | Unseen]:
+def _after_shutdown(cluster: Cluster) -> Mapping[tuple[str, str], vmis.Return | Unseen]:
     return {(vmi.namespace, vmi.name): _comes_back(vmi, cluster) for vmi in running(cluster)}
 
 
-def _comes_back(vmi: Object, cluster: Cluster) -> drain.Return | Unseen:
+def _comes_back(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
     try:
-        return drain.comes_back(vmi, cluster)
+        return vmis.comes_back(vmi, cluster)
     except Unseen as unseen:
         return unseen
+
+
+# --- how an update reaches one of them ----------------------------------------------------------------------------
+
+
+class Reach(enum.StrEnum):
+    """How an update of KubeVirt reaches a running VMI."""
+
+    MIGRATED = "migrated"
+    RESTARTED = "evicted and restarted"
+    STOPPED = "evicted and not restarted"
+    RETRIED = "retried for ever"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Whether and how a workload update reaches one VMI, and why."""
+
+    vmi: Object
+    reach: Reach
+    reason: str
+
+
+def update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
+    """How an update reaches a running VMI, with these update methods (``LiveMigrate``, ``Evict``) in force.
+
+    What can migrate migrates if that is listed, else it is evicted if that is listed, through the eviction API: so the
+    eviction strategy decides (cluster-configuration.md 7.1, 7.2). Never raises: what cannot be told is ``UNKNOWN``,
+    and so is a VMI whose condition is not reported yet.
+    """
+    try:
+        return _update(vmi, methods, cluster)
+    except Unseen as unseen:
+        return Update(vmi, Reach.UNKNOWN, f"cannot see {unseen.what}")
+
+
+def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
+    can = vmis.migratable(vmi)
+    if can is None:
+        return Update(vmi, Reach.UNKNOWN, vmis.hindrance(vmi))
+    if can and LIVE_MIGRATE in methods:
+        return _migrated(vmi, cluster)
+    if EVICT not in methods:
+        return Update(
+            vmi, Reach.NEVER, "no update method is listed" if can else f"it cannot migrate: {vmis.hindrance(vmi)}"
+        )
+    said = effective.strategy(vmi, cluster)
+    match lifecycle.eviction(said.value, can):
+        case Eviction.MIGRATES:
+            return _migrated(vmi, cluster)
+        case Eviction.REFUSED:
+            return Update(
+                vmi, Reach.NEVER, f"{said.phrase} refuses the eviction, and it cannot migrate: {vmis.hindrance(vmi)}"
+            )
+        case Eviction.WAITS:
+            return Update(vmi, Reach.NEVER, f"{said.phrase} refuses the eviction")
+    budget = disruption_budgets.forbidding(vmi, cluster)
+    if budget is not None:
+        return Update(vmi, Reach.NEVER, f"PodDisruptionBudget {budget.name} forbids the eviction")
+    after = vmis.comes_back(vmi, cluster)
+    return Update(vmi, Reach.RESTARTED if after.comes else Reach.STOPPED, after.why)
+
+
+def _migrated(vmi: Object, cluster: Cluster) -> Update:
+    trouble = drain.no_target(vmi, cluster)
+    if trouble is not None:
+        return Update(vmi, Reach.RETRIED, trouble.reason)
+    return Update(vmi, Reach.MIGRATED, "LiveMigratable")

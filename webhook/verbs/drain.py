@@ -14,12 +14,13 @@ import click
 
 from webhook.model import configuration
 from webhook.model.cluster import Cluster, Unseen
-from webhook.model.drain import READS, Forecast, Outcome, Reach, Update, forecast, occupied, on_node, update
+from webhook.model.drain import READS, Forecast, Outcome, forecast
 from webhook.model.kinds import NODE, PDB, VMI, Kind
 from webhook.model.objects import Object
 from webhook.model.texts import count, names
+from webhook.model.vmis import occupied, on_node
+from webhook.model.workload_updates import Reach, Update, running, update
 from webhook.model.workload_updates import methods as update_methods
-from webhook.model.workload_updates import running
 from webhook.verbs import common
 
 LOOKS_UP: Final[tuple[Kind, ...]] = (*READS, NODE)

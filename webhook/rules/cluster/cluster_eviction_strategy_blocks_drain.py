@@ -9,7 +9,7 @@ running VM at its next restart.
 
 from collections.abc import Iterator, Sequence
 
-from webhook.model import configuration, drain, virt, workload_updates
+from webhook.model import configuration, virt, vmis, workload_updates
 from webhook.model.cluster import Cluster, Unseen, more_may_exist
 from webhook.model.configuration import Setting, setting
 from webhook.model.kinds import HCO, KUBEVIRT, VM, VMI
@@ -44,7 +44,7 @@ def _stuck(cluster: Cluster) -> Sequence[str]:
 def _says_itself(vmi: Object, cluster: Cluster) -> bool:
     """Whether the VMI's VM sets a strategy, so that the cluster's is not to blame."""
     try:
-        vm = drain.owner_vm(vmi, cluster)
+        vm = vmis.owner_vm(vmi, cluster)
     except Unseen:
         return False
     return vm is not None and virt.vmi_spec(vm)["evictionStrategy"].present

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from webhook.model import drain, workload_updates
 from webhook.model.cluster import Cluster, Unseen, more_may_exist
-from webhook.model.drain import Reach
 from webhook.model.kinds import KUBEVIRT, VMI
 from webhook.model.objects import Object
 from webhook.model.texts import count
+from webhook.model.workload_updates import Reach
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 WHY = {
@@ -44,7 +44,8 @@ def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding | Un
 def _reasons(methods: frozenset[str], cluster: Cluster) -> str:
     never = "refuse eviction" if workload_updates.EVICT in methods else "cannot migrate"
     reasons = Counter(
-        WHY.get(drain.update(vmi, methods, cluster).reach, never) for vmi in workload_updates.outdated(cluster)
+        WHY.get(workload_updates.update(vmi, methods, cluster).reach, never)
+        for vmi in workload_updates.outdated(cluster)
     )
     return ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
 

@@ -8,7 +8,7 @@ migrate. It keeps its old launcher, with its bugs and holes, until somebody rest
 
 from collections.abc import Iterator
 
-from webhook.model import drain, workload_updates
+from webhook.model import vmis, workload_updates
 from webhook.model.cluster import Unseen, more_may_exist
 from webhook.model.kinds import HCO, KUBEVIRT, VM, VMI
 from webhook.model.objects import Object
@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         again = workload_updates.restarting(context.cluster)
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(left), 'VM')} cannot migrate ({drain.hindrance(left[0])}) and will stay outdated; "
+            f"{count(len(left), 'VM')} cannot migrate ({vmis.hindrance(left[0])}) and will stay outdated; "
             f"add Evict, {again} would restart alone: {names((vmi.full_name for vmi in left), 30)}",
             value=(workload_updates.LIVE_MIGRATE, len(left)),
         )

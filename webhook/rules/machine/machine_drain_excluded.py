@@ -8,7 +8,7 @@ cut off instead of moving. The annotation counts by being there; the value ``"fa
 
 from collections.abc import Iterator
 
-from webhook.model import drain, machines
+from webhook.model import machines, vmis
 from webhook.model.cluster import gather
 from webhook.model.kinds import MACHINE, VMI
 from webhook.model.objects import Object
@@ -19,7 +19,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
     annotation = machine.annotation(machines.UNDRAINED)
     if annotation.present:
-        hit, _ = gather(drain.on_node(context.cluster, machines.node_name(machine)))  # to name those that are known
+        hit, _ = gather(vmis.on_node(context.cluster, machines.node_name(machine)))  # to name those that are known
         whom = names((vmi.full_name for vmi in hit), 60) if hit else "VMs"
         yield Finding(
             annotation.path,

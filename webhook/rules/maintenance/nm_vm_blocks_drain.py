@@ -11,7 +11,7 @@ annotate the NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <re
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.model import drain, effective, maintenance
+from webhook.model import drain, effective, maintenance, vmis
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import NM, NM_KUBEVIRT, NODE, VMI
 from webhook.model.lifecycle import Eviction
@@ -47,7 +47,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 
 
 def _reason(vmi: Object) -> str:
-    return f"{vmi.full_name} ({drain.hindrance(vmi)})"
+    return f"{vmi.full_name} ({vmis.hindrance(vmi)})"
 
 
 def _is_ready(node: str, cluster: Cluster) -> bool:

@@ -9,7 +9,7 @@ again afterwards.
 
 from collections.abc import Iterator
 
-from webhook.model import drain, effective, maintenance
+from webhook.model import drain, effective, maintenance, vmis
 from webhook.model.cluster import Unseen
 from webhook.model.kinds import NM, NM_KUBEVIRT, VM, VMI
 from webhook.model.lifecycle import Eviction
@@ -25,7 +25,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     stopped: list[str] = []
     for vmi in evictions.having(Eviction.SHUTS_DOWN):
         try:
-            after = drain.comes_back(vmi, context.cluster)
+            after = vmis.comes_back(vmi, context.cluster)
         except Unseen as unseen:
             yield unseen
             continue

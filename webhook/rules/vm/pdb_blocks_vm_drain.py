@@ -9,7 +9,7 @@ would shut one of these VMs down hangs.
 
 from collections.abc import Iterator
 
-from webhook.model import drain, selectors, virt
+from webhook.model import disruption_budgets, selectors, virt
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import PDB, VM, VMI
 from webhook.model.objects import Object
@@ -19,7 +19,7 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
     selector = budget.at("spec", "selector")
-    if not selector.is_map or not drain.needs_scale(budget) or not drain.users_budget(budget):
+    if not selector.is_map or not disruption_budgets.needs_scale(budget) or not disruption_budgets.of_a_user(budget):
         return
     covers = _covers(selectors.parse(selector.value), virt.home(budget), context.cluster)
     if covers:
@@ -44,7 +44,7 @@ def _covers(selector: selectors.Selector, namespace: str, cluster: Cluster) -> s
     for kind in (VMI, VM):
         try:
             for obj in cluster.list(kind, namespace):
-                if selector.matches(drain.launcher_labels(obj)):
+                if selector.matches(disruption_budgets.launcher_labels(obj)):
                     return obj.full_name
         except Unseen as blind:
             unseen = unseen or blind

@@ -8,7 +8,7 @@ reads; KubeVirt says so only by the condition ``RestartRequired``, and while tha
 
 from collections.abc import Iterator
 
-from webhook.model import drain, virt
+from webhook.model import virt, vmis
 from webhook.model.kinds import VM, VMI
 from webhook.model.objects import Object
 from webhook.model.units import show
@@ -20,7 +20,7 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not wanted.present:
         return
     vmi = context.cluster.get(VMI, virt.home(vm), vm.name)
-    if vmi is None or not drain.running(vmi):
+    if vmi is None or not vmis.running(vmi):
         return
     frozen = vmi.at("spec", "evictionStrategy").value
     if frozen != wanted.value:

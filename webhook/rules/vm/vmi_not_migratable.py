@@ -9,22 +9,22 @@ restart it: a change reaches the guest at its next start.
 
 from collections.abc import Iterator
 
-from webhook.model import drain, effective
+from webhook.model import effective, vmis
 from webhook.model.kinds import VMI
 from webhook.model.objects import Object
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    if not drain.running(vmi) or drain.migratable(vmi) is not False:
+    if not vmis.running(vmi) or vmis.migratable(vmi) is not False:
         return
     strategy = effective.strategy(vmi, context.cluster)
     if strategy.value == "LiveMigrate":
         yield Finding(
             strategy.path,
-            f"{drain.hindrance(vmi)}, and {strategy.phrase} refuses every eviction: a drain hangs; "
+            f"{vmis.hindrance(vmi)}, and {strategy.phrase} refuses every eviction: a drain hangs; "
             "set LiveMigrateIfPossible or None on the VM and restart it",
-            value=drain.hindrance(vmi),
+            value=vmis.hindrance(vmi),
         )
 
 

@@ -8,7 +8,7 @@ old virt-launcher, with its bugs and holes, even with both update methods listed
 
 from collections.abc import Iterator
 
-from webhook.model import drain, effective
+from webhook.model import effective, vmis
 from webhook.model.kinds import VMI
 from webhook.model.objects import Object
 from webhook.model.workload_updates import OUTDATED
@@ -17,15 +17,15 @@ from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
     outdated = vmi.label(OUTDATED)
-    if not outdated.present or drain.migratable(vmi) is not False:
+    if not outdated.present or vmis.migratable(vmi) is not False:
         return
     strategy = effective.strategy(vmi, context.cluster)
     if strategy.value in ("LiveMigrate", "External"):
         yield Finding(
             outdated.path,
-            f"no update ever reaches it: {drain.hindrance(vmi)}, and {strategy.phrase} refuses the eviction; "
+            f"no update ever reaches it: {vmis.hindrance(vmi)}, and {strategy.phrase} refuses the eviction; "
             "use LiveMigrateIfPossible or None on the VM and restart it",
-            value=drain.hindrance(vmi),
+            value=vmis.hindrance(vmi),
         )
 
 
