@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from certs.issue import State, certs_pem, parse, render
-from certs.plan import Seen, Settings, Step, plan
+from certs.plan import Seen, Settings, Step, asked, plan
 from certs.steps import perform
 from certs.steps import revoke as revoked
 from certs.store import Loaded, Store
@@ -26,25 +26,28 @@ class StoreError(Exception):
 def request_rotation(store: Store, what: Literal["serving", "signer"]) -> str:
     """Ask whoever serves from this store for a new serving cert, or for a new signer; the name of the request.
 
-    Graceful: the next round of any replica begins it, and nothing is shown before it is trusted.
+    Graceful: the next round of any replica begins it, and nothing is shown before it is trusted. A store holds one
+    request: one that is not done yet is joined if it brings what is asked for, as a new signer brings a serving cert.
     """
-    request = f"{what}/{secrets.token_hex(4)}"
 
     def ask(loaded: Loaded) -> tuple[Mapping[str, bytes], Mapping[str, str]]:
-        if parse(loaded.data).signer is None:
+        state = parse(loaded.data, loaded.notes)
+        if state.signer is None:
             raise StoreError("there is no signer yet: nothing serves from this store")
-        return loaded.data, {**loaded.notes, "rotate": request}
+        if asked(state) in (what, "signer"):
+            return loaded.data, loaded.notes
+        return loaded.data, {**loaded.notes, "rotate": f"{what}/{secrets.token_hex(4)}"}
 
-    _change(store, ask)
-    return request
+    return _change(store, ask)[1]["rotate"]
 
 
 def rotation_done(store: Store, request: str) -> bool:
-    """Whether a request is done, to its end: a new signer counts when it is in force, not when it is announced."""
+    """Whether a request, or the one that took its place, is done to its end: a new signer counts when it is in force."""
     loaded = store.load()
-    if loaded.notes.get("rotate-done") != request:
-        return False
-    return request.startswith("serving/") or not parse(loaded.data).announced
+    done = loaded.notes.get("rotate-done", "")
+    if done == request and request.startswith("serving/"):
+        return True
+    return bool(done) and done in (request, loaded.notes.get("rotate")) and not parse(loaded.data).announced
 
 
 def advance(store: Store, settings: Settings, now: Callable[[], datetime]) -> tuple[Step, ...]:

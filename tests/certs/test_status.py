@@ -243,6 +243,38 @@ class TestCommands:
         assert api.trusts(replica.chain)
         assert request != request_rotation(store, "signer")
 
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [("serving", "serving"), ("signer", "signer"), ("signer", "serving"), ("serving", "signer")],
+    )
+    def test_two_who_ask_at_once_both_get_it(self, api, now, first, second):
+        store, replica = SecretStore(api, "a", "b"), Replica(api)
+        replica.settle()
+        before = api.state
+        requests = [request_rotation(store, first), request_rotation(store, second)]
+        assert not any(rotation_done(store, request) for request in requests)
+
+        replica.settle()
+        now.now += MINUTE
+        replica.settle()
+
+        assert all(rotation_done(store, request) for request in requests)
+        assert api.state.serving.cert != before.serving.cert
+        signers = int("signer" in (first, second))
+        assert (api.state.signer.cert != before.signer.cert) == bool(signers)
+        assert (replica.steps("announce"), replica.steps("renew")) == (signers, 1 - signers)
+
+    def test_a_request_is_done_although_the_next_one_is_not(self, api):
+        store, replica = SecretStore(api, "a", "b"), Replica(api)
+        replica.settle()
+        request = request_rotation(store, "serving")
+        replica.settle()
+
+        later = request_rotation(store, "signer")
+
+        assert rotation_done(store, request)
+        assert not rotation_done(store, later)
+
     def test_rotate_a_directory_without_a_server(self, directory, now):
         advance(directory, DAILY, now)
         request = request_rotation(directory, "signer")
