@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from webhook import documents, policy_reader
 from webhook.admission import DOMAIN
+from webhook.model import kinds
 from webhook.model.cluster import Snapshot
 from webhook.model.objects import Object
 from webhook.policy import SHIPPED, Policy
@@ -48,6 +49,7 @@ def load_snapshot(path: Path) -> Snapshot:
     """The cluster in a file or a folder of files: snapshots, ordinary manifests, Lists.
 
     What snapshots say of ``complete`` and ``unreadable`` is added up; ordinary manifests are complete for nothing.
+    What a snapshot holds of kinds that it calls unreadable itself does not count.
 
     Raises:
         SettingError: a file is not YAML or JSON, or says something that a snapshot cannot say.
@@ -71,14 +73,17 @@ class _Parts:
 
     def add(self, data: Any, file: Path) -> None:
         document = Object(data)
+        unreadable: set[str] = set()
         if (document.api_version, document.kind) == SNAPSHOT:
+            unreadable = _names(document, "unreadable", file)
             self.complete |= _names(document, "complete", file)
-            self.unreadable |= _names(document, "unreadable", file)
+            self.unreadable |= unreadable
             self.server_version = document["serverVersion"].text or self.server_version
             if document["items"].present and not document["items"].is_list:
                 raise SettingError(f"{file}: items must be a list")
         if document["items"].is_list and document.kind.endswith(("List", "Snapshot")):
-            self.objects += [Object(item.value) for item in document["items"].items() if item.is_map]
+            objects = (Object(item.value) for item in document["items"].items() if item.is_map)
+            self.objects += [obj for obj in objects if not unreadable or str(kinds.of(obj)) not in unreadable]
         elif document.kind:
             self.objects.append(document)
 
