@@ -85,7 +85,7 @@ class Directory:
         data, version = _read(self._path, _FILES)
         notes = _notes(data.pop(_NOTES, b""))
         for name in PRIVATE_KEYS:
-            _tighten(self._path / name, name in data)
+            _tighten(self._path / name)
         return Loaded(data, notes, version)
 
     def save(self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None) -> bool:
@@ -141,9 +141,10 @@ class ExternalDirectory:
 
     def load(self) -> Loaded:
         data, version = _read(self._path, self._KEYS)
-        if not self._warned and "tls.key" in data and _too_open(self._path / "tls.key"):
+        key = self._path / "tls.key"
+        if not self._warned and not key.is_symlink() and _open_to(stat.S_IRWXO, key):  # a mount is this pod's alone
             self._warned = True
-            log.warning("key file can be read by others", extra={"file": str(self._path / "tls.key")})
+            log.warning("key file can be read by everybody", extra={"file": str(key)})
         return Loaded(data, {}, version)
 
     def save(self, data: Mapping[str, bytes], notes: Mapping[str, str], version: str | None) -> bool:
@@ -236,16 +237,17 @@ def _sync(directory: Path) -> None:
         os.close(handle)
 
 
-def _too_open(path: Path) -> bool:
+def _open_to(whom: int, path: Path) -> bool:
+    """Whether these (a mask of permissions) may do something with a file."""
     try:
-        return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+        return bool(path.stat().st_mode & whom)
     except OSError:
         return False
 
 
-def _tighten(path: Path, there: bool) -> None:
+def _tighten(path: Path) -> None:
     """Take a key file away from everybody else."""
-    if there and _too_open(path):
+    if _open_to(stat.S_IRWXG | stat.S_IRWXO, path):
         log.warning("key file could be read by others; now it cannot", extra={"file": str(path)})
         with contextlib.suppress(OSError):
             os.chmod(path, 0o600)

@@ -434,12 +434,20 @@ class TestExternal:
         with pytest.raises(NotImplementedError):
             ExternalDirectory(mount).save(OLD, {}, None)
 
-    def test_open_keys_are_warned_of_once_and_left_alone(self, mount, caplog):
+    def test_keys_open_to_everybody_are_warned_of_once_and_left_alone(self, tmp_path, caplog):
+        key, external = tmp_path / "tls.key", ExternalDirectory(tmp_path)
+        key.write_text("key")
+        for permissions in (0o640, 0o644, 0o644):
+            key.chmod(permissions)
+            external.load()
+
+        assert mode(key) == 0o644
+        assert [record.file for record in caplog.records] == [str(key)]
+
+    def test_a_mount_of_kubelet_is_this_pods_alone(self, mount, caplog):
+        """Its files can be read by everybody in the pod unless a mode is given."""
         (mount / "tls.key").chmod(0o644)
-        external = ExternalDirectory(mount)
 
-        external.load()
-        external.load()
+        ExternalDirectory(mount).load()
 
-        assert mode(mount / "tls.key") == 0o644
-        assert [record.file for record in caplog.records] == [str(mount / "tls.key")]
+        assert caplog.records == []
