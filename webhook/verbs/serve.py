@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import click
 from certs import plan
 from webhook import logs
 from webhook.rules import load_rules
-from webhook.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE_NAMES, Certs, SettingError, Settings, address
+from webhook.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE, Certs, SettingError, Settings, address
 from webhook.sources import load_policy
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
@@ -147,8 +148,12 @@ def certs_settings(options: Mapping[str, Any], in_cluster: bool) -> Certs:
     if not given and not in_cluster:
         raise SettingError("say where the certificates are to be kept: --certs DIR")
     for name in ("--certs-secret", "--certs-external-secret"):
-        if places[name] and len([part for part in str(places[name]).split("/") if part]) != 2:
+        if places[name] and not re.fullmatch("[^/]+/[^/]+", str(places[name])):
             raise SettingError(f"{name} {places[name]} is not NAMESPACE/NAME")
+    if options["certs_external_ca"] and not (places["--certs-external"] or places["--certs-external-secret"]):
+        raise SettingError(
+            "--certs-external-ca needs --certs-external or --certs-external-secret, whose ca.crt it means"
+        )
     schedule = {name: options[f"certs_{name.replace('-', '_')}"] for name in plan.SETTINGS}
     return Certs(
         directory=places["--certs"],
@@ -161,14 +166,8 @@ def certs_settings(options: Mapping[str, Any], in_cluster: bool) -> Certs:
 
 
 def cert_names(certs: Certs, further: Iterable[str]) -> tuple[str, ...]:
-    """The names that the certificate is for."""
-    names = service_names(certs.secret) if certs.secret else list(SERVICE_NAMES)
-    if certs.directory is not None:
-        names += LOOPBACK_NAMES
-    return (*names, *further)
-
-
-def service_names(secret: str) -> list[str]:
-    """The names under which the API server calls us, in the namespace of the certificates' Secret."""
-    namespace = secret.partition("/")[0]
-    return [name.replace(".virt-admit.", f".{namespace}.") for name in SERVICE_NAMES]
+    """The names that the certificate is for: the Service is in the namespace of the certificates' Secret."""
+    namespace = (certs.secret or certs.external_secret or CERTS_SECRET).partition("/")[0]
+    service = f"{SERVICE}.{namespace}.svc"
+    loopback = LOOPBACK_NAMES if certs.directory is not None else ()
+    return (service, f"{service}.cluster.local", *loopback, *further)
