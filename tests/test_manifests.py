@@ -144,6 +144,13 @@ class TestRegistration:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+def test_no_file_deletes_several_objects(file):
+    """kubectl 1.32 and before would crash (kubernetes-sigs/kustomize#5471)."""
+    deletions = [obj for obj in yaml.safe_load_all(file.read_text()) if obj and obj.get("$patch") == "delete"]
+    assert len(deletions) <= 1
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
 def test_shipped_yaml_has_no_ca_bundle(file):
     assert "caBundle:" not in file.read_text()
 
