@@ -101,6 +101,13 @@ def test_an_annotation_that_a_rule_names_is_looked_at():
     assert actions(ask(vm(4, annotations={"other": "x"}), vm(4), rules=[rule])) == []
 
 
+def test_any_annotation_of_the_cluster_settings_is_looked_at():
+    rules = [make_rule(too_big, kinds=(kinds.KUBEVIRT,))]
+    old = vm(4, kind="KubeVirt")
+    assert actions(ask(vm(4, kind="KubeVirt", annotations={"other": "x"}), old, rules=rules)) == ["warn"]
+    assert actions(ask(vm(4, kind="KubeVirt", labels={"other": "x"}), old, rules=rules)) == []
+
+
 def test_what_is_being_deleted_passes():
     going = vm(4, deletionTimestamp="2026-01-01T00:00:00Z")
     assert ask(going, vm(2)).verdicts == ()

@@ -16,7 +16,7 @@ from webhook.admission import Answer, Request, Response, Verdict, decode, encode
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.objects import Object
 from webhook.policy import Policy
-from webhook.rule import CEILING, CREATED_ONLY, FROM_OBJECT, Action, Context, Finding, Operation, Rule
+from webhook.rule import ANNOTATED, CEILING, CREATED_ONLY, FROM_OBJECT, Action, Context, Finding, Operation, Rule
 from webhook.rules import Rules
 
 log = logging.getLogger(__name__)
@@ -76,6 +76,8 @@ def applicable(request: Request, rules: Rules) -> tuple[Rule, ...]:
 def _unchanged(request: Request, rules: Rules) -> bool:
     obj, old = request.obj, request.old
     if obj is None or old is None or request.kind is None or obj.data.get("spec") != old.data.get("spec"):
+        return False
+    if request.kind in ANNOTATED and obj.annotations != old.annotations:
         return False
     return all(_metadata(obj, key) == _metadata(old, key) for key in rules.metadata.get(request.kind, ()))
 

@@ -33,7 +33,6 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(KUBEVIRT,),
-    metadata=(MANAGED_BY,),
     action=Action.WARN,
     check=check,
     sources=(
