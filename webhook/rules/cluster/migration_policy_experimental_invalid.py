@@ -28,12 +28,12 @@ TOLERANCE = Fraction(1, 10**9)  # migrationpolicy-admitter.go#validateScalarFloa
 
 def check(policy: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     experimental = policy["spec"]["experimental"]
-    detector = experimental["stallDetector"]
-    if detector.present and experimental["downtimeTuning"].present:
+    detector, tuning = experimental["stallDetector"], experimental["downtimeTuning"]
+    if detector.present and tuning.present:
         yield Finding(
             experimental.path,
             "stallDetector and downtimeTuning exclude each other; remove one",
-            value=("stallDetector", "downtimeTuning"),
+            value=[detector.value, tuning.value],
             cause=Cause.FORBIDDEN,
         )
     for name, (smallest, largest, meant) in RANGES.items():
