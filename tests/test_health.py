@@ -11,7 +11,7 @@ from webhook.admission import Request
 from webhook.model import health, kinds
 from webhook.model.cluster import NOTHING, Snapshot
 from webhook.model.objects import Object
-from webhook.model.units import HOUR, MINUTE, SECOND, IntOrPercent, Limit
+from webhook.model.units import HOUR, MINUTE, SECOND, IntOrPercent, LimitKind
 from webhook.policy import Policy
 from webhook.rule import Operation
 from webhook.rules import load_rules
@@ -149,13 +149,13 @@ def verdicts(data, *args, **more):
 @pytest.mark.parametrize(
     ("base", "conditions", "time", "startup", "limit", "limit_of"),
     [
-        (MHC, "spec.unhealthyConditions", "timeout", "spec.nodeStartupTimeout", "spec.maxUnhealthy", Limit.MACHINE_API),
+        (MHC, "spec.unhealthyConditions", "timeout", "spec.nodeStartupTimeout", "spec.maxUnhealthy", LimitKind.MACHINE_API),
         (CAPI_V1BETA1, "spec.unhealthyConditions", "timeout", "spec.nodeStartupTimeout", "spec.maxUnhealthy",
-         Limit.CLUSTER_API),
+         LimitKind.CLUSTER_API),
         (CAPI_V1BETA2, "spec.checks.unhealthyNodeConditions", "timeoutSeconds",
          "spec.checks.nodeStartupTimeoutSeconds", "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo",
-         Limit.CLUSTER_API),
-        (NHC, "spec.unhealthyConditions", "duration", "", "spec.minHealthy", Limit.NODE_MIN_HEALTHY),
+         LimitKind.CLUSTER_API),
+        (NHC, "spec.unhealthyConditions", "duration", "", "spec.minHealthy", LimitKind.NODE_MIN_HEALTHY),
     ],
 )  # fmt: skip
 def test_where_things_are(base, conditions, time, startup, limit, limit_of):
@@ -199,7 +199,7 @@ def test_defaults_that_files_lack(base):
 
 def test_the_limit_of_a_node_health_check_is_the_one_it_says():
     both = changed(NHC, "spec.maxUnhealthy", 2)
-    assert health.view(Object(both)).limit_of is Limit.NODE_MAX_UNHEALTHY
+    assert health.view(Object(both)).limit_of is LimitKind.NODE_MAX_UNHEALTHY
     assert health.view(Object(both)).read_limit() == IntOrPercent(2)
     assert health.view(Object(NHC)).read_limit() == IntOrPercent(51, percent=True)
 

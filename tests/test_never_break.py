@@ -23,6 +23,7 @@ from webhook import engine, manifests
 from webhook.manifests import KUBEVIRT_NAMESPACES, MAY_FAIL, NAME, SYSTEM_NAMESPACES
 from webhook.model import kinds
 from webhook.model.cluster import NOTHING, Cluster, Snapshot
+from webhook.model.migratability import BRIDGE_OPT_IN
 from webhook.model.objects import Object
 from webhook.policy import Policy
 from webhook.policy_reader import load
@@ -203,6 +204,15 @@ class TestVirtualMachines:
         answer = ask(scaled, old)
         assert answer["allowed"]
         assert all(fault in said(answer) for fault in FAULTS)
+
+    def test_line_5_other_changes_of_what_a_strict_policy_would_refuse(self) -> None:
+        strict = load("strict", ALL)
+        for rule, case in cases("vm"):
+            old, new = case["object"], copy.deepcopy(case["object"])
+            new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), BRIDGE_OPT_IN: ""}
+            if isinstance(old.get("spec"), dict):
+                new["spec"]["updateVolumesStrategy"] = "Migration"  # so that the object is judged again
+            assert ask(new, old, over=over(case), policy=strict)["allowed"], (rule, case["name"])
 
     def test_line_6_mutating_on_update(self) -> None:
         assert {operation for _, _, operation, name in registered() if ".mutate." in name} == {"CREATE"}

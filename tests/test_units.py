@@ -25,7 +25,7 @@ from webhook.model.units import (
     SECOND,
     Fault,
     IntOrPercent,
-    Limit,
+    LimitKind,
     LimitError,
     admits,
     allowed_unhealthy,
@@ -316,10 +316,10 @@ def go_quantity(text: str) -> Fraction | None:
 
 # --- limits ------------------------------------------------------------------------------------------------------
 
-MHC, CAPI, MAX, MIN = Limit.MACHINE_API, Limit.CLUSTER_API, Limit.NODE_MAX_UNHEALTHY, Limit.NODE_MIN_HEALTHY
+MHC, CAPI, MAX, MIN = LimitKind.MACHINE_API, LimitKind.CLUSTER_API, LimitKind.NODE_MAX_UNHEALTHY, LimitKind.NODE_MIN_HEALTHY
 
 
-@pytest.mark.parametrize("limit", Limit)
+@pytest.mark.parametrize("limit", LimitKind)
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -332,7 +332,7 @@ MHC, CAPI, MAX, MIN = Limit.MACHINE_API, Limit.CLUSTER_API, Limit.NODE_MAX_UNHEA
         ("100%", IntOrPercent(100, percent=True)),
     ],
 )
-def test_limits(limit: Limit, value: object, expected: IntOrPercent) -> None:
+def test_limits(limit: LimitKind, value: object, expected: IntOrPercent) -> None:
     assert parse_int_or_percent(value, limit) == expected
 
 
@@ -355,7 +355,7 @@ def test_limits(limit: Limit, value: object, expected: IntOrPercent) -> None:
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_no_limits(value: object, limit: Limit, fault: Fault) -> None:
+def test_no_limits(value: object, limit: LimitKind, fault: Fault) -> None:
     with pytest.raises(LimitError) as error:
         parse_int_or_percent(value, limit)
     assert error.value.fault is fault
@@ -427,7 +427,7 @@ def test_rounding() -> None:
         (MHC, IntOrPercent(2**31 - 1), 0, 2**31 - 1),
     ],
 )
-def test_allowed_unhealthy(limit: Limit, value: IntOrPercent, total: int, allowed: int) -> None:
+def test_allowed_unhealthy(limit: LimitKind, value: IntOrPercent, total: int, allowed: int) -> None:
     assert allowed_unhealthy(value, total, limit) == allowed
 
 

@@ -18,7 +18,7 @@ from webhook.model.cluster import Cluster
 from webhook.model.kinds import Kind
 from webhook.model.objects import Field, Object
 from webhook.model.selectors import Selector
-from webhook.model.units import IntOrPercent, Limit, parse_duration, parse_int_or_percent
+from webhook.model.units import IntOrPercent, LimitKind, parse_duration, parse_int_or_percent
 
 PAUSED: Final = "cluster.x-k8s.io/paused"
 """The annotation that pauses a check by being there, whatever its value."""
@@ -54,7 +54,7 @@ DEFAULT_LIMIT: Final = IntOrPercent(100, percent=True)
 class _Layout(NamedTuple):
     """Where one kind and version keeps things; the empty path: nowhere."""
 
-    limit_of: Limit
+    limit_of: LimitKind
     conditions: tuple[str, ...] = ("spec", "unhealthyConditions")
     time: str = "timeout"
     schema: re.Pattern[str] | None = None
@@ -69,16 +69,16 @@ class _Layout(NamedTuple):
     template: tuple[str, ...] = ("spec", "remediationTemplate")
 
 
-_MACHINE_API: Final = _Layout(Limit.MACHINE_API, schema=units.DURATION, startup_schema=units.NODE_STARTUP_TIMEOUT)
-_NODE_MAX: Final = _Layout(Limit.NODE_MAX_UNHEALTHY, time="duration", schema=units.DURATION, startup=())
-_NODE_MIN: Final = _NODE_MAX._replace(limit_of=Limit.NODE_MIN_HEALTHY, limit=("spec", "minHealthy"))
+_MACHINE_API: Final = _Layout(LimitKind.MACHINE_API, schema=units.DURATION, startup_schema=units.NODE_STARTUP_TIMEOUT)
+_NODE_MAX: Final = _Layout(LimitKind.NODE_MAX_UNHEALTHY, time="duration", schema=units.DURATION, startup=())
+_NODE_MIN: Final = _NODE_MAX._replace(limit_of=LimitKind.NODE_MIN_HEALTHY, limit=("spec", "minHealthy"))
 _CLUSTER_API: Final = _Layout(
-    Limit.CLUSTER_API,
+    LimitKind.CLUSTER_API,
     range=("spec", "unhealthyRange"),
     machine_conditions=("spec", "unhealthyMachineConditions"),
 )
 _CLUSTER_API_V1BETA2: Final = _Layout(
-    Limit.CLUSTER_API,
+    LimitKind.CLUSTER_API,
     conditions=("spec", "checks", "unhealthyNodeConditions"),
     time="timeoutSeconds",
     startup=("spec", "checks", "nodeStartupTimeoutSeconds"),
@@ -215,7 +215,7 @@ class HealthCheck:
         return self._field(self._layout.limit)
 
     @property
-    def limit_of(self) -> Limit:
+    def limit_of(self) -> LimitKind:
         """What ``limit`` means."""
         return self._layout.limit_of
 

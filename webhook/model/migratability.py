@@ -55,7 +55,7 @@ class Reason:
     remedy: str = ""
     """What makes it go away, if anything does: ``make it ReadWriteMany``."""
     value: object = None
-    """The offending value, where ``what`` does not tell it from others."""
+    """What offends: while it stays, the reason is the same one, however its text reads; None: ``path`` tells enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +149,19 @@ def _other_binding(primary: Field, vmi: Effective, cluster: Cluster) -> _Found:
     binding = primary["binding"]
     if primary["bridge"].is_map:
         if not _may_have_opted_in(vmi):
-            yield _interface(primary, _bridge(vmi))
+            yield _interface(primary, _bridge(vmi), value="bridge")
     elif binding.is_map:
         plugin = binding["name"].text or ""
         if not configuration.binding_migrates(cluster, plugin):
-            yield _interface(primary, f"binding plugin {show(plugin)} is not registered for migration")
+            yield _interface(primary, f"binding plugin {show(plugin)} is not registered for migration", value=plugin)
     elif method := next((key for key in ("sriov", "slirp", "macvtap", "passt") if primary[key].present), ""):
-        yield _interface(primary, f"{method} on the pod network")
+        yield _interface(primary, f"{method} on the pod network", value=method)
     elif not (vmi.prefers_masquerade or vmi.unseen):
         yield _interface(primary, "no binding on the pod network")
 
 
-def _interface(place: Field, what: str, remedy: str = "use masquerade") -> Reason:
-    return Reason("InterfaceNotLiveMigratable", place.path, what, remedy)
+def _interface(place: Field, what: str, remedy: str = "use masquerade", value: object = None) -> Reason:
+    return Reason("InterfaceNotLiveMigratable", place.path, what, remedy, value)
 
 
 def _may_have_opted_in(vmi: Effective) -> bool:
@@ -226,13 +226,14 @@ def _older_releases(vmi: Effective, cluster: Cluster) -> _Found:
     if version < Change.VIRTIOFS.since:
         for filesystem in vmi.devices["filesystems"].items():
             if filesystem["virtiofs"].is_map:
-                yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"{unable} virtiofs")
+                name = filesystem["name"].value
+                yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"{unable} virtiofs", value=name)
     if version < Change.PERSISTENT_RESERVATION.since:
         for disk in vmi.devices["disks"].items():
             reservation = disk["lun"]["reservation"]
             if reservation.boolean:
-                what = f"{unable} a persistent reservation"
-                yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what)
+                what, name = f"{unable} a persistent reservation", disk["name"].value
+                yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what, value=name)
     if version < Change.PERSISTENT_STATE.since and _keeps_state(vmi):  # it had to be on shared storage
         yield Unseen("the storage of vTPM and EFI state")
 
@@ -352,7 +353,7 @@ def _claim(claim: Field, vmi: Effective, cluster: Cluster) -> _Found:
     if not access.shared:
         by = f" by storage class {show(access.storage_class)}" if access.storage_class else ""
         what = f"claim {show(claim.text)} is {', '.join(access.modes)[:60]}{by}"
-        yield Reason(_NOT_SHARED, claim.path, what, "make it ReadWriteMany")
+        yield Reason(_NOT_SHARED, claim.path, what, "make it ReadWriteMany", claim.text)
 
 
 _CHECKS: Final[tuple[Callable[[Effective, Cluster], _Found], ...]] = (

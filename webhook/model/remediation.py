@@ -17,7 +17,7 @@ from webhook.model.kinds import Kind
 from webhook.model.labels import Selection
 from webhook.model.objects import Field, Object
 from webhook.model.texts import names
-from webhook.model.units import DURATION, MINUTE, Limit, allowed_unhealthy, format_duration, parse_duration, show
+from webhook.model.units import DURATION, MINUTE, LimitKind, allowed_unhealthy, format_duration, parse_duration, show
 
 NHC_TIME: Final = 5 * MINUTE
 """How long Ready must be False or Unknown where a NodeHealthCheck does not say (the schema's default)."""
@@ -64,7 +64,7 @@ def budget(check: HealthCheck, selection: Selection) -> Budget:
         return Budget(limit, total, high, low)
     known = check.known_limit()
     limit = f"{check.limit.path[-1]} {known if known is not None else show(check.limit.value)}"
-    if known is None or (total is None and (known.percent or check.limit_of is Limit.NODE_MIN_HEALTHY)):
+    if known is None or (total is None and (known.percent or check.limit_of is LimitKind.NODE_MIN_HEALTHY)):
         return Budget(limit, total, None)
     return Budget(limit, total, known.number if total is None else allowed_unhealthy(known, total, check.limit_of))
 

@@ -190,7 +190,7 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 _NEGATIVE: Final = re.compile(r"-[0-9]+%?")
 
 
-class Limit(enum.Enum):
+class LimitKind(enum.Enum):
     """Who reads the limit: the same text means different numbers to different controllers.
 
     openshift/machine-api-operator, kubernetes-sigs/cluster-api: …machinehealthcheck_controller.go#getMaxUnhealthy;
@@ -233,7 +233,7 @@ class IntOrPercent:
         return f"{self.number}%" if self.percent else str(self.number)
 
 
-def parse_int_or_percent(value: object, limit: Limit) -> IntOrPercent:
+def parse_int_or_percent(value: object, limit: LimitKind) -> IntOrPercent:
     """Read a limit as its controller does: ``3``, ``"40%"`` and, in the Machine API alone, ``"3"``.
 
     Raises:
@@ -250,7 +250,7 @@ def parse_int_or_percent(value: object, limit: Limit) -> IntOrPercent:
     return IntOrPercent(value)
 
 
-def _limit_in_text(text: str, limit: Limit) -> IntOrPercent:
+def _limit_in_text(text: str, limit: LimitKind) -> IntOrPercent:
     shown = show(text)
     if _NEGATIVE.fullmatch(text):
         raise LimitError(Fault.NEGATIVE, f"{shown} is below zero")
@@ -258,19 +258,19 @@ def _limit_in_text(text: str, limit: Limit) -> IntOrPercent:
     if _PERCENT.fullmatch(text):
         if len(digits) > 3 or int(digits) > 100:
             raise LimitError(Fault.ABOVE_100, f"{shown} is more than 100 percent")
-        if limit is not Limit.CLUSTER_API and not admits(INT_OR_PERCENT, text):
+        if limit is not LimitKind.CLUSTER_API and not admits(INT_OR_PERCENT, text):
             raise LimitError(Fault.FORM, f"{shown} has too many digits: write '{digits}%'")
         return IntOrPercent(int(digits), percent=True)
     if not _DIGITS.fullmatch(text):
         raise LimitError(Fault.FORM, f'{shown} is neither an integer nor a percentage such as "40%"')
     if len(digits) > 10 or int(digits) > MAX_INT32:
         raise LimitError(Fault.TOO_LARGE, f"{shown} is more than {MAX_INT32}")
-    if limit is not Limit.MACHINE_API:
+    if limit is not LimitKind.MACHINE_API:
         raise LimitError(Fault.DIGITS, f"{shown} is a string: write {digits} without quotes")
     return IntOrPercent(int(digits))
 
 
-def allowed_unhealthy(value: IntOrPercent, total: int, limit: Limit) -> int:
+def allowed_unhealthy(value: IntOrPercent, total: int, limit: LimitKind) -> int:
     """How many of ``total`` machines or nodes may be unhealthy while their controller still remediates.
 
     0 means that nothing is ever remediated; also where the NodeHealthCheck controller stops with an error because
@@ -278,9 +278,9 @@ def allowed_unhealthy(value: IntOrPercent, total: int, limit: Limit) -> int:
     """
     share = float(value.number) * float(total) / 100 if value.percent else float(value.number)
     match limit:
-        case Limit.MACHINE_API | Limit.CLUSTER_API:
+        case LimitKind.MACHINE_API | LimitKind.CLUSTER_API:
             return math.floor(share)
-        case Limit.NODE_MAX_UNHEALTHY:
+        case LimitKind.NODE_MAX_UNHEALTHY:
             return math.ceil(share) if share <= total else 0
-        case Limit.NODE_MIN_HEALTHY:
+        case LimitKind.NODE_MIN_HEALTHY:
             return max(0, total - math.ceil(share))

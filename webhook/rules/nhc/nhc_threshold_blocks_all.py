@@ -13,7 +13,7 @@ from webhook.model import health, watching
 from webhook.model.kinds import NHC, NODE
 from webhook.model.objects import Object
 from webhook.model.texts import count
-from webhook.model.units import IntOrPercent, Limit, allowed_unhealthy
+from webhook.model.units import IntOrPercent, LimitKind, allowed_unhealthy
 from webhook.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -31,15 +31,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nodes.demand_all()
     size = len(nodes)
     if size and not allowed_unhealthy(limit, size, nhc.limit_of):
-        if nhc.limit_of is Limit.NODE_MAX_UNHEALTHY:
+        if nhc.limit_of is LimitKind.NODE_MAX_UNHEALTHY:
             problem = f"{limit} is more than there are nodes ({size}), the operator stops with an error"
         else:
             problem = f"{limit} of {count(size, 'node')} must be healthy, that is all of them"
         yield Finding(nhc.limit.path, f"{problem}: nothing is ever remediated; write maxUnhealthy: 1")
 
 
-def _blocks_any_number(limit: IntOrPercent, limit_of: Limit) -> bool:
-    if limit_of is Limit.NODE_MIN_HEALTHY:
+def _blocks_any_number(limit: IntOrPercent, limit_of: LimitKind) -> bool:
+    if limit_of is LimitKind.NODE_MIN_HEALTHY:
         return limit == IntOrPercent(100, percent=True)
     return limit.number == 0
 

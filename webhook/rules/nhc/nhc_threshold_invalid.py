@@ -11,10 +11,10 @@ from typing import Final
 
 from webhook.model.kinds import NHC
 from webhook.model.objects import Object
-from webhook.model.units import Fault, Limit, LimitError, parse_int_or_percent
+from webhook.model.units import Fault, LimitKind, LimitError, parse_int_or_percent
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
-LIMITS: Final = {"minHealthy": Limit.NODE_MIN_HEALTHY, "maxUnhealthy": Limit.NODE_MAX_UNHEALTHY}
+LIMITS: Final = {"minHealthy": LimitKind.NODE_MIN_HEALTHY, "maxUnhealthy": LimitKind.NODE_MAX_UNHEALTHY}
 EFFECT: Final = {
     Fault.NEGATIVE: "the operator refuses it; write 0 or more",
     Fault.TOO_LARGE: "one such value stops all NodeHealthChecks; write a number of nodes",

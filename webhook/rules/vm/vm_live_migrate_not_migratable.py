@@ -53,7 +53,7 @@ def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
             f"{reason.name}: {texts.cut(reason.what, max(left, _SHORTEST))}; {consequence}: {remedy}",
             f"{reason.name}: drains hang; {remedy}",
         ),
-        value=(reason.name, reason.what, reason.value),
+        value=[reason.name, reason.value],
     )
 
 
