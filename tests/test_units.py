@@ -25,8 +25,8 @@ from webhook.model.units import (
     SECOND,
     Fault,
     IntOrPercent,
-    LimitKind,
     LimitError,
+    LimitKind,
     admits,
     allowed_unhealthy,
     format_duration,
@@ -316,7 +316,12 @@ def go_quantity(text: str) -> Fraction | None:
 
 # --- limits ------------------------------------------------------------------------------------------------------
 
-MHC, CAPI, MAX, MIN = LimitKind.MACHINE_API, LimitKind.CLUSTER_API, LimitKind.NODE_MAX_UNHEALTHY, LimitKind.NODE_MIN_HEALTHY
+MHC, CAPI, MAX, MIN = (
+    LimitKind.MACHINE_API,
+    LimitKind.CLUSTER_API,
+    LimitKind.NODE_MAX_UNHEALTHY,
+    LimitKind.NODE_MIN_HEALTHY,
+)
 
 
 @pytest.mark.parametrize("limit", LimitKind)

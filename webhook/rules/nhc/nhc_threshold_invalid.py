@@ -11,7 +11,7 @@ from typing import Final
 
 from webhook.model.kinds import NHC
 from webhook.model.objects import Object
-from webhook.model.units import Fault, LimitKind, LimitError, parse_int_or_percent
+from webhook.model.units import Fault, LimitError, LimitKind, parse_int_or_percent
 from webhook.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 LIMITS: Final = {"minHealthy": LimitKind.NODE_MIN_HEALTHY, "maxUnhealthy": LimitKind.NODE_MAX_UNHEALTHY}
