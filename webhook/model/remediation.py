@@ -72,7 +72,7 @@ def budget(check: HealthCheck, selection: Selection) -> Budget:
 # --- who is unhealthy --------------------------------------------------------------------------------------------
 
 
-class Condition(NamedTuple):
+class Symptom(NamedTuple):
     """A node in this state for this long (nanoseconds; None: unreadable) is unhealthy."""
 
     type: str
@@ -80,16 +80,16 @@ class Condition(NamedTuple):
     time: int | None
 
 
-def conditions(check: HealthCheck) -> tuple[Condition, ...]:
-    """The conditions of a check; those of the schema where a NodeHealthCheck has no list."""
+def symptoms(check: HealthCheck) -> tuple[Symptom, ...]:
+    """What a check takes for unhealthy; what the schema says where a NodeHealthCheck has no list."""
     if check.kind is kinds.NHC and not check.conditions.present:
-        return (Condition("Ready", "False", NHC_TIME), Condition("Ready", "Unknown", NHC_TIME))
-    return tuple(Condition(each.type, each.status, each.known_nanoseconds()) for each in check.entries)
+        return (Symptom("Ready", "False", NHC_TIME), Symptom("Ready", "Unknown", NHC_TIME))
+    return tuple(Symptom(each.type, each.status, each.known_nanoseconds()) for each in check.entries)
 
 
 def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[tuple[str, str] | Unseen]:
     """What is selected and counts as unhealthy now, or will when its time is over: name and reason."""
-    sick = {(each.type, each.status) for each in conditions(check)}
+    sick = {(each.type, each.status) for each in symptoms(check)}
     for obj in selection.objects:
         node: Object | None = obj
         if check.kind is not kinds.NHC:

@@ -110,7 +110,7 @@ def latency_profile(cluster: Cluster) -> str:
 
 def patience(check: HealthCheck) -> int | None:
     """How long Ready must be Unknown until the check acts; None: it never acts on a silent node."""
-    silent = [each.time for each in remediation.conditions(check) if (each.type, each.status) == ("Ready", "Unknown")]
+    silent = [each.time for each in remediation.symptoms(check) if (each.type, each.status) == ("Ready", "Unknown")]
     return min((time for time in silent if time is not None), default=None)
 
 

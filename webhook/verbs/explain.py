@@ -231,7 +231,7 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     which = f": {names(obj.name for obj in selection.objects)}" if len(selection) else ""
     yield "selects", f"{count(len(selection), _noun(check))}{seen}{which}"
     yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget)}"
-    conditions = remediation.conditions(check)
+    conditions = remediation.symptoms(check)
     yield "unhealthy if", "; ".join(map(_condition, conditions)) or "(no condition is listed)"
     sick = explanation.unhealthy
     yield "unhealthy now", f"{len(sick)}: {names(f'{name} ({why})' for name, why in sick)}" if sick else "none"
@@ -255,7 +255,7 @@ def _meaning(budget: Budget) -> str:
     return f"acts while no more than {budget.most}{of} are unhealthy"
 
 
-def _condition(condition: remediation.Condition) -> str:
+def _condition(condition: remediation.Symptom) -> str:
     time = "an unreadable time" if condition.time is None else format_duration(condition.time)
     return f"{condition.type or '?'}={condition.status or '?'} for {time}"
 
@@ -322,7 +322,7 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
         },
         "conditions": [
             {"type": each.type, "status": each.status, "seconds": _seconds(each.time)}
-            for each in remediation.conditions(check)
+            for each in remediation.symptoms(check)
         ],
         "unhealthy": [{"name": name, "why": why} for name, why in explanation.unhealthy],
         "obstacles": list(explanation.obstacles),
