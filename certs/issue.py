@@ -98,15 +98,18 @@ def kind_of(key: PrivateKey) -> str:
     return f"p{key.key_size}"
 
 
-def new_signer(now: datetime, duration: timedelta, kind: str = "p256") -> Pair:
+def new_signer(now: datetime, duration: timedelta, kind: str = "p256", names: Sequence[str] = ()) -> Pair:
     """Make a signer, valid from an hour before ``now`` for ``duration`` after it.
 
-    Its path length is 1, not 0, because a cross certificate below it is a CA too.
+    Its path length is 1, not 0, because a cross certificate below it is a CA too. With ``names`` it is bound to them:
+    whoever steals its key can pretend to be nobody else.
     """
     key = new_key(kind)
     name = _named(f"virt-admit signer {int(now.timestamp())}")
     builder = _certificate(name, name, key, now - BACKDATED, now + duration)
     builder = _as_authority(builder, path_length=1)
+    if names:
+        builder = builder.add_extension(_constraints(names), critical=True)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     builder = builder.add_extension(identifier, critical=False)
     builder = builder.add_extension(_authority(identifier), critical=False)
@@ -136,7 +139,7 @@ def new_serving(signer: Pair, names: Sequence[str], now: datetime, duration: tim
 
 
 def new_cross(signer: Certificate, by: Pair, now: datetime) -> Certificate:
-    """Certify ``signer`` by the signer before it, as long as both live."""
+    """Certify ``signer`` by the signer before it, as long as both live, for the names that it is bound to."""
     end = min(signer.not_valid_after_utc, by.cert.not_valid_after_utc)
     builder = (
         x509.CertificateBuilder()
@@ -148,6 +151,8 @@ def new_cross(signer: Certificate, by: Pair, now: datetime) -> Certificate:
         .not_valid_after(end)
     )
     builder = _as_authority(builder, path_length=0)
+    if constraints := bound(signer):
+        builder = builder.add_extension(constraints, critical=True)
     builder = builder.add_extension(_identifier(signer), critical=False)
     builder = builder.add_extension(_authority(_identifier(by.cert)), critical=False)
     return builder.sign(by.key, _hash(by.key))
@@ -223,6 +228,50 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(canonical))
     except ValueError:
         return x509.DNSName(canonical)
+
+
+def _constraints(names: Iterable[str]) -> x509.NameConstraints:
+    """Permits these names alone. X.509 cannot permit a DNS name without those below it."""
+    permitted = [_subtree(name) for name in names]
+    addressed = any(isinstance(tree, x509.IPAddress) for tree in permitted)
+    return x509.NameConstraints(permitted, None if addressed else _ALL_ADDRESSES)
+
+
+def _subtree(name: str) -> x509.GeneralName:
+    found = _general_name(name.removeprefix("*."))
+    return x509.IPAddress(ipaddress.ip_network(found.value)) if isinstance(found, x509.IPAddress) else found
+
+
+_ALL_ADDRESSES: Final = tuple(x509.IPAddress(ipaddress.ip_network(block)) for block in ("0.0.0.0/0", "::/0"))
+"""Excluded where no address is permitted: X.509 takes silence about a kind of names for consent."""
+
+
+@functools.lru_cache(maxsize=64)
+def bound(signer: Certificate) -> x509.NameConstraints | None:
+    """What a signer is bound to, or None."""
+    try:
+        return signer.extensions.get_extension_for_class(x509.NameConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        return None
+
+
+def permits(signer: Certificate, name: str) -> bool:
+    """Whether verifiers accept a certificate of this signer that is for a name (as :func:`canonical_name` gives it)."""
+    constraints = bound(signer)
+    if constraints is None:
+        return True
+    wanted = _general_name(name)
+    permitted = [tree for tree in constraints.permitted_subtrees or () if isinstance(tree, type(wanted))]
+    excluded = [tree for tree in constraints.excluded_subtrees or () if isinstance(tree, type(wanted))]
+    return (not permitted or any(_within(wanted, tree) for tree in permitted)) and not any(
+        _within(wanted, tree) for tree in excluded
+    )
+
+
+def _within(name: x509.GeneralName, tree: x509.GeneralName) -> bool:
+    if isinstance(name, x509.IPAddress):
+        return name.value in tree.value
+    return f".{name.value.removeprefix('*.')}".endswith(f".{tree.value.lower().lstrip('.')}")
 
 
 def names_of(cert: Certificate) -> tuple[str, ...]:

@@ -30,10 +30,12 @@ from certs.issue import (
     Certificate,
     Pair,
     State,
+    bound,
     canonical_name,
     issued_by,
     kind_of,
     names_of,
+    permits,
     valid,
 )
 
@@ -132,6 +134,8 @@ class Settings:
     check_interval: timedelta = timedelta(seconds=10)
     """Time between two rounds of the loop, ±20 %."""
     key: str = "p256"
+    name_constraints: bool = False
+    """Signers are bound to the names."""
     names: tuple[str, ...] = field(default=())
     """DNS names and IP addresses of the serving cert. Not a flag of this group: the edge composes them."""
 
@@ -179,7 +183,10 @@ def parse_settings(values: Mapping[str, str], *, names: tuple[str, ...] = (), un
         wanted = tuple(dict.fromkeys(canonical_name(name) for name in names))
     except ValueError as error:
         raise SettingsError(f"cert-name: {error}") from None
-    settings = Settings(**durations, key=values.get("key", "p256"), names=wanted)
+    constraints = values.get("name-constraints", "off")
+    if constraints not in ("on", "off"):
+        raise SettingsError(f"name-constraints is {constraints}; it must be on or off")
+    settings = Settings(**durations, key=values.get("key", "p256"), name_constraints=constraints == "on", names=wanted)
     check(settings, unsafe=unsafe)
     return settings
 
@@ -322,9 +329,15 @@ def serving_fault(state: State, now: datetime, settings: Settings) -> str:
         return fault
     if state.signer is None or not issued_by(cert, state.signer.cert):
         return "the serving cert is not signed by the signer"
-    if set(names_of(cert)) != set(settings.names):
-        return f"the serving cert is for {', '.join(names_of(cert))}; wanted is {', '.join(settings.names)}"
+    wanted = servable_names(state.signer.cert, settings)
+    if set(names_of(cert)) != set(wanted):
+        return f"the serving cert is for {', '.join(names_of(cert))}; wanted is {', '.join(wanted)}"
     return ""
+
+
+def servable_names(signer: Certificate, settings: Settings) -> tuple[str, ...]:
+    """The wanted names that the signer may sign for; those that it may not wait for the next one."""
+    return tuple(name for name in settings.names if permits(signer, name)) or settings.names
 
 
 def renew_at(cert: Certificate, settings: Settings) -> datetime:
@@ -388,6 +401,10 @@ def _announce_reason(state: State, signer: Pair, now: datetime, settings: Settin
         return f"the signer expires at {signer.cert.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
     if kind_of(signer.key) != settings.key:
         return f"the signer has a {kind_of(signer.key)} key; wanted is {settings.key}"
+    if refused := [name for name in settings.names if not permits(signer.cert, name)]:
+        return f"the signer may not sign for {', '.join(refused)}"
+    if settings.name_constraints and not bound(signer.cert):
+        return "the signer is not bound to names"
     return ""
 
 

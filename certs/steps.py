@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from certs.issue import Certificate, Pair, State, bundle_of, new_cross, new_serving, new_signer
-from certs.plan import Seen, Settings, Step, StepName, asked, phase
+from certs.plan import Seen, Settings, Step, StepName, asked, phase, servable_names
 
 T = TypeVar("T")
 _Action = Callable[[State, Seen, datetime, Settings], State]
@@ -26,7 +26,7 @@ def perform(step: Step, state: State, seen: Seen, now: datetime, settings: Setti
 
 def revoke(state: State, now: datetime, settings: Settings) -> State:
     """The state after the signer's key became known: a new signer, and trust in nothing else, at once."""
-    signer = new_signer(now, settings.signer_duration, settings.key)
+    signer = _new_signer(now, settings)
     after = State(
         signer=signer,
         bundle=(signer.cert,),
@@ -47,7 +47,7 @@ def _restore(state: State, seen: Seen, now: datetime, settings: Settings) -> Sta
     """What was damaged may have leaked: the remembered signer comes back, and its successor with it."""
     old = _there(seen.remembered)
     signer = _there(old.signer)
-    following = new_signer(now, settings.signer_duration, settings.key)
+    following = _new_signer(now, settings)
     return State(
         signer=signer,
         bundle=bundle_of(now, (following.cert, signer.cert), (*old.bundle, *state.bundle)),
@@ -65,7 +65,7 @@ def _bootstrap(state: State, seen: Seen, now: datetime, settings: Settings) -> S
 
     So their signers stay in the bundle, found in what is left of ``ca.crt`` and in what the configurations carry.
     """
-    signer = new_signer(now, settings.signer_duration, settings.key)
+    signer = _new_signer(now, settings)
     bundle = bundle_of(now, (signer.cert,), (*state.bundle, *seen.published))
     notes = _without(state.notes, "announced-at", "promoted-at")
     if len(bundle) > 1:
@@ -101,7 +101,7 @@ def _retire(state: State, _seen: Seen, _now: datetime, _settings: Settings) -> S
 
 
 def _announce(state: State, _seen: Seen, now: datetime, settings: Settings) -> State:
-    following = new_signer(now, settings.signer_duration, settings.key)
+    following = _new_signer(now, settings)
     return replace(
         state,
         bundle=bundle_of(now, (following.cert, _there(state.signer).cert), state.bundle),
@@ -146,8 +146,13 @@ def _answers(step: StepName) -> tuple[str, ...]:
     return ()
 
 
+def _new_signer(now: datetime, settings: Settings) -> Pair:
+    names = settings.names if settings.name_constraints else ()
+    return new_signer(now, settings.signer_duration, settings.key, names)
+
+
 def _serving(signer: Pair, now: datetime, settings: Settings) -> Pair:
-    return new_serving(signer, settings.names, now, settings.serving_duration, settings.key)
+    return new_serving(signer, servable_names(signer.cert, settings), now, settings.serving_duration, settings.key)
 
 
 def _chain(state: State, now: datetime) -> tuple[Certificate, ...]:

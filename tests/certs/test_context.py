@@ -147,6 +147,17 @@ def test_without_the_cross_certificate_the_old_signer_does_not_do(serve, signer)
         connect(serve(front), client(signer))
 
 
+@pytest.mark.parametrize("through", ["the signer", "its cross certificate"])
+def test_verifiers_believe_a_bound_signer_for_its_names_alone(serve, signer, through):
+    bound = new_signer(NOW, timedelta(days=1), names=NAMES)
+    trusted, chain = (bound, ()) if through == "the signer" else (signer, (new_cross(bound.cert, signer, NOW),))
+    for names, believed in ((NAMES, True), (("localhost", "stolen.example"), False), (("localhost", "::1"), False)):
+        front = Front()
+        show(front, new_serving(bound, names, NOW, timedelta(hours=1)), *chain)
+        with contextlib.nullcontext() if believed else pytest.raises(ssl.SSLCertVerificationError, match="subtree"):
+            assert connect(serve(front), client(trusted), "localhost")
+
+
 @pytest.mark.parametrize("kind", KEY_KINDS)
 def test_every_kind_of_key_is_served(serve, kind):
     signer = new_signer(NOW, timedelta(days=1), kind)

@@ -19,6 +19,7 @@ from certs.issue import (
     KEYS,
     Pair,
     State,
+    bound,
     bundle_of,
     canonical_name,
     certs_pem,
@@ -32,6 +33,7 @@ from certs.issue import (
     new_signer,
     ordered,
     parse,
+    permits,
     render,
     valid,
 )
@@ -184,6 +186,61 @@ class TestNames:
 
     def test_a_certificate_without_names_has_none(self, old):
         assert names_of(old.cert) == ()
+
+
+class TestBound:
+    """Signers that can vouch for some names alone."""
+
+    def test_to_names_and_addresses(self):
+        cert = new_signer(START, LIFE, names=("a.svc", "*.b.svc", "192.0.2.1", "::1")).cert
+
+        constraints, critical = extension(cert, x509.NameConstraints)
+        assert critical
+        assert [str(tree.value) for tree in constraints.permitted_subtrees] == [
+            "a.svc",
+            "b.svc",
+            "192.0.2.1/32",
+            "::1/128",
+        ]
+        assert constraints.excluded_subtrees is None
+
+    def test_to_names_excludes_addresses(self):
+        constraints, _ = extension(new_signer(START, LIFE, names=NAMES).cert, x509.NameConstraints)
+
+        assert [tree.value for tree in constraints.permitted_subtrees] == list(NAMES)
+        assert [str(tree.value) for tree in constraints.excluded_subtrees] == ["0.0.0.0/0", "::/0"]
+
+    def test_the_cross_certificate_is_bound_as_its_signer(self, old):
+        signer = new_signer(START, LIFE, names=NAMES).cert
+
+        cross = new_cross(signer, old, START)
+
+        assert extension(cross, x509.NameConstraints) == extension(signer, x509.NameConstraints)
+        assert bound(new_cross(old.cert, old, START)) is None
+
+    @pytest.mark.parametrize(
+        ("names", "name", "permitted"),
+        [
+            ((), "anything", True),
+            ((), "192.0.2.1", True),
+            (("a.svc",), "a.svc", True),
+            (("a.svc",), "below.a.svc", True),
+            (("a.svc",), "*.a.svc", True),
+            (("a.svc",), "ba.svc", False),
+            (("a.svc",), "svc", False),
+            (("a.svc",), "192.0.2.1", False),
+            (("a.svc",), "::1", False),
+            (("*.a.svc",), "*.a.svc", True),
+            (("*.a.svc",), "b.svc", False),
+            (("a.svc", "192.0.2.1"), "192.0.2.1", True),
+            (("a.svc", "192.0.2.1"), "192.0.2.2", False),
+            (("a.svc", "192.0.2.1"), "::1", False),
+            (("a.svc", "::1"), "::1", True),
+            (("192.0.2.1",), "a.svc", True),
+        ],
+    )
+    def test_what_it_may_sign_for(self, names, name, permitted):
+        assert permits(new_signer(START, LIFE, names=names).cert, name) is permitted
 
 
 class TestValid:

@@ -13,7 +13,18 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from certs import plan as planning
-from certs.issue import State, issued_by, new_serving, new_signer, ordered, parse, render
+from certs.issue import (
+    State,
+    bound,
+    issued_by,
+    names_of,
+    new_serving,
+    new_signer,
+    ordered,
+    parse,
+    permits,
+    render,
+)
 from certs.plan import (
     PROFILES,
     SETTINGS,
@@ -301,6 +312,74 @@ class TestFaults:
         assert planning.kind_of(state.signer.key) == planning.kind_of(state.serving.key) == "p384"
 
 
+class TestBoundSigners:
+    ON = replace(DAILY, name_constraints=True)
+    MORE = replace(ON, names=(*NAMES, "more.example"))
+
+    def test_from_the_first_one_on(self):
+        state = do(State(), START, settings=self.ON)
+
+        assert bound(state.signer.cert)
+        assert plan(state, INJECTED, START, self.ON) is None
+        assert plan(state, INJECTED, START, DAILY) is None  # switched off: the next signer is free
+
+    def test_switched_on_the_next_signer_is_bound(self):
+        state = do(STEADY, START, settings=self.ON)
+        assert bound(state.next.cert)
+        assert plan(state, INJECTED, START, self.ON) is None
+
+        state = do(state, START + MINUTE, settings=self.ON)
+
+        assert bound(state.signer.cert)
+        assert bound(state.cross)
+        assert trusts(pem(STEADY.signer.cert), (state.serving.cert, *state.chain), START + MINUTE)
+        assert plan(state, INJECTED, START + MINUTE, self.ON) is None
+
+    @pytest.mark.parametrize("switched_off", [False, True])
+    def test_a_further_name_waits_for_a_signer_that_may_sign_for_it(self, switched_off):
+        state = do(State(), START, settings=self.ON)
+        wanted = replace(self.MORE, name_constraints=not switched_off)
+
+        announced = do(state, START, settings=wanted)
+        assert names_of(announced.serving.cert) == NAMES
+        assert plan(announced, NOT_INJECTED, START + MINUTE, wanted) is None
+        promoted = do(announced, START + MINUTE, settings=wanted)
+
+        assert names_of(promoted.serving.cert) == wanted.names
+        assert bool(bound(promoted.signer.cert)) != switched_off
+        assert plan(promoted, INJECTED, START + MINUTE, wanted) is None
+
+    def test_while_it_waits_what_is_issued_is_for_the_others(self):
+        state = do(State(), START, settings=self.MORE)
+        other = replace(self.MORE, names=(*NAMES, "other.example"))
+        announced = do(state, START, settings=other)
+
+        assert name(announced, START, NOT_INJECTED, settings=other) == "reissue"
+        reissued = do(announced, START, NOT_INJECTED, settings=other)
+
+        assert names_of(reissued.serving.cert) == NAMES
+        assert name(reissued, START, NOT_INJECTED, settings=other) is None
+
+    def test_fewer_names_need_no_other_signer(self):
+        state = do(State(), START, settings=self.MORE)
+
+        assert name(state, START, settings=self.ON) == "reissue"
+        state = do(state, START, settings=self.ON)
+
+        assert names_of(state.serving.cert) == NAMES
+        assert plan(state, INJECTED, START, self.ON) is None
+
+    def test_without_any_name_in_common_it_signs_all_the_same(self):
+        """Nobody trusts that, but the certificate says what is wrong, and the next signer is announced."""
+        state = do(State(), START, settings=self.ON)
+        moved = replace(self.ON, names=("elsewhere.svc",))
+
+        state = do(do(state, START, settings=moved), START, NOT_INJECTED, settings=moved)
+
+        assert names_of(state.serving.cert) == ("elsewhere.svc",)
+        assert permits(state.next.cert, "elsewhere.svc")
+
+
 class TestSteps:
     def test_bootstrap_keeps_what_others_still_show(self):
         left = parse({"ca.crt": pem(*OVERLAP.bundle)})
@@ -514,6 +593,7 @@ class TestSettings:
             "propagation",
             "check-interval",
             "key",
+            "name-constraints",
             "profile",
         }
 
@@ -554,6 +634,7 @@ class TestSettings:
             ({"signer-renew-before": "1h1m59s"}, ["signer-renew-before", "1h1m59s", "propagation", "1m", "1h2m"]),
             ({"propagation": "200h"}, ["signer-renew-before", "360h", "propagation", "200h"]),
             ({"key": "dsa"}, ["key", "dsa", "p256"]),
+            ({"name-constraints": "yes"}, ["name-constraints", "yes", "on", "off"]),
             ({"profile": "weekly"}, ["profile", "weekly", "daily"]),
             ({"check-interval": "0s"}, ["check-interval", "0s", "1s"]),
             ({"check-interval": "999ms"}, ["check-interval", "999ms", "1s"]),
