@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -293,11 +292,6 @@ def _audit(response: Response) -> dict[str, str]:
 def line(text: str) -> str:
     """One printable line: a warning with a control character is dropped by the API server without a word."""
     return _SURROGATE.sub("�", _CONTROL.sub(" ", text)).strip()
-
-
-def digest(text: bytes) -> str:
-    """The first 12 hexadecimal digits of the SHA-256: enough to tell two policies apart in an audit log."""
-    return hashlib.sha256(text).hexdigest()[:12]
 
 
 def strongest_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
