@@ -32,23 +32,22 @@ def parse(text: bytes, rules: Rules, name: str = "policy") -> Policy:
         PolicyError: with every problem found, each as ``file:line: path: what is wrong``.
     """
     policy, base = _read(text, rules, name)
-    return _stack(policy, load(base, rules), _digest(text))
+    return _stack(policy, load(base, rules))
 
 
 def load(name: str, rules: Rules) -> Policy:
     """A shipped policy by its name: audit, default or strict."""
-    text = shipped(name)
-    policy, base = _read(text, rules, f"{name}.yaml")
-    return policy if name == "default" else _stack(policy, load(base, rules), _digest(text))
+    policy, base = _read(shipped(name), rules, f"{name}.yaml")
+    return policy if name == "default" else _stack(policy, load(base, rules))
 
 
-def _stack(policy: Policy, below: Policy, text_digest: str) -> Policy:
+def _stack(policy: Policy, below: Policy) -> Policy:
     return Policy(
         layers=(*below.layers, *policy.layers),
         users=(*below.users, *policy.users),
         namespaces=(*below.namespaces, *policy.namespaces),
         annotations=below.annotations if policy.annotations is None else policy.annotations,
-        digest=_digest(f"{below.digest} {text_digest}".encode()),
+        digest=_digest(f"{below.digest} {policy.digest}".encode()),
     )
 
 
