@@ -7,6 +7,7 @@ import sys
 from typing import Final
 
 import click
+from click.shell_completion import get_completion_class
 
 from webhook import __version__
 
@@ -39,12 +40,30 @@ class _Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
+def _complete(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    """Print what a shell has to run so that it completes verbs, flags and files."""
+    if shell is None or context.resilient_parsing:
+        return
+    completion = get_completion_class(shell)
+    if completion is not None:
+        click.echo(completion(context.command, {}, "virt-admit", "_VIRT_ADMIT_COMPLETE").source())
+    context.exit()
+
+
 @click.group(
     cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     help="Nodes can always be drained, upgrades are never blocked, remediation never loops.",
 )
 @click.version_option(__version__, prog_name="virt-admit", message="%(prog)s %(version)s")
+@click.option(
+    "--completion",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    is_eager=True,
+    expose_value=False,
+    callback=_complete,
+    help='Print a script that completes on the command line: eval "$(virt-admit --completion bash)".',
+)
 def virt_admit() -> None:
     pass
 

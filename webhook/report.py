@@ -11,6 +11,7 @@ from webhook import admission
 from webhook.admission import Request, Response, Verdict
 from webhook.documents import Document, DocumentError, Location
 from webhook.model.objects import Object, Path
+from webhook.model.texts import count
 from webhook.rule import Action, Patch, Rule
 
 DUPLICATE_KEY: Final = "yaml-duplicate-key"
@@ -30,6 +31,11 @@ class Judged:
     @property
     def obj(self) -> Object:
         return self.request.obj or Object({})
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        place = (self.document.file, self.document.line) if self.document else ("", 0)
+        return (*place, self.obj.kind, self.obj.full_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +66,25 @@ class Report:
         """The rules that could not see what they need."""
         return frozenset(rule for one in self.judged for rule, _ in one.response.unseen)
 
+    @property
+    def blindness(self) -> str:
+        """How many rules could not see which kinds (``plural.group``), in words; empty where all could."""
+        kinds = sorted({what.partition(" ")[0] for one in self.judged for _, what in one.response.unseen})
+        return f"{count(len(self.blind), 'rule')} cannot tell without {', '.join(kinds)}" if kinds else ""
+
     def summary(self) -> str:
         """The line that every run ends with; silence about what was skipped would be a lie."""
         kinds = {one.request.kind for one in self.judged}
         where = f" in {self.files} files" if self.files != 1 else " in 1 file"
         parts = [
-            f"checked {_count(len(self.judged), 'object')} of {_count(len(kinds), 'kind')}{where if self.files else ''}"
+            f"checked {count(len(self.judged), 'object')} of {count(len(kinds), 'kind')}{where if self.files else ''}"
         ]
         if self.other_kinds:
-            parts.append(f"{_count(self.other_kinds, 'object')} of other kinds")
+            parts.append(f"{count(self.other_kinds, 'object')} of other kinds")
         if self.blind:
-            parts.append(f"{_count(len(self.blind), 'rule')} could not see what they need")
+            parts.append(f"{count(len(self.blind), 'rule')} could not see what they need")
         if self.unread:
-            parts.append(f"{_count(len(self.unread), 'document')} could not be read")
+            parts.append(f"{count(len(self.unread), 'document')} could not be read")
         if self.crashed:
             parts.append("some rules crashed, which is a bug")
         return "; ".join(parts)
@@ -120,6 +132,11 @@ class Line:
         return "" if self.fixed else admission.line("; ".join(change(step) for step in self.fix))
 
     @property
+    def advice(self) -> str:
+        """``path: message; fix: remedy``, for who has one line for all of it."""
+        return f"{self.text}; fix: {self.remedy}" if self.remedy else self.text
+
+    @property
     def order(self) -> tuple[Any, ...]:
         place = self.location
         where = (place.file, place.line, place.column) if place else ("", 0, 0)
@@ -157,10 +174,6 @@ def change(step: Patch) -> str:
     if step.op == "remove":
         return f"remove {step.path}"
     return f"set {step.path} to {step.value if isinstance(step.value, str) else json.dumps(step.value)}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def called(obj: Object) -> str:

@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from webhook.formats import json, policy_reports, text
+from webhook.formats import github, gitlab, json, junit, markdown, policy_reports, sarif, text
 from webhook.report import Report
 
 FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
     "text": text.render,
     "json": json.render,
+    "sarif": sarif.render,
+    "junit": junit.render,
+    "github": github.render,
+    "gitlab": gitlab.render,
+    "markdown": markdown.render,
     "openreports": partial(policy_reports.render, policy_reports.OPENREPORTS),
     "policyreport": partial(policy_reports.render, policy_reports.POLICYREPORT),
 }

@@ -27,16 +27,10 @@ def render(report: Report) -> str:
             "errors": sum(len(one.response.errors) for one in report.judged),
             "other_kinds": report.other_kinds,
         },
-        "objects": [_object(one) for one in sorted(report.judged, key=_object_order)],
+        "objects": [_object(one) for one in sorted(report.judged, key=lambda one: one.order)],
         "results": [_result(line) for line in lines],
     }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-
-
-def _object_order(judged: Judged) -> tuple[Any, ...]:
-    document = judged.document
-    place = (document.file, document.line) if document else ("", 0)
-    return (*place, judged.obj.kind, judged.obj.full_name)
 
 
 def _object(judged: Judged) -> dict[str, Any]:

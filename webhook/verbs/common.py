@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -190,6 +190,9 @@ def publish(result: Report, outputs: Sequence[tuple[str, str | None]], color: st
     for name, file in outputs:
         write = partial(formats.text.render, paint=_paint(color, file)) if name == "text" else formats.FORMATS[name]
         _write(write(result), file)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if name == "github" and summary:
+            _write(formats.markdown.render(result), summary, "ab")
 
 
 def conclude(result: Report, policy: Policy) -> None:
@@ -221,12 +224,13 @@ def _wants_color() -> bool:
     return bool(os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0")) or sys.stdout.isatty()
 
 
-def _write(rendered: str, file: str | None) -> None:
+def _write(rendered: str, file: str | None, mode: Literal["wb", "ab"] = "wb") -> None:
     content = rendered.encode(errors="backslashreplace")  # JSON may hold halves of surrogate pairs
     if file is None:
         click.echo(content, nl=False)
         return
     try:
-        Path(file).write_bytes(content)
+        with open(file, mode) as there:
+            there.write(content)
     except OSError as error:
         raise click.ClickException(str(error)) from None

@@ -1,0 +1,136 @@
+"""JUnit XML, for the test pages of Jenkins, GitLab and others; valid by the schema of Jenkins' xUnit plugin.
+
+A suite for each file, in it a case for each rule that was asked about each object. What a case says stands in one
+element: some readers take only the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from webhook.documents import DocumentError
+from webhook.formats.places import relative
+from webhook.report import Judged, Line, Report, called, lines_of
+from webhook.rule import Action
+
+CLUSTER: Final = "cluster"
+"""The suite of what came from no file."""
+
+_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML 1.0 document may hold, not even as a character reference."""
+
+
+_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"})
+_ESCAPED_SPACE: Final = str.maketrans({"\t": "&#9;", "\n": "&#10;"})
+"""In attributes readers would make spaces of them."""
+
+
+class Case(NamedTuple):
+    """One test: what came of it, and what is said of it."""
+
+    name: str
+    where: str
+    outcome: str = ""
+    """failure, error or skipped; empty where it passed."""
+    says: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What else there is to say: it fails nobody."""
+
+
+def render(report: Report) -> str:
+    """The report as one ``testsuites`` element."""
+    suites = [(name, [*cases]) for name, cases in groupby(sorted(_cases(report), key=_file), key=_file)]
+    every = [case for _, cases in suites for _, case in cases]
+    out = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="virt-admit"{_counts(every)}>']
+    for name, cases in suites:
+        of_suite = [case for _, case in cases]
+        skipped = sum(case.outcome == "skipped" for case in of_suite)
+        out.append(f'  <testsuite name={_attribute(name)}{_counts(of_suite)} skipped="{skipped}">')
+        out += map(_element, of_suite)
+        out.append("  </testsuite>")
+    return "\n".join((*out, "</testsuites>", ""))
+
+
+def _file(named: tuple[str, Case]) -> str:
+    return named[0]
+
+
+def _counts(cases: Iterable[Case]) -> str:
+    outcomes = [case.outcome for case in cases]
+    failures, errors = outcomes.count("failure"), outcomes.count("error")
+    return f' tests="{len(outcomes)}" failures="{failures}" errors="{errors}"'
+
+
+def _cases(report: Report) -> Iterator[tuple[str, Case]]:
+    """Every case with the suite that it belongs to."""
+    for error in report.unread:
+        yield relative(error.file), _unread(error)
+    for judged in sorted(report.judged, key=lambda one: one.order):
+        suite = relative(judged.document.file) if judged.document else CLUSTER
+        for case in _of(judged):
+            yield suite, case
+
+
+def _unread(error: DocumentError) -> Case:
+    where = relative(error.file)
+    return Case("readable", where, "error", (str(error),))
+
+
+def _of(judged: Judged) -> Iterator[Case]:
+    said: dict[str, list[Line]] = {rule.id: [] for rule in judged.asked}
+    for line in sorted(lines_of(judged), key=lambda each: each.order):
+        said.setdefault(line.rule, []).append(line)
+    for rule, lines in sorted(said.items()):
+        yield _case(rule, called(judged.obj), lines)
+
+
+def _case(rule: str, where: str, lines: Iterable[Line]) -> Case:
+    """The strongest of what a rule said of an object decides; the rest is noted."""
+    texts: dict[str, list[str]] = {}
+    for line in lines:
+        texts.setdefault(_outcome(line), []).append(_text(line))
+    outcome = min(texts, key=_STRONGEST.index, default="")
+    says = texts.pop(outcome) if outcome else []
+    return Case(rule, where, outcome, tuple(says), tuple(text for rest in texts.values() for text in rest))
+
+
+_STRONGEST: Final = ("error", "failure", "", "skipped")
+
+
+def _outcome(line: Line) -> str:
+    if line.error:
+        return "error"
+    if not line.action:
+        return "skipped"
+    return "failure" if line.action is Action.DENY and not line.fixed else ""
+
+
+def _text(line: Line) -> str:
+    place = line.location
+    where = f"{relative(place.file)}:{place.line}:{place.column}: " if place else ""
+    return f"{where}{line.word}: {line.advice}"
+
+
+_TYPE: Final = {"error": "cannot tell", "failure": "deny", "skipped": "unseen or exempt"}
+
+
+def _element(case: Case) -> str:
+    head = f"    <testcase name={_attribute(case.name)} classname={_attribute(case.where)}"
+    inside = []
+    if case.outcome:
+        message, text = _attribute(case.says[0]), _content(case.says)
+        inside.append(f'      <{case.outcome} type="{_TYPE[case.outcome]}" message={message}>{text}</{case.outcome}>')
+    if case.notes:
+        inside.append(f"      <system-out>{_content(case.notes)}</system-out>")
+    return "\n".join((head + ">", *inside, "    </testcase>")) if inside else head + "/>"
+
+
+def _content(texts: Iterable[str]) -> str:
+    return _FORBIDDEN.sub("�", "\n".join(texts)).translate(_ESCAPES)
+
+
+def _attribute(text: str) -> str:
+    return f'"{_content((text,)).translate(_ESCAPED_SPACE)}"'
