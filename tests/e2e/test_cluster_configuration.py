@@ -109,9 +109,10 @@ class TestOrder:
 
     def test_line_3_what_leaves_spec_and_annotations_alone_is_silent(self, asker: Reach) -> None:
         with asker.stored(FROZEN):
-            for change in ("label", "annotate"):
-                answer = asker.kubectl(change, FROZEN, "owner=finance")
-                assert (answer[0], "virt-admit" in answer[1]) == (0, False)
+            labelled = asker.kubectl("label", FROZEN, "owner=finance")
+            assert (labelled[0], "virt-admit" in labelled[1]) == (0, False)
+            annotated = asker.kubectl("annotate", FROZEN, "owner=finance")
+            assert (annotated[0], FAULT in annotated[1]) == (0, True)
             assert asker.kubectl("replace", FROZEN)[0] == 0  # what a storage migration does
 
     def test_line_4_an_old_fault_is_a_warning_a_changed_one_is_refused(self, asker: Reach) -> None:
