@@ -469,7 +469,6 @@ class TestHealth:
         ("name", "group", "spec"),
         [
             ("openshift-machine-api/machine-api-termination-handler", "machine.openshift.io", TERMINATING),
-            ("openshift-machine-api/inert", "machine.openshift.io", INERT),
             ("clusters-guest/guest", "cluster.x-k8s.io", HOSTED),
         ],
     )
@@ -482,6 +481,19 @@ class TestHealth:
         owner = {"apiVersion": "v1", "kind": "X", "name": "y", "uid": "z"}
         owned = shipped | {"metadata": {**names, "finalizers": ["example.com/x"], "ownerReferences": [owner]}}
         assert silent(owned, shipped)
+
+    @pytest.mark.parametrize("world", [EMPTY, NOTHING])
+    def test_line_6_a_check_that_matches_nothing_on_purpose(self, world: Cluster) -> None:
+        check = {
+            "apiVersion": "machine.openshift.io/v1beta1",
+            "kind": "MachineHealthCheck",
+            "metadata": {"name": "inert", "namespace": "openshift-machine-api"},
+            "spec": self.INERT,
+        }
+        answer = ask(check, over=world)
+        assert answer["allowed"]
+        assert "condition-status-unknown-value" in said(answer)
+        assert silent({**check, "metadata": {**check["metadata"], "finalizers": ["example.com/x"]}}, check)
 
     @pytest.mark.parametrize(("ready", "allowed"), [("True", False), ("Unknown", True), ("False", True)])
     def test_line_7_a_broken_node(self, ready: str, allowed: bool) -> None:
@@ -516,10 +528,13 @@ class TestHealth:
         nodes = [node(f"n{number}") for number in range(100)]
         machines = [running(f"db-{number}", f"n{number % 100}") for number in range(5000)]
         world = cluster(*nodes, *machines)
-        assert "nm-vm-blocks-drain" in said(ask(maintenance("n1"), over=world))
-        start = time.process_time()
-        assert "and 45 more" in said(ask(maintenance("n2"), over=world))
-        assert time.process_time() - start < 0.1
+        costs = []
+        for number in range(6):
+            start = time.process_time()
+            assert "and 45 more" in said(ask(maintenance(f"n{number}"), over=world))
+            costs.append(time.process_time() - start)
+        first, *others = costs
+        assert min(others) < first / 3
 
     @pytest.mark.parametrize(
         ("user", "speaks"),

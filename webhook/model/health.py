@@ -41,9 +41,8 @@ STATUSES: Final = ("True", "False", "Unknown")
 TERMINATING: Final = "Terminating"
 """The condition of a node whose cloud instance is about to be taken away."""
 
-_INERT: Final = "nonexistent"
-"""How the type of a condition begins that is meant to match nothing
-(openshift/managed-cluster-config: deploy/osd-machine-api/management-clusters)."""
+_NODE_POOL: Final = "hypershift.openshift.io/nodePool"
+"""The annotation of what belongs to a node pool of a hosted control plane."""
 
 _NO: Final = frozenset(("false", "0", "no", "off"))
 
@@ -114,11 +113,6 @@ class Condition:
     @property
     def well_known(self) -> bool:
         return self.type in HEALTHY
-
-    @property
-    def inert(self) -> bool:
-        """Whether it is there to match nothing, ``NonexistentCondition``."""
-        return self.type.lower().startswith(_INERT)
 
     def nanoseconds(self) -> int:
         """How long the condition must last.
@@ -284,23 +278,21 @@ class HealthCheck:
     def deliberate(self) -> bool:
         """Whether the cluster or its managers made it, and mean what would be a mistake of anybody else.
 
-        The termination handler; a check with ``NonexistentCondition`` alone, which replaces machines whose node is
-        gone; and the checks of hosted control planes for their node pools, whose one label is its own value
+        The termination handler; and the checks of hosted control planes for their node pools. Those carry an
+        annotation; older ones only have one label that is its own value and begins with the name of the cluster
         (openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
         """
-        return self.handler or self._inert or self._hosted
-
-    @property
-    def _inert(self) -> bool:
-        return bool(self.entries) and all(condition.inert for condition in self.entries)
+        return self.handler or self._hosted
 
     @property
     def _hosted(self) -> bool:
-        requirements = self.selector.requirements
-        return (
-            self.kind is kinds.CAPI_MHC
-            and len(requirements) == 1
-            and all(each.operator == selectors.IN and each.values == {each.key} for each in requirements)
+        if self.kind is not kinds.CAPI_MHC:
+            return False
+        if self.obj.annotation(_NODE_POOL).present:
+            return True
+        return len(self.selector.requirements) == 1 and all(
+            each.operator == selectors.IN and each.values == {each.key} and each.key.startswith(f"{self.cluster_name}-")
+            for each in self.selector.requirements
         )
 
     def _field(self, steps: tuple[str, ...]) -> Field:
