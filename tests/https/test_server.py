@@ -16,7 +16,7 @@ from gunicorn.config import Config
 
 from tests.apiserver.control_plane import free_port
 from tests.apiserver.webhook import VIRT_ADMIT
-from webhook import server
+from webhook import ops, server
 
 WITH_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
 GREETING = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -101,7 +101,7 @@ def test_probes_are_answered_over_both_families(host):
         start_response("200 OK", [])
         return [b"ok"]
 
-    server._serve_ops(f"[{host}]:{port}", app)
+    ops.serve_ops(f"[{host}]:{port}", app)
     connection = http.client.HTTPConnection(host, port, timeout=10)
     connection.request("GET", "/livez")
     assert connection.getresponse().read() == b"ok"

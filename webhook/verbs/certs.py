@@ -20,6 +20,7 @@ from certs.issue import Certificate, certs_pem, names_of, parse
 from certs.rotate import Clock
 from certs.status import CertStatus, described, status
 from certs.store import ApiError, Configurations, Directory, KubernetesApi, Loaded, Store
+from webhook.certificates import schedule_of, store_of
 from webhook.settings import Certs, Settings
 from webhook.verbs.serve import Decorator, cert_names, certs_flags, certs_settings, flag, issue_flags
 
@@ -82,8 +83,6 @@ def place_of(options: dict[str, Any]) -> Place:
         StoreError: there is no cluster.
         OSError, ApiError: it cannot be read.
     """
-    from webhook.server import schedule_of, store_of  # noqa: PLC0415 - `certs --help` needs no server
-
     certs = certs_settings(options, in_cluster=True)
     chosen = Settings(certs=certs, kubeconfig=options["kubeconfig"], context=options["context"])
     try:
@@ -196,8 +195,6 @@ def _wait(done: Callable[[], bool], patience: timedelta) -> bool:
 @output_flag()
 def issue(directory: Path, cert_name: Sequence[str], output: str, **schedule: str | None) -> int:
     """Issue a CA and a certificate into DIR, or renew what is due there, as `serve --certs DIR` would."""
-    from webhook.server import schedule_of  # noqa: PLC0415
-
     values = {name: value for name in plan.SETTINGS if (value := schedule[f"certs_{name.replace('-', '_')}"])}
     certs = Certs(directory=directory, schedule=values)
     settings = schedule_of(Settings(certs=certs, cert_names=cert_names(certs, cert_name)))

@@ -12,6 +12,7 @@ import click
 
 from certs import plan
 from webhook import logs
+from webhook.certificates import schedule_of
 from webhook.rules import load_rules
 from webhook.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE, Certs, SettingError, Settings, address
 from webhook.sources import load_policy
@@ -81,7 +82,7 @@ def issue_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 @flag("--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"]))
 def command(**options: Any) -> int:
     """Run the webhook until a signal ends it."""
-    from webhook.server import schedule_of, serve  # noqa: PLC0415 - `virt-admit serve --help` needs no server
+    from webhook.server import serve  # noqa: PLC0415 - `virt-admit serve --help` needs no server
 
     logs.configure(options.pop("log_format"), options.pop("log_level"))
     try:
