@@ -25,7 +25,7 @@ from webhook.verbs import common
 
 
 @click.command("check", short_help="Judge manifest files as the webhook would.")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
 @click.option(
     "--cluster", type=click.Path(path_type=Path), help="Snapshot (file or folder) that look-ups are answered from."
 )
