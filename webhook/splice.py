@@ -39,8 +39,10 @@ class Spliced:
     """A file with its fixes."""
 
     content: bytes
+    documents: tuple[Document, ...]
+    """What reading the content gives."""
     fixed: int
-    """Objects that are not as they were."""
+    """Documents that are not as they were."""
     refused: Mapping[int, str]
     """By the position of a document in the file: why it is left alone."""
     faithful: bool
@@ -59,11 +61,11 @@ def splice(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> Spl
     while True:
         wanted = [() if index in refused else each for index, each in enumerate(patches)]
         try:
-            after, faithful = _apply(content, file, wanted)
+            after, found, faithful = _apply(content, file, wanted)
         except _RefusedSome as some:
             refused |= some.why
         else:
-            return Spliced(after, sum(map(bool, wanted)), refused, faithful)
+            return Spliced(after, tuple(found), sum(map(bool, wanted)), refused, faithful)
 
 
 class _RefusedSome(Exception):
@@ -74,8 +76,8 @@ class _RefusedSome(Exception):
         self.why = why
 
 
-def _apply(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> tuple[bytes, bool]:
-    """The content with all operations done, and whether it reads as it should.
+def _apply(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> tuple[bytes, Sequence[Document], bool]:
+    """The content with all operations done, what it reads as, and whether it should.
 
     First comes the first operation of every document; then marks are taken anew, for they have moved.
     """
@@ -86,8 +88,8 @@ def _apply(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> tup
         content = _edited(content, _edits(steps))
         found = _read(content, file)
         if _typed([document.data for document in found]) != _typed(wanted):
-            return content, False
-    return content, True
+            return content, found, False
+    return content, found, True
 
 
 def _read(content: bytes, file: str) -> list[Document]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,23 +13,27 @@ import click
 from webhook import documents, engine, formats, policy, report
 from webhook.admission import Request
 from webhook.documents import Document, DocumentError
-from webhook.model import kinds
+from webhook.inventory import Inventory
+from webhook.kept import reads
+from webhook.model import kinds, selectors
 from webhook.model.cluster import Cluster, Snapshot
+from webhook.model.kinds import Kind
 from webhook.model.objects import Object
+from webhook.model.selectors import Selector
 from webhook.model.texts import count
+from webhook.policy import Policy
 from webhook.report import Judged, Report
 from webhook.rule import Operation
 from webhook.rules import Rules, load_rules
 from webhook.settings import SettingError
-from webhook.sources import load_policy, load_snapshot
-from webhook.verbs import common
+from webhook.sources import load_policy
+from webhook.verbs import common, fixes
+from webhook.verbs.fixes import Source
 
 
 @click.command("check", short_help="Judge manifest files as the webhook would.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
-@click.option(
-    "--cluster", type=click.Path(path_type=Path), help="Snapshot (file or folder) that look-ups are answered from."
-)
+@common.cluster_options
 @click.option("--old", type=click.Path(path_type=Path), help="What is there now (file or folder): judge an UPDATE.")
 @click.option(
     "--operation", type=click.Choice(["CREATE", "UPDATE"]), help="Default: UPDATE for what --old has, else CREATE."
@@ -38,12 +43,20 @@ from webhook.verbs import common
     "--strict", is_flag=True, help="What could not be seen, unknown kinds and duplicate keys are findings too."
 )
 @click.option("-n", "--namespace", default="default", show_default=True, help="For objects that name none.")
+@common.selector_option
+@click.option("--diff", is_flag=True, help="Instead of the report show what --fix would change; exit 1 if anything.")
+@click.option(
+    "--fix", is_flag=True, help="Write the fixes into the files, then report. Of - the fixed text goes to stdout."
+)
 @click.option("--fail-if-no-objects", is_flag=True, help="Nothing recognised is an error.")
 @click.option("--stdin-filename", default="<stdin>", metavar="NAME", help="What reports call standard input.")
 @click.option("-v", "--verbose", is_flag=True, help="On stderr, what became of each object.")
 def command(
     paths: tuple[str, ...],
     cluster: Path | None,
+    live: bool,
+    kubeconfig: str | None,
+    context: str | None,
     old: Path | None,
     operation: str | None,
     policy_name: str,
@@ -53,6 +66,9 @@ def command(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     namespace: str,
+    selector: str,
+    diff: bool,
+    fix: bool,
     fail_if_no_objects: bool,
     stdin_filename: str,
     verbose: bool,
@@ -61,88 +77,144 @@ def command(
 ) -> int:
     """Judge manifest files as the webhook would: apply its fixes in mind, then the rules.
 
-    PATH is a file, a folder (*.yaml *.yml *.json) or - for standard input. All objects see each other. Exit 0 clean,
-    1 findings at or above --fail-on, 2 the answer cannot be trusted.
+    PATH is a file, a folder (*.yaml *.yml *.json) or - for standard input. All objects see each other, and those of
+    the cluster if one is named. Exit 0 clean, 1 findings at or above --fail-on, 2 the answer cannot be trusted.
     """
+    if diff and fix:
+        raise click.UsageError("--diff only shows what --fix writes: choose one")
+    stdout = "diff" if diff else "fixed text" if fix and "-" in paths else "report"
     try:
-        outputs = formats.parse_output(output)
+        outputs = formats.parse_output(output) if output or stdout == "report" else []
         rules = common.selected(load_rules(), select, ignore)
         decided = load_policy(policy_name, load_rules()).at(datetime.date.today())
-        snapshot = load_snapshot(cluster) if cluster else Snapshot()
-        before, missed = _read([str(old)]) if old else ([], [])
+        chosen = selectors.parse_text(selector)
     except (SettingError, policy.PolicyError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    found, unread = _read(paths, stdin_filename)
-    result = _judge(found, before, operation, namespace, rules, snapshot, decided)
+    if stdout != "report" and any(file is None for _, file in outputs):
+        raise click.UsageError(f"stdout is for the {stdout}; give the report a file: -o json=report.json")
+    before, missed = _read([str(old)]) if old else ((), ())
+    sources, unread = _read(paths, stdin_filename)
+    there: Snapshot | Inventory = Snapshot()
+    if cluster or live or kubeconfig or context:
+        objects = _objects(sources, namespace)
+        looks_up = _looks_up(objects, rules)
+        there = common.cluster_of(cluster, live, kubeconfig, context, looks_up, _home(objects), quiet)
+        common.tell_unreadable(there, looks_up)
+    judge = _Judge(there, _objects(before, namespace), operation, namespace, chosen, rules, decided)
+    result = judge(sources)
+    mended = fixes.NOTHING
+    if diff:
+        mended = fixes.show(sources, result)
+    elif fix:
+        mended = fixes.mend(sources, result)
+        sources = mended.sources
+        result = judge(sources)
     result = dataclasses.replace(result, unread=(*missed, *unread))
     common.publish(result, outputs, color)
+    if stdout == "fixed text" and not outputs:
+        click.echo(formats.text.render(result), nl=False, err=True)
     if verbose:
-        _tell(found, result)
+        _tell(sources, chosen, result)
     if not quiet:
         common.conclude(result, decided)
-    if result.unread or result.crashed:
+        click.echo(mended.summary, nl=bool(mended.summary), err=True)
+        if diff and common.found(result, fail_on):
+            click.echo("there are findings that need more than a fix: see the report, without --diff", err=True)
+    if result.unread or result.crashed or mended.failed:
         return 2
     if fail_if_no_objects and not result.judged:
         click.echo("no object that a rule is about", err=True)
         return 2
-    if strict and (result.blind or result.other_kinds or any(document.duplicates for document in found)):
-        return 1
-    return int(common.found(result, fail_on))
+    duplicates = any(document.duplicates for document in _documents(sources))
+    unclear = strict and (result.blind or result.other_kinds or duplicates)
+    return int(bool(unclear or mended.left) or common.found(result, fail_on))
 
 
-def _read(paths: Sequence[str], stdin: str = "<stdin>") -> tuple[list[Document], list[DocumentError]]:
-    """All documents in the paths, and what could not be read, which also goes to stderr."""
-    found: list[Document] = []
-    unread: list[DocumentError] = []
-    for name, content in documents.find(paths, stdin):
-        good, errors = ([], [content]) if isinstance(content, DocumentError) else documents.read(content, name)
-        found += good
-        unread += errors
-        for error in errors:
-            click.echo(str(error), err=True)
-    return found, unread
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """All that a verdict on files depends on, besides the files."""
 
+    there: Snapshot | Inventory
+    """The cluster that they are meant for."""
+    before: Sequence[Object]
+    """Objects as they are now."""
+    operation: str | None
+    namespace: str
+    chosen: Selector
+    rules: Rules
+    policy: Policy
 
-def _tell(found: Iterable[Document], result: Report) -> None:
-    """Who was asked about each object."""
-    judged = {id(one.document): one for one in result.judged}
-    for document in found:
-        one = judged.get(id(document))
-        asked = f"{count(len(one.asked), 'rule')} asked" if one else "no rule is about this kind"
-        click.echo(f"{document.file}:{document.line}: {report.called(Object(document.data))}: {asked}", err=True)
+    def __call__(self, sources: Sequence[Source]) -> Report:
+        objects = [(document, common.placed(document, self.namespace)) for document in _documents(sources)]
+        before = {_identity(obj): obj for obj in self.before}
+        cluster = common.with_objects(self.there, (obj for _, obj in objects))
+        judged, others = [], 0
+        for document, obj in objects:
+            if not self.chosen.matches(obj.labels):
+                continue
+            kind = kinds.of(obj)
+            if kind is None or kind not in load_rules().by_kind:
+                others += 1
+            else:
+                judged.append(self._judge(document, obj, kind, before.get(_identity(obj)), cluster))
+        return Report(tuple(judged), others, sum(bool(source.documents) for source in sources))
 
-
-def _judge(
-    found: list[Document],
-    before: list[Document],
-    operation: str | None,
-    namespace: str,
-    rules: Rules,
-    snapshot: Snapshot,
-    decided: policy.Policy,
-) -> Report:
-    objects = [(document, common.placed(document, namespace)) for document in found]
-    old = {_identity(obj): obj for obj in (common.placed(document, namespace) for document in before)}
-    cluster: Cluster = snapshot.with_objects(obj for _, obj in objects)
-    judged, others = [], 0
-    for document, obj in objects:
-        kind = kinds.of(obj)
-        if kind is None or kind not in load_rules().by_kind:
-            others += 1
-            continue
-        previous = old.get(_identity(obj))
-        request = Request(
-            operation or (Operation.UPDATE if previous else Operation.CREATE),
-            kind,
-            obj,
-            previous,
-            name=obj.name,
-            namespace=obj.namespace,
-        )
-        response = engine.judge(request, rules, cluster, decided)
-        judged.append(Judged(request, response, document, common.asked(request, rules, decided)))
-    return Report(tuple(judged), others, len({document.file for document in found}))
+    def _judge(self, document: Document, obj: Object, kind: Kind, before: Object | None, cluster: Cluster) -> Judged:
+        operation = self.operation or (Operation.UPDATE if before else Operation.CREATE)
+        request = Request(operation, kind, obj, before, name=obj.name, namespace=obj.namespace)
+        response = engine.judge(request, self.rules, cluster, self.policy)
+        return Judged(request, response, document, common.asked(request, self.rules, self.policy))
 
 
 def _identity(obj: Object) -> tuple[str, str, str, str]:
     return obj.group, obj.kind, obj.namespace, obj.name
+
+
+def _documents(sources: Iterable[Source]) -> list[Document]:
+    return [document for source in sources for document in source.documents]
+
+
+def _objects(sources: Iterable[Source], namespace: str) -> list[Object]:
+    return [common.placed(document, namespace) for document in _documents(sources)]
+
+
+def _looks_up(objects: Iterable[Object], rules: Rules) -> tuple[Kind, ...]:
+    """What the rules for these objects look up: a live cluster need list nothing else."""
+    judged = {kinds.of(obj) for obj in objects}
+    return reads(Rules(rule for rule in rules if not judged.isdisjoint(rule.kinds)))
+
+
+def _home(objects: Iterable[Object]) -> str:
+    """The namespace of the objects, if it is one: who may not list in all namespaces may list there."""
+    namespaces = {obj.namespace for obj in objects if obj.namespace}
+    return namespaces.pop() if len(namespaces) == 1 else ""
+
+
+def _read(paths: Sequence[str], stdin: str = "<stdin>") -> tuple[tuple[Source, ...], tuple[DocumentError, ...]]:
+    """What the paths hold, and what could not be read of it, which also goes to stderr."""
+    sources: list[Source] = []
+    unread: list[DocumentError] = []
+    for name, content in documents.find(paths, stdin):
+        if isinstance(content, DocumentError):
+            errors = [content]
+        else:
+            found, errors = documents.read(content, name)
+            sources.append(Source(name, content, tuple(found), name == stdin and "-" in paths))
+        unread += errors
+        for error in errors:
+            click.echo(str(error), err=True)
+    return tuple(sources), tuple(unread)
+
+
+def _tell(sources: Iterable[Source], chosen: Selector, result: Report) -> None:
+    """Who was asked about each object."""
+    judged = {id(one.document): one for one in result.judged}
+    for document in _documents(sources):
+        one = judged.get(id(document))
+        if one:
+            asked = f"{count(len(one.asked), 'rule')} asked"
+        elif chosen.matches(Object(document.data).labels):
+            asked = "no rule is about this kind"
+        else:
+            asked = "not selected"
+        click.echo(f"{document.file}:{document.line}: {report.called(Object(document.data))}: {asked}", err=True)

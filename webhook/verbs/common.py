@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -74,13 +74,18 @@ def cluster_options(function: Command) -> Command:
     for option in reversed(
         (
             click.option("--cluster", type=click.Path(path_type=Path), help="A snapshot (file or folder)."),
-            click.option("--live", is_flag=True, help="The live cluster; the default."),
+            click.option("--live", is_flag=True, help="The cluster of the current context, only read."),
             click.option("--kubeconfig", metavar="FILE", help="Where the live cluster is; in a pod its own."),
             click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
         )
     ):
         function = option(function)
     return function
+
+
+selector_option = click.option(
+    "-l", "--selector", default="", metavar="LABELS", help="Judge only what has these labels, as in kubectl."
+)
 
 
 def selected(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -> Rules:
@@ -124,9 +129,17 @@ def api(kubeconfig: str | None, context: str | None) -> Api:
 
 
 def cluster_of(
-    cluster: Path | None, live: bool, kubeconfig: str | None, context: str | None, looks_up: Sequence[Kind]
+    cluster: Path | None,
+    live: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    looks_up: Sequence[Kind],
+    home: str = "",
+    quiet: bool = False,
 ) -> Snapshot | Inventory:
     """The cluster that the options mean: the snapshot, or these kinds of the live one.
+
+    What may not be listed in the whole cluster is listed in the namespace ``home``, if one is given.
 
     Raises:
         ClickException: the options exclude each other, the snapshot is none, or the cluster does not answer.
@@ -134,11 +147,23 @@ def cluster_of(
     if cluster and (live or kubeconfig or context):
         raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
     if cluster is None:
-        return sweep([Shelf(kind, whole=True) for kind in dict.fromkeys(looks_up)], kubeconfig, context)
+        return sweep([Shelf(kind, whole=True) for kind in dict.fromkeys(looks_up)], kubeconfig, context, home, quiet)
     try:
         return load_snapshot(cluster)
     except (SettingError, OSError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def tell_unreadable(cluster: Snapshot | Inventory, looks_up: Iterable[Kind]) -> None:
+    """On stderr, which of these kinds could not be read."""
+    blind = sorted(cluster.unreadable.intersection(kind.resource for kind in looks_up))
+    if blind:
+        click.echo(f"not allowed to list {', '.join(blind)}", err=True)
+
+
+def with_objects(cluster: Snapshot | Inventory, objects: Iterable[Object]) -> Snapshot:
+    """A cluster with these objects in it: they take the place of those with the same name."""
+    return Snapshot((*cluster, *objects), cluster.complete, cluster.unreadable, cluster.server_version)
 
 
 def placed(document: Document, namespace: str) -> Object:

@@ -131,7 +131,7 @@ def command(
     except (LookupError, documents.DocumentError) as error:
         raise click.ClickException(str(error)) from None
     if beside:
-        there = Snapshot((*there, *beside), there.complete, there.unreadable, there.server_version)
+        there = common.with_objects(there, beside)
     if not checks:
         raise click.ClickException(f"{target} holds no health check")
     explained = [explain(check, there) for check in checks]

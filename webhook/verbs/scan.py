@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
 @common.cluster_options
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Judge only what is in this namespace.")
-@click.option("-l", "--selector", default="", metavar="LABELS", help="Judge only what has these labels, as in kubectl.")
+@common.selector_option
 @common.report_options
 @click.option("--strict", is_flag=True, help="What could not be seen is a finding too.")
 @click.option(
