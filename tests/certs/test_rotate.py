@@ -22,6 +22,7 @@ from certs.rotate import Clock, Rotator
 from certs.steps import perform, timestamp
 from certs.store import Configurations, Directory, ExternalDirectory, ExternalSecret, SecretStore
 from tests.certs.world import DAILY, DAY, HOUR, KINDS, NAMES, SECOND, START, FakeApi, Replica, Time, pem, trusts
+from tests.waiting import eventually
 
 MINUTE = timedelta(minutes=1)
 ANNOUNCE = START + 360 * HOUR
@@ -852,12 +853,6 @@ class TestDirectoryMode:
 
 
 class TestThread:
-    def wait(self, condition: Any) -> None:
-        deadline = time.monotonic() + 10
-        while not condition():
-            assert time.monotonic() < deadline, "it never happened"
-            time.sleep(0.005)
-
     def test_start_wake_stop(self):
         api = FakeApi(Time(datetime.now(UTC)))
         api.register()
@@ -870,11 +865,11 @@ class TestThread:
             configurations=Configurations(api),
         )
         rotator.start()
-        self.wait(lambda: front.shown is not None and all(api.published))
+        eventually(lambda: front.shown is not None and all(api.published))
         rounds = api.requests["get secret"]
         api.overwrite_bundles(None)
         rotator.wake()
-        self.wait(lambda: all(api.published))
+        eventually(lambda: all(api.published))
         assert api.requests["get secret"] > rounds
         rotator.stop()
         assert not any(thread.name == "certs" for thread in threading.enumerate())
@@ -882,10 +877,10 @@ class TestThread:
     def test_quick_settings_rotate_by_themselves(self, tmp_path):
         quick = parse_settings(
             {
-                "serving-duration": "3s",
-                "serving-renew-before": "2s",
-                "signer-duration": "6s",
-                "signer-renew-before": "5s",
+                "serving-duration": "10s",
+                "serving-renew-before": "9s",
+                "signer-duration": "20s",
+                "signer-renew-before": "19s",
                 "propagation": "0s",
                 "check-interval": "1s",
             },
@@ -899,13 +894,14 @@ class TestThread:
         rotator.settle()
         rotator.start()
         try:
-            for _ in range(24):
-                time.sleep(0.1)
+            deadline = time.monotonic() + 60
+            while events.count(("step", "promote")) < 2:
+                assert time.monotonic() < deadline
                 assert front.shown.not_after > datetime.now(UTC)
+                time.sleep(0.1)
         finally:
             rotator.stop()
 
-        assert events.count(("step", "promote")) >= 2
         assert events.count(("step", "bootstrap")) == 1
         assert not [event for event in events if event[0] == "error"]
 
