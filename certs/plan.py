@@ -111,14 +111,17 @@ def show_duration(duration: timedelta) -> str:
     return text or "0s"
 
 
+SCHEDULE: Final = ("serving-duration", "serving-renew-before", "signer-duration", "signer-renew-before")
+
 PROFILES: Final[Mapping[str, tuple[str, str, str, str]]] = {
     "daily": ("48h", "24h", "720h", "360h"),
     "kubevirt": ("24h", "4h48m", "168h", "33h36m"),
     "hco": ("24h", "12h", "48h", "24h"),
     "15d": ("30d", "15d", "120d", "60d"),
     "yearly": ("730d", "365d", "3650d", "1825d"),
+    "cluster": ("24h", "12h", "48h", "24h"),
 }
-"""serving-duration, serving-renew-before, signer-duration and signer-renew-before of each named schedule."""
+"""The values of :data:`SCHEDULE` in each named schedule; in ``cluster`` those that HyperConverged leaves open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,11 @@ class Settings:
     """Signers are bound to the names."""
     names: tuple[str, ...] = field(default=())
     """DNS names and IP addresses of the serving cert. Not a flag of this group: the edge composes them."""
+
+    @property
+    def schedule(self) -> dict[str, timedelta]:
+        """The values of :data:`SCHEDULE`."""
+        return {name: getattr(self, name.replace("-", "_")) for name in SCHEDULE}
 
     @property
     def minimum_age(self) -> timedelta:
@@ -170,10 +178,9 @@ def parse_settings(values: Mapping[str, str], *, names: tuple[str, ...] = (), un
     profile = values.get("profile", "daily")
     if profile not in PROFILES:
         raise SettingsError(f"profile is {profile}; it must be one of {', '.join(PROFILES)}")
-    schedule = ("serving-duration", "serving-renew-before", "signer-duration", "signer-renew-before")
-    texts = {**dict(zip(schedule, PROFILES[profile], strict=True)), **values}
+    texts = {**dict(zip(SCHEDULE, PROFILES[profile], strict=True)), **values}
     durations: dict[str, timedelta] = {}
-    for name in (*schedule, "propagation", "check-interval"):
+    for name in (*SCHEDULE, "propagation", "check-interval"):
         if name in texts:
             try:
                 durations[name.replace("-", "_")] = parse_duration(texts[name])
@@ -199,12 +206,7 @@ def check(settings: Settings, *, unsafe: bool = False) -> None:
     if settings.check_interval < most_often:
         found, least = show_duration(settings.check_interval), show_duration(most_often)
         raise SettingsError(f"check-interval is {found}; it must be at least {least}")
-    schedule = {
-        "serving-duration": settings.serving_duration,
-        "serving-renew-before": settings.serving_renew_before,
-        "signer-duration": settings.signer_duration,
-        "signer-renew-before": settings.signer_renew_before,
-    }
+    schedule = settings.schedule
     for name, value in schedule.items():
         shortest = timedelta(seconds=1) if unsafe else _SHORTEST
         if value < shortest:

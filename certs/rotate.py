@@ -25,7 +25,6 @@ from certs.issue import (
     Pair,
     State,
     bundle_of,
-    canonical_name,
     certs_pem,
     issued_by,
     key_pem,
@@ -37,7 +36,17 @@ from certs.issue import (
     sha256,
     valid,
 )
-from certs.plan import Seen, Settings, Step, cert_fault, plan, serving_fault, upcoming
+from certs.plan import (
+    Seen,
+    Settings,
+    SettingsError,
+    Step,
+    cert_fault,
+    plan,
+    serving_fault,
+    show_duration,
+    upcoming,
+)
 from certs.steps import perform, timestamp
 from certs.store import ApiError, Configuration, Configurations, Loaded, Store
 
@@ -45,7 +54,7 @@ log = logging.getLogger(__name__)
 
 Count = Callable[[str, str], None]
 """Told of every event, ``(what, label)``: ``step`` and its name; ``error`` and its reason (those of ApiError, or
-storage, certificate, internal); ``conflict``, a lost race, and nothing."""
+storage, certificate, settings, internal); ``conflict``, a lost race, and nothing."""
 
 _REMEMBERED: Final = timedelta(minutes=5)
 _READY_ANYWAY: Final = 30.0  # seconds after start
@@ -136,7 +145,7 @@ class Rotator:
         settings: Settings,
         *,
         show: Callable[[bytes, bytes], None],
-        names: Sequence[str] = (),
+        follow: Callable[[], Settings] | None = None,
         configurations: Configurations | None = None,
         count: Count = lambda _what, _label: None,
         clock: Clock | None = None,
@@ -144,14 +153,14 @@ class Rotator:
     ) -> None:
         """``show`` gets the chain and the key as PEM and raises if it cannot show them.
 
-        ``names`` replaces the settings' names. ``configurations`` get the bundle; None: nobody needs it. Raises
-        ValueError for a name that cannot stand in a certificate.
+        ``follow`` gives the settings of each round; while it raises SettingsError the last ones stay in force.
+        ``configurations`` get the bundle; None: nobody needs it.
         """
-        wanted = tuple(dict.fromkeys(canonical_name(name) for name in names)) or settings.names
-        self.settings = replace(settings, names=wanted)
+        self.settings = settings
         self.clock = clock or Clock()
         self._store = store
         self._show_pem = show
+        self._follow = follow or (lambda: settings)
         self._configurations = configurations
         self._count = count
         self._identity = identity or f"{socket.gethostname()}/{os.getpid()}"
@@ -207,6 +216,7 @@ class Rotator:
         """Look, publish, show, do the step that is due. True: something changed, look again at once. Never raises."""
         with self._lock:
             try:
+                self._read_settings()
                 return self._advance(*self._look())
             except Exception as error:  # the loop must outlive everything
                 self._failed(error)
@@ -228,6 +238,17 @@ class Rotator:
         self._looked = time.monotonic()
 
     # One round
+
+    def _read_settings(self) -> None:
+        try:
+            wanted = self._follow()
+        except SettingsError as error:
+            self._failed(error, "settings")
+            return
+        if wanted != self.settings:
+            self.settings = wanted
+            told = {name.replace("-", "_"): show_duration(value) for name, value in wanted.schedule.items()}
+            log.info("certificate schedule", extra=told)
 
     def _look(self) -> tuple[Loaded, State, Seen, datetime]:
         loaded = self._store.load()

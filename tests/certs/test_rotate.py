@@ -17,7 +17,7 @@ import pytest
 from certs import rotate
 from certs.context import Front
 from certs.issue import State, certs_pem, key_pem, names_of, new_serving, new_signer, parse, parse_certs, render, sha256
-from certs.plan import Settings, parse_settings
+from certs.plan import Settings, SettingsError, parse_settings
 from certs.rotate import Clock, Rotator
 from certs.steps import perform, timestamp
 from certs.store import Configurations, Directory, ExternalDirectory, ExternalSecret, SecretStore
@@ -634,9 +634,29 @@ class TestErrors:
         Replica(api, error=61 * SECOND).settle()
         assert [record.offset for record in caplog.records if hasattr(record, "offset")] == [-61]
 
-    def test_a_name_that_cannot_be_is_refused_at_once(self, api):
-        with pytest.raises(ValueError, match="neither a DNS name"):
-            Rotator(SecretStore(api, "a", "b"), DAILY, show=lambda *_: None, names=["a b"])
+    def test_settings_that_change_are_followed_and_bad_ones_are_not(self, api, now, caplog):
+        caplog.set_level("INFO", "certs.rotate")
+        wanted: list[Settings] = [DAILY]
+
+        def follow() -> Settings:
+            if not wanted:
+                raise SettingsError("serving-duration is 1s; it must be at least 10m")
+            return wanted[0]
+
+        replica = Replica(api, follow=follow)
+        replica.settle()
+        now.now += 5 * HOUR
+        wanted[0] = replace(DAILY, serving_renew_before=47 * HOUR)
+        replica.settle()
+        assert replica.steps("renew") == 1
+        wanted.clear()
+        now.now += 5 * HOUR
+        replica.settle()
+
+        assert replica.steps("renew") == 2
+        assert {reason for what, reason in replica.events if what == "error"} == {"settings"}
+        [changed] = [record for record in caplog.records if record.message == "certificate schedule"]
+        assert (changed.serving_duration, changed.serving_renew_before) == ("48h", "47h")
 
 
 class TestExternal:
@@ -859,9 +879,8 @@ class TestThread:
         front = Front()
         rotator = Rotator(
             SecretStore(api, "a", "b"),
-            Settings(check_interval=HOUR),
+            Settings(check_interval=HOUR, names=NAMES),
             show=front.show,
-            names=NAMES,
             configurations=Configurations(api),
         )
         rotator.start()

@@ -244,7 +244,13 @@ class Replica:
     """A process with its own clock that serves from the Secret; ``cut`` off, it reaches nobody."""
 
     def __init__(
-        self, api: FakeApi, settings: Settings = DAILY, *, error: timedelta = timedelta(), name: str = "a"
+        self,
+        api: FakeApi,
+        settings: Settings = DAILY,
+        *,
+        follow: Callable[[], Settings] | None = None,
+        error: timedelta = timedelta(),
+        name: str = "a",
     ) -> None:
         self.api = api
         self.cut = False
@@ -255,6 +261,7 @@ class Replica:
             SecretStore(_Line(self), "virt-admit", "virt-admit-certs"),
             settings,
             show=self._show,
+            follow=follow,
             configurations=Configurations(_Line(self)),
             count=lambda what, label: self.events.update([(what, label)]),
             clock=Clock(lambda: api.time.now + self.error, api.time.monotonic),
