@@ -230,7 +230,7 @@ _WORDS = r"[^\s,()!=<>]"
 _TERM: Final = re.compile(
     rf"\s*(?:!\s*(?P<absent>{_WORDS}+)"
     rf"|(?P<key>{_WORDS}+)(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
-    rf"|\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>{_WORDS}*))?)\s*(?:,|\Z)"
+    rf"|\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>{_WORDS}*))?)\s*(?:,(?!\s*\Z)|\Z)"
 )
 _SIGNS: Final = {"=": IN, "==": IN, "!=": NOT_IN, "in": IN, "notin": NOT_IN, ">": GREATER, "<": LESS}
 
