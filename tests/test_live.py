@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fake_api import FakeApi, path_of
 from tests.waiting import eventually
+from webhook.apiserver import Api, ApiError, pause
 from webhook.inventory import Shelf, State, shelves
-from webhook.live import Api, ApiError, Live, Pace, read, snapshot
+from webhook.live import Live, Pace, read, snapshot
 from webhook.metrics import Metrics
 from webhook.model.cluster import Unseen
 from webhook.model.kinds import CAPI_MACHINE, KUBEVIRT, LEASE, NODE, PVC, VM
@@ -334,9 +335,8 @@ def test_a_namespace_that_cannot_be_asked_for_may_exist(api, follow):
 
 
 def test_failures_are_repeated_less_and_less_often():
-    pace = Pace()
     for failures, most in [(0, 0.0), (1, 0.2), (2, 0.4), (3, 0.8), (5, 3.2), (6, 5.0), (10_000, 5.0)]:
-        pauses = {pace.pause(failures) for _ in range(50)}
+        pauses = {pause(failures) for _ in range(50)}
         assert most / 2 <= min(pauses) <= max(pauses) <= most
         assert failures == 0 or len(pauses) > 1, "not all replicas at once"
 

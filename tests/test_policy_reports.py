@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
 from tests.https.reviews import vm
-from webhook import cli, live, manifests, policy_reader, writing
+from webhook import apiserver, cli, manifests, policy_reader, writing
 from webhook.admission import Response
+from webhook.apiserver import PATIENCE, ApiError
 from webhook.formats import policy_reports
 from webhook.formats.policy_reports import LONGEST, MOST, OPENREPORTS, POLICYREPORT, Result, Subject
-from webhook.live import PATIENCE, ApiError
 from webhook.model.cluster import Snapshot
 from webhook.model.kinds import NODE, VM
 from webhook.model.objects import Object
@@ -338,10 +338,12 @@ def test_what_is_being_deleted_has_no_report():
 
 def test_our_reports_are_listed_page_by_page(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr(live, "PAGE", 2)
+    monkeypatch.setattr(apiserver, "PAGE", 2)
     with FakeApi() as fake:
         fake.install(OPENREPORTS.home, *({"metadata": {"name": name, "namespace": "shop"}} for name in "abcde"))
-        found = live.Api.connect(fake.kubeconfig(tmp_path)).list(path_of(OPENREPORTS.home), {"labelSelector": "a=b"})
+        found = apiserver.Api.connect(fake.kubeconfig(tmp_path)).list(
+            path_of(OPENREPORTS.home), {"labelSelector": "a=b"}
+        )
         assert [obj["metadata"]["name"] for obj in found] == [*"abcde"]
         assert fake.asked(OPENREPORTS.home, limit="2", labelSelector="a=b") == 3
 

@@ -1,51 +1,36 @@
 """A running cluster: informers that last for years, and one sweep for ``scan``.
 
-List and watch over plain JSON. The kubernetes package only finds and authenticates the API server: its models cost a
-hundred times as much and refuse values that they do not know. Nothing here is called while a request waits.
+List and watch over plain JSON. Nothing here is called while a request waits.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlencode
 
 import urllib3
-from kubernetes import client, config
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from webhook import __version__, codec
+from webhook import codec
+from webhook.apiserver import LONGEST, PAGE, PATIENCE, Absent, Api, ApiError, Garbled, path_of, pause, proper_answer
 from webhook.inventory import Homes, Inventory, Shelf, State
 from webhook.kept import lookup_namespace, reads
 from webhook.metrics import Informed, Metrics
 from webhook.model.kinds import BUILT_IN_GROUPS, Kind
 from webhook.rules import Rules
-from webhook.settings import SettingError
 
 log = logging.getLogger(__name__)
 
-PAGE: Final = 500
-"""Objects a page, as kubectl and client-go ask for."""
-CONNECT: Final = 5.0
-"""Seconds for TCP and TLS."""
-ANSWER: Final = 60.0
-"""Seconds between two pieces of an ordinary answer."""
 CALM: Final = 1.0
 """Seconds. What lasted longer may begin again at once."""
-FIRST: Final = 0.2
-"""Seconds before what failed is tried again; twice as long after each further failure."""
 LASTING: Final = 6
 """Failures in a row, about ten seconds, that somebody should know of."""
-PATIENCE: Final = 5
-"""Failures in a row after which a sweep gives up."""
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,195 +43,10 @@ class Pace:
     """A watch on which nothing comes for so long may be dead and begins again; a bookmark comes about each minute."""
     absent: float = 30.0
     """So often a kind that is not installed is looked for."""
-    longest: float = 5.0
+    longest: float = LONGEST
     """The longest wait before something that failed is tried again."""
     version: float = 30.0
     """So often the API server is asked for its version."""
-
-    def pause(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
-        longest = min(self.longest, FIRST * 2 ** min(failures - 1, 10)) if failures else 0.0
-        return longest * random.uniform(0.5, 1)  # noqa: S311 - so that not all come at once
-
-
-class ApiError(Exception):
-    """The API server did not give what was asked for. ``code``: the HTTP status; 0: there was no proper answer."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Absent(ApiError):
-    """There is no such kind, or no such namespace."""
-
-
-class Garbled(ApiError):
-    """What came does not look like what an API server sends."""
-
-
-class Api:
-    """Requests to one API server. Threads may share it."""
-
-    def __init__(self, configuration: client.Configuration) -> None:
-        self._configuration = configuration
-        self._pool: urllib3.PoolManager = client.ApiClient(configuration).rest_client.pool_manager
-        self.one_page = threading.Lock()
-        """Hold it while a page is decoded: many pages at once would take much memory and gain no time."""
-
-    @classmethod
-    def connect(cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 1) -> Api:
-        """The API server of this pod, or else of the kubeconfig. Asks it nothing yet.
-
-        Raises:
-            SettingError: there is neither.
-        """
-        configuration = client.Configuration()
-        configuration.connection_pool_maxsize = connections
-        try:
-            if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
-                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            else:
-                config.load_kube_config(kubeconfig, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-        except (config.ConfigException, OSError) as error:
-            raise SettingError(f"no cluster is configured: {error}") from None
-        return cls(configuration)
-
-    def get(self, path: str, query: dict[str, str], silence: float = ANSWER) -> urllib3.BaseHTTPResponse:
-        """An answer whose body is yet to be read.
-
-        Raises:
-            ApiError: it is not the answer that was asked for.
-        """
-        return self._ask("GET", path, silence, fields=query)
-
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """What an object becomes that is created there: the answer to a review, say.
-
-        Raises:
-            ApiError: it was not taken.
-        """
-        response = self._ask("POST", path, ANSWER, json=body)
-        with _proper_answer():
-            answer: dict[str, Any] = codec.loads(_all(response))
-            return answer
-
-    def patch(self, path: str, kind: str, body: dict[str, Any], query: Mapping[str, str] = _NOTHING) -> None:
-        """Change an object: merge into it (kind ``merge-patch+json``), or apply it (``apply-patch+yaml``).
-
-        Raises:
-            ApiError: it was not taken.
-        """
-        text, media = codec.dumps(body), {"Content-Type": f"application/{kind}"}
-        _all(self._ask("PATCH", f"{path}?{urlencode(query)}", ANSWER, media, body=text))
-
-    def delete(self, path: str) -> None:
-        """Delete an object.
-
-        Raises:
-            ApiError: it was not deleted.
-        """
-        _all(self._ask("DELETE", path, ANSWER))
-
-    def list(self, path: str, query: Mapping[str, str] = _NOTHING) -> Iterator[dict[str, Any]]:
-        """The objects of a kind, asked for page by page.
-
-        Raises:
-            ApiError: they cannot be read.
-        """
-        rest = {"limit": str(PAGE), **query}
-        while True:
-            with _proper_answer():
-                page = codec.loads(self.body(path, rest))
-                items, rest["continue"] = page.get("items") or (), page["metadata"].get("continue") or ""
-            yield from items
-            if not rest["continue"]:
-                return
-
-    def _ask(
-        self, method: str, path: str, silence: float, headers: Mapping[str, str] = _NOTHING, **content: Any
-    ) -> urllib3.BaseHTTPResponse:
-        try:
-            response = self._pool.request(
-                method,
-                self._configuration.host + path,
-                headers={**self._headers(), **headers},
-                timeout=urllib3.Timeout(connect=CONNECT, read=silence),
-                retries=False,
-                preload_content=False,
-                **content,
-            )
-            if response.status in (200, 201, 202):
-                return response
-            raise ApiError(response.status, _message(response.data) or f"HTTP status {response.status}")
-        except (HTTPError, OSError, config.ConfigException) as error:
-            raise ApiError(0, f"the API server does not answer: {error}") from None
-
-    def _headers(self) -> dict[str, str]:
-        """Read anew each time: tokens are renewed while we run."""
-        headers = {"Accept": "application/json", "User-Agent": f"virt-admit/{__version__}"}
-        settings: dict[str, Any] = dict(self._configuration.auth_settings())
-        return headers | {each["key"]: each["value"] for each in settings.values()}
-
-    def body(self, path: str, query: dict[str, str]) -> bytes:
-        """A whole answer.
-
-        Raises:
-            ApiError: it is not the answer that was asked for.
-        """
-        return _all(self.get(path, query))
-
-    def version(self) -> str:
-        """The API server's version, ``v1.36.3``.
-
-        Raises:
-            ApiError: it does not tell.
-        """
-        with _proper_answer():
-            return str(codec.loads(self.body("/version", {}))["gitVersion"])
-
-    def has_namespace(self, name: str) -> bool:
-        """Whether the namespace exists, or may exist: to be forbidden something in it tells nothing."""
-        try:
-            self.body(f"/api/v1/namespaces/{name}", {})
-        except ApiError as error:
-            return error.code != 404
-        return True
-
-    def demand_api_server(self) -> None:
-        """Go on only if it is an API server that answers: that something else lacks a kind tells nothing.
-
-        Raises:
-            ApiError: it is not.
-        """
-        with _proper_answer():
-            if codec.loads(self.body("/apis", {}))["kind"] != "APIGroupList":
-                raise ValueError("no list of API groups")
-
-
-@contextlib.contextmanager
-def _proper_answer() -> Iterator[None]:
-    """Turns surprises about the shape of an answer into Garbled."""
-    try:
-        yield
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise Garbled(0, f"this is not the answer of an API server: {error!r}") from None
-
-
-def _all(response: urllib3.BaseHTTPResponse) -> bytes:
-    try:
-        return response.data
-    except (HTTPError, OSError) as error:
-        raise ApiError(0, f"the API server does not answer: {error}") from None
-    finally:
-        response.release_conn()
-
-
-def _message(body: bytes) -> str:
-    try:
-        return str(codec.loads(body)["message"])
-    except (LookupError, TypeError, ValueError):
-        return ""
 
 
 class Place(NamedTuple):
@@ -267,7 +67,7 @@ def read(api: Api, shelf: Shelf, progress: Callable[[int], None] = lambda _: Non
     """
     kind = shelf.kind
     for version in kind.versions:
-        path = _path(kind, version, shelf.namespace)
+        path = path_of(kind, shelf.namespace, version=version)
         try:
             homes, at = _pages(api, path, shelf, progress)
         except ApiError as error:
@@ -284,18 +84,13 @@ def read(api: Api, shelf: Shelf, progress: Callable[[int], None] = lambda _: Non
     raise Absent(404, "there is no such kind")
 
 
-def _path(kind: Kind, version: str, home: str) -> str:
-    root = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
-    return f"{root}/namespaces/{home}/{kind.plural}" if home and kind.namespaced else f"{root}/{kind.plural}"
-
-
 def _pages(api: Api, path: str, shelf: Shelf, progress: Callable[[int], None]) -> tuple[Homes, str]:
     homes: Homes = {}
     count = 0
     query = {"limit": str(PAGE)}
     while True:
         body = api.body(path, query)
-        with _proper_answer(), api.one_page:
+        with proper_answer(), api.one_page:
             page = codec.loads(body)
             del body
             items = page.get("items") or ()
@@ -327,12 +122,12 @@ class Informer:
         """Work until somebody stops us."""
         while not self._stopped.is_set():
             try:
-                pause = self._round()
+                rest = self._round()
             except Exception:  # a bug; if the thread ended, its look-ups would be wrong for ever
                 log.exception("an informer begins again", extra={"kind": str(self.shelf.kind)})
                 self.current, self._place = False, None
-                pause = self._pace.longest
-            self._stopped.wait(pause)
+                rest = self._pace.longest
+            self._stopped.wait(rest)
 
     def interrupt(self) -> None:
         """Wake the thread from a read, when all is to stop."""
@@ -346,7 +141,7 @@ class Informer:
         began = time.monotonic()
         failed = False
         try:
-            with _proper_answer():
+            with proper_answer():
                 if self._place is None:
                     self._place = read(self._api, self.shelf)
                 self._watch(self._place)
@@ -357,7 +152,7 @@ class Informer:
                 return self._pace.absent
         calm = time.monotonic() - began > CALM
         self._failures = (0 if calm else self._failures) + (failed or not calm)
-        return self._pace.pause(self._failures)
+        return pause(self._failures, self._pace.longest)
 
     def _watch(self, place: Place) -> None:
         seconds = int(self._pace.watch * random.uniform(0.9, 1))  # noqa: S311 - so that not all end at once
@@ -520,4 +315,4 @@ def _sweep(api: Api, shelf: Shelf, home: str, progress: Callable[[Kind, int], No
                 raise
             else:
                 failures += 1
-                time.sleep(Pace().pause(failures))
+                time.sleep(pause(failures))

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from webhook.admission import line
+from webhook.apiserver import PATIENCE, Api, ApiError, path_of, pause
 from webhook.formats.policy_reports import LONGEST, MANAGED, SOURCE, Format, name, reference, report, subject
-from webhook.live import PATIENCE, Api, ApiError, Pace
 from webhook.model import kinds
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
@@ -87,7 +87,7 @@ def _ours(api: Api, kind: Kind, home: str, unreadable: frozenset[str]) -> set[Wh
     labels = ",".join(f"{key}={value}" for key, value in MANAGED.items())
 
     def read() -> set[Where]:
-        found = api.list(_path(kind, home), {"labelSelector": labels})
+        found = api.list(path_of(kind, home), {"labelSelector": labels})
         return {(kind, _namespace(obj), obj["metadata"]["name"]) for obj in found if not _about(obj, unreadable)}
 
     try:
@@ -104,7 +104,7 @@ def _about(body: dict[str, Any], unreadable: frozenset[str]) -> bool:
 
 def _delete(api: Api, where: Where) -> None:
     try:
-        _patiently(lambda: api.delete(_path(*where)))
+        _patiently(lambda: api.delete(path_of(*where)))
     except ApiError as error:
         if error.code != 404:
             raise _not_written("delete", where, error) from None
@@ -113,7 +113,7 @@ def _delete(api: Api, where: Where) -> None:
 def _apply(api: Api, where: Where, body: dict[str, Any]) -> None:
     query = {"fieldManager": MANAGER, "force": "true"}
     try:
-        _patiently(lambda: api.patch(_path(*where), "apply-patch+yaml", body, query))
+        _patiently(lambda: api.patch(path_of(*where), "apply-patch+yaml", body, query))
     except ApiError as error:
         if not _leaving(error):
             raise _not_written("write", where, error) from None
@@ -135,11 +135,11 @@ def _use_again_or_create(api: Api, where: Where, body: dict[str, Any]) -> None:
 
     def write() -> None:
         try:
-            api.patch(_path(*where), "merge-patch+json", again)
+            api.patch(path_of(*where), "merge-patch+json", again)
         except ApiError as error:
             if error.code != 404:
                 raise
-            api.post(_path(*where[:2]), body)
+            api.post(path_of(*where[:2]), body)
 
     try:
         _patiently(write)
@@ -181,12 +181,6 @@ def _event(obj: Object, rule: str, text: str, now: datetime.datetime) -> dict[st
     }
 
 
-def _path(kind: Kind, namespace: str = "", name: str = "") -> str:
-    root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.api_version}"
-    home = f"/namespaces/{namespace}" if namespace else ""
-    return f"{root}{home}/{kind.plural}" + (f"/{name}" if name else "")
-
-
 def _namespace(obj: dict[str, Any]) -> str:
     return str(obj["metadata"].get("namespace") or "")
 
@@ -206,7 +200,7 @@ def _patiently(call: Callable[[], T]) -> T:
             if failures == PATIENCE or (400 <= error.code < 500 and error.code != 429):
                 raise
         failures += 1
-        time.sleep(Pace().pause(failures))
+        time.sleep(pause(failures))
 
 
 def _not_written(verb: str, where: Where, error: ApiError) -> NotWritten:

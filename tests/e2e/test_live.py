@@ -17,9 +17,10 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds, permissive_crds
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
+from webhook.apiserver import Api
 from webhook import manifests
 from webhook.inventory import State, shelves
-from webhook.live import Api, Live, Pace, snapshot
+from webhook.live import Live, Pace, snapshot
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import LEASE, MHC, PVC, VM, Kind
 from webhook.rules import load_rules

@@ -29,7 +29,7 @@ from webhook.settings import SettingError
 from webhook.sources import load_snapshot
 
 if TYPE_CHECKING:
-    from webhook.live import Api
+    from webhook.apiserver import Api
 
 LEVELS: Final = ("deny", "warn", "audit", "never")
 
@@ -120,10 +120,10 @@ def api(kubeconfig: str | None, context: str | None) -> Api:
     Raises:
         ClickException: there is none.
     """
-    from webhook import live  # noqa: PLC0415 - kubernetes takes 0.3 s
+    from webhook import apiserver  # noqa: PLC0415 - kubernetes takes 0.3 s
 
     try:
-        return live.Api.connect(kubeconfig, context)
+        return apiserver.Api.connect(kubeconfig, context)
     except SettingError as error:
         raise click.ClickException(str(error)) from None
 
@@ -181,13 +181,13 @@ def sweep(
     Raises:
         ClickException: there is no cluster, or it does not answer.
     """
-    from webhook import live  # noqa: PLC0415 - kubernetes takes 0.3 s
+    from webhook import apiserver, live  # noqa: PLC0415 - kubernetes takes 0.3 s
 
     server = api(kubeconfig, context)
     try:
         with progress("reading", len(shelves), quiet) as show:
             return live.snapshot(server, shelves, home, show)
-    except live.ApiError as error:
+    except apiserver.ApiError as error:
         raise click.ClickException(str(error)) from None
 
 

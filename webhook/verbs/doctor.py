@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import click
 
 from webhook import __version__
+from webhook.apiserver import Api, ApiError
 from webhook.diagnosis import Health, Json, Observation, Unreadable, diagnose, exit_code
-from webhook.live import Api, ApiError
 from webhook.rules import load_rules
 from webhook.settings import SettingError
 

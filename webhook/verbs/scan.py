@@ -36,7 +36,7 @@ from webhook.verbs import common
 from webhook.verbs.drain import plan
 
 if TYPE_CHECKING:
-    from webhook.live import Api
+    from webhook.apiserver import Api
 
 
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
