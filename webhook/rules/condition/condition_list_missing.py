@@ -25,6 +25,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             view.conditions.path,
             'no node would ever be judged by its conditions; list Ready with status "False" and with status Unknown, '
             f"each with {view.time_key}: 300s",
+            value=None,  # absent and empty are one fault
             cause=Cause.REQUIRED,
         )
     elif _idle(view):

@@ -25,6 +25,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             view.selector_field.path,
             "an empty selector selects every machine, those of the control plane included; "
             f"name a label in matchLabels, such as {label}",
+            value=None,  # absent and empty are one fault
             cause=Cause.REQUIRED,
         )
 
