@@ -24,6 +24,8 @@ from certs.issue import Pair, certs_pem, key_pem, names_of, new_cross, new_servi
 from certs.store import Directory, KubernetesApi
 from tests.certs.world import FakeApi, Replica, Time
 from webhook import cli
+from webhook.model.cluster import Snapshot
+from webhook.model.objects import Object
 
 NAME = "virt-admit-webhook.virt-admit.svc"
 
@@ -129,6 +131,18 @@ class TestStatus:
         code, out, _ = run("status", "--certs", tmp_path, "--cert-name", "other.test")
         assert code == 1
         assert "wanted is" in out
+
+    def test_the_schedule_may_be_the_clusters(self, folder, monkeypatch):
+        at = json.loads(run("status", "--certs", folder, "-o", "json")[1])["step"]["at"]
+        short = {"server": {"duration": "24h", "renewBefore": "1h"}}
+        hyperconverged = {"apiVersion": "hco.kubevirt.io/v1", "kind": "HyperConverged", "metadata": {"name": "a"}}
+        found = Snapshot([Object({**hyperconverged, "spec": {"security": {"certConfig": short}}})])
+        monkeypatch.setattr("webhook.verbs.certs.cluster_of", lambda *_, **__: found)
+
+        code, out, _ = run("status", "--certs", folder, "-o", "json", "--certs-profile", "cluster")
+
+        assert code == 0
+        assert json.loads(out)["step"]["at"] > at
 
     def test_the_secret_of_the_cluster_is_the_default(self, api):
         code, out, _ = run("status", "-o", "json")

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from certs.plan import SettingsError, show_duration
 from webhook import server
+from webhook.certificates import schedule_of
+from webhook.model.cluster import NOTHING, Snapshot
+from webhook.model.objects import Object
 from webhook.settings import Certs, Settings
 from webhook.verbs import serve as verb
 from webhook.verbs.serve import IN_CLUSTER, command
@@ -99,6 +103,53 @@ def test_where_certificates_are_and_for_which_names(settings, flags, environ, ce
 )
 def test_refused(settings, flags, said):
     assert settings(*flags).startswith(said)
+
+
+def hyperconverged(version: str = "v1", **groups: object) -> Object:
+    block = {"certConfig": groups}
+    spec = {"security": block} if version == "v1" else block
+    metadata = {"name": "kubevirt-hyperconverged", "namespace": "kubevirt-hyperconverged"}
+    return Object(
+        {"apiVersion": f"hco.kubevirt.io/{version}", "kind": "HyperConverged", "metadata": metadata, "spec": spec}
+    )
+
+
+CA, SERVER = {"duration": "96h0m0s", "renewBefore": "30h"}, {"duration": "10h", "renewBefore": "5h30m"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "further", "expected"),
+    [
+        (NOTHING, {}, ("24h", "12h", "48h", "24h")),
+        (Snapshot(complete=["*"]), {}, ("24h", "12h", "48h", "24h")),
+        (Snapshot([hyperconverged()]), {}, ("24h", "12h", "48h", "24h")),
+        (Snapshot([hyperconverged(ca=CA, server=SERVER)]), {}, ("10h", "5h30m", "96h", "30h")),
+        (Snapshot([hyperconverged("v1beta1", ca=CA, server=SERVER)]), {}, ("10h", "5h30m", "96h", "30h")),
+        (Snapshot([hyperconverged(server=SERVER)]), {}, ("10h", "5h30m", "48h", "24h")),
+        (Snapshot([hyperconverged(ca={"duration": "soon"}, server=SERVER)]), {}, ("10h", "5h30m", "48h", "24h")),
+        (Snapshot([hyperconverged(ca=CA)]), {"signer-duration": "720h"}, ("24h", "12h", "720h", "30h")),
+    ],
+)
+def test_the_schedule_of_the_cluster(cluster, further, expected):
+    settings = Settings(certs=Certs(directory=Path("d"), schedule={"profile": "cluster", **further}))
+
+    schedule = schedule_of(settings, cluster).schedule
+
+    assert tuple(map(show_duration, schedule.values())) == expected
+
+
+def test_a_schedule_of_the_cluster_that_cannot_be_is_refused():
+    settings = Settings(certs=Certs(directory=Path("d"), schedule={"profile": "cluster"}))
+    brief = {"duration": "48h", "renewBefore": "30m"}
+
+    with pytest.raises(SettingsError, match="signer-renew-before is 30m"):
+        schedule_of(settings, Snapshot([hyperconverged(ca=brief)]))
+
+
+def test_other_schedules_do_not_look():
+    settings = Settings(certs=Certs(directory=Path("d"), schedule={"profile": "hco"}))
+
+    assert schedule_of(settings, Snapshot([hyperconverged(ca=CA)])) == schedule_of(settings)
 
 
 def test_where_it_listens_and_what_it_looks_up(settings, tmp_path):

@@ -5,17 +5,42 @@ from __future__ import annotations
 import os
 
 from certs import plan, store
-from webhook.settings import Settings
+from webhook.model import cert_settings
+from webhook.model.cluster import NOTHING, Cluster, Unseen
+from webhook.model.configuration import hyperconverged
+from webhook.settings import Certs, Settings
 
 
-def schedule_of(settings: Settings) -> plan.Settings:
-    """When certificates are renewed, and for which names.
+def schedule_of(settings: Settings, cluster: Cluster = NOTHING) -> plan.Settings:
+    """When certificates are renewed, and for which names; with the profile ``cluster`` as its HyperConverged says.
 
     Raises:
         plan.SettingsError: values that do not go together.
     """
+    values = settings.certs.schedule
+    if follows_cluster(settings.certs):
+        values = {**_schedule_in(cluster), **values}
     unsafe = os.environ.get("VIRT_ADMIT_CERTS_UNSAFE_INTERVALS") == "1"
-    return plan.parse_settings(settings.certs.schedule, names=settings.cert_names, unsafe=unsafe)
+    return plan.parse_settings(values, names=settings.cert_names, unsafe=unsafe)
+
+
+def follows_cluster(certs: Certs) -> bool:
+    """Whether the schedule depends on the cluster."""
+    return certs.schedule.get("profile") == "cluster"
+
+
+def _schedule_in(cluster: Cluster) -> dict[str, str]:
+    """What HyperConverged says of certificates; nothing while it cannot be seen."""
+    try:
+        found = hyperconverged(cluster)
+    except Unseen:
+        return {}
+    ours = {cert_settings.SERVER: "serving", cert_settings.CA: "signer"}
+    return {
+        f"{ours[group.name]}-{name}": f"{nanoseconds // 1_000_000}ms"
+        for group in (cert_settings.groups(found) if found else ())
+        for name, nanoseconds in (("duration", group.duration), ("renew-before", group.renew_before))
+    }
 
 
 def store_of(settings: Settings) -> tuple[store.Store, store.Configurations | None]:

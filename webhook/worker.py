@@ -134,6 +134,7 @@ class Worker:
             place,
             schedule_of(self.settings),
             show=self.front.show,
+            follow=lambda: schedule_of(self.settings, self.cluster()),
             configurations=configurations,
             count=self.metrics.certificate_event,
         )

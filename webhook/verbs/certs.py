@@ -20,8 +20,11 @@ from certs.issue import Certificate, certs_pem, names_of, parse
 from certs.rotate import Clock
 from certs.status import CertStatus, described, status
 from certs.store import ApiError, Configurations, Directory, KubernetesApi, Loaded, Store
-from webhook.certificates import schedule_of, store_of
+from webhook.certificates import follows_cluster, schedule_of, store_of
+from webhook.model.cluster import NOTHING, Cluster
+from webhook.model.kinds import HCO
 from webhook.settings import Certs, Settings
+from webhook.verbs.common import cluster_of
 from webhook.verbs.serve import Decorator, cert_names, certs_flags, certs_settings, flag, issue_flags
 
 PATIENCE: Final = timedelta(minutes=5)
@@ -94,8 +97,15 @@ def place_of(options: dict[str, Any]) -> Place:
     names = names_of(serving.cert) if serving else cert_names(certs, ())
     clock = Clock()
     clock.hear(loaded.date)
-    settings = schedule_of(Settings(certs=certs, cert_names=(*names, *options["cert_name"])))
+    settings = schedule_of(Settings(certs=certs, cert_names=(*names, *options["cert_name"])), _cluster(certs, options))
     return Place(store, configurations, settings, clock, loaded)
+
+
+def _cluster(certs: Certs, options: dict[str, Any]) -> Cluster:
+    """What the schedule depends on."""
+    if not follows_cluster(certs):
+        return NOTHING
+    return cluster_of(None, True, options["kubeconfig"], options["context"], [HCO], quiet=True)
 
 
 @command.command("status", short_help="What is stored, and which step comes next.")
