@@ -205,6 +205,48 @@ def test_sarif_names_files_by_uri(check, tmp_path):
     assert unquote(artifact["uri"]) == "a b/ü#%.yaml"
 
 
+DEFAULT = "vm-eviction-strategy-default"
+UNSET = FINE.replace("      evictionStrategy: None\n", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"# ü\n---\n{UNSET}",
+        UNSET.replace("\n", "\r\n"),
+        UNSET.replace("    spec:\n      domain", "    spec: # ü\n      # here\n      domain"),
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [vm("a"), vm("b")]}, indent=1),
+        FINE.replace("evictionStrategy: None", "evictionStrategy: # none"),
+    ],
+)
+def test_sarif_fixes_are_what_mutate_would_do(check, tmp_path, text):
+    results = sarif_run(check("sarif", rules=(DEFAULT,), vm=text))["results"]
+    wanted = [document.data for document in documents.read(text.encode(), "vm.yaml")[0]]
+    for manifest, one in zip(wanted, json.loads(check("json", rules=(DEFAULT,)))["objects"], strict=True):
+        (step,) = one["patch"]
+        manifest["spec"]["template"]["spec"]["evictionStrategy"] = step["value"]
+    for result in reversed(results):
+        ((change,),) = [fix["artifactChanges"] for fix in result["fixes"]]
+        assert change["artifactLocation"] == result["locations"][0]["physicalLocation"]["artifactLocation"]
+        (replacement,) = change["replacements"]
+        region = replacement["deletedRegion"]
+        start = offset(text, region["startLine"], region["startColumn"])
+        end = offset(text, region["endLine"], region["endColumn"])
+        text = text[:start] + replacement["insertedContent"]["text"] + text[end:]
+    assert [document.data for document in documents.read(text.encode(), "vm.yaml")[0]] == wanted
+
+
+def offset(text, line, column):
+    return sum(map(len, text.splitlines(keepends=True)[: line - 1])) + column - 1
+
+
+def test_sarif_has_no_fix_where_it_is_no_change_of_the_text(check):
+    shared = UNSET.replace("    spec:\n", "    spec: &spec\n")
+    assert [result.get("fixes") for result in sarif_run(check("sarif", rules=(DEFAULT,), vm=shared))["results"]] == [
+        None
+    ]
+
+
 @pytest.mark.parametrize(
     ("given_as", "called"),
     [

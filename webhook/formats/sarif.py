@@ -12,11 +12,12 @@ import json
 from typing import Any, Final
 from urllib.parse import quote
 
-from webhook import __version__
+from webhook import __version__, splice
 from webhook.admission import DOMAIN
 from webhook.documents import DocumentError, Location
 from webhook.formats.places import relative
-from webhook.report import DUPLICATE_KEY, Line, Report, called
+from webhook.model.objects import Object
+from webhook.report import DUPLICATE_KEY, Line, Report, called, change
 from webhook.rule import Action, Rule
 from webhook.rules import load_rules
 
@@ -87,6 +88,7 @@ def _result(line: Line, index: dict[str, int]) -> dict[str, Any]:
         "message": {"text": line.advice},
         "locations": [_location(line)],
         "partialFingerprints": {"virtAdmit/v1": fingerprint(line)},
+        **_fixes(line),
     }
 
 
@@ -106,14 +108,15 @@ def _location(line: Line) -> dict[str, Any]:
 
 
 def _place(place: Location) -> dict[str, Any]:
+    return {"artifactLocation": _artifact(place.file), "region": _region(place)}
+
+
+def _region(place: Location) -> dict[str, int]:
     return {
-        "artifactLocation": _artifact(place.file),
-        "region": {
-            "startLine": place.line,
-            "startColumn": place.column,
-            "endLine": place.end_line,
-            "endColumn": place.end_column,
-        },
+        "startLine": place.line,
+        "startColumn": place.column,
+        "endLine": place.end_line,
+        "endColumn": place.end_column,
     }
 
 
@@ -121,6 +124,24 @@ def _artifact(file: str) -> dict[str, str]:
     path = relative(file)
     uri = quote(path, errors="surrogateescape")
     return {"uri": f"file://{uri}"} if path.startswith("/") else {"uri": uri, "uriBaseId": ROOT}
+
+
+def _fixes(line: Line) -> dict[str, Any]:
+    """The fix as a change of the text, where it is one."""
+    document = line.judged.document
+    if document is None or len(line.fix) != 1:
+        return {}
+    (step,) = line.fix
+    if not Object(document.data).root.at(*step.path[:-1]).is_map:  # another fix comes first and makes it
+        return {}
+    try:
+        start, end, text = splice.edit(document.part.text, document.span, step)
+    except splice.Refused:
+        return {}
+    place = document.part.location(start, end)
+    replacement = {"deletedRegion": _region(place), "insertedContent": {"text": text}}
+    file = {"artifactLocation": _artifact(place.file), "replacements": [replacement]}
+    return {"fixes": [{"description": {"text": change(step)}, "artifactChanges": [file]}]}
 
 
 def _notification(line: Line, index: dict[str, int]) -> dict[str, Any]:
