@@ -81,6 +81,7 @@ def test_data():
     assert data["selected"] == {"kind": "Node", "count": 3, "complete": True, "names": ["n0", "n1", "n2"]}
     assert data["limit"] == {"text": "minHealthy 1", "least": 1, "most": 2, "never": False, "everything": False}
     assert data["conditions"] == [{"type": "Ready", "status": "Unknown", "seconds": 120}]
+    assert (data["machineConditions"], data["startup"]) == ([], None)
     assert data["unhealthy"] == [{"name": "n1", "why": "Ready=Unknown"}]
     assert data["overlaps"] == [{"name": "again", "shared": ["n0", "n1", "n2"]}]
     assert data["steps"][1] == {
@@ -111,6 +112,9 @@ def test_what_cannot_be_seen_is_said():
     assert not as_data(explanation)["selected"]["complete"]
 
 
+FAILED = machine("m0")
+FAILED.data["status"] = {"phase": "Failed"}
+
 TIMES = [
     {"type": "Ready", "status": "Unknown", "timeout": "5m"},
     {"type": "Ready", "status": "False", "timeout": "soon"},
@@ -123,6 +127,7 @@ TIMES = [
         (mhc(unhealthyConditions=TIMES, maxUnhealthy="30%"), [machine("m0"), machine("m1")], [
             "limit maxUnhealthy 30%: never acts, for it lets none of 2 be unhealthy",
             "unhealthy if Ready=Unknown for 5m; Ready=False for an unreadable time",
+            "or a machine is Failed, or its node is gone; has no node for 10m",
             "unhealthy now 2: m0 (has no node), m1 (has no node)",
             "VMs restart after 5m50s or later = 50s until noticed + 5m Ready=Unknown + what the platform takes",
             "1. the Machine is deleted, its owner makes another depends on the platform",
@@ -130,6 +135,17 @@ TIMES = [
         (mhc(unhealthyConditions=TIMES), [machine("m0")], ["limit maxUnhealthy 100%: no brake, may take all 1 at once"]),
         (mhc(unhealthyConditions=TIMES), [], ["selects 0 machines", "unhealthy now none"]),
         (mhc(), [], ["unhealthy if (no condition is listed)"]),
+        (mhc(nodeStartupTimeout="0"), [], ["or a machine is Failed, or its node is gone"]),
+        (mhc(nodeStartupTimeout="soon"), [], [
+            "or a machine is Failed, or its node is gone; has no node for an unreadable time",
+        ]),
+        (capi(unhealthyMachineConditions=[{"type": "Worn", "status": "True", "timeout": "1h"}]), [], [
+            "or a machine reports Worn=True for 1h; is Failed, or its node is gone; has no node for 10m",
+        ]),
+        (mhc(maxUnhealthy=1), [FAILED, machine("m1")], [
+            "unhealthy now 2: m0 (Failed), m1 (has no node)",
+            "does nothing 2 are unhealthy or soon will be: more than 1",
+        ]),
         (capi(unhealthyRange="[2-3]"), [machine(f"m{i}", CAPI, "c") for i in range(4)], [
             "limit unhealthyRange [2-3]: acts while 2 to 3 of 4 are unhealthy",
             "VMs restart never: the check does not act on a silent node, or no step has enough time",

@@ -182,6 +182,10 @@ class HealthCheck:
         return self._field(self._layout.machine_conditions)
 
     @property
+    def machine_entries(self) -> tuple[Condition, ...]:
+        return _entries(self.machine_conditions, self._layout)
+
+    @property
     def startup(self) -> Field:
         """How long a Machine may take to become a Node; absent in a NodeHealthCheck."""
         return self._field(self._layout.startup)
@@ -309,11 +313,15 @@ def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: A
         kind = kinds.MHC
     layout = _layout(kind, obj)
     conditions = obj.at(*layout.conditions)
-    entries = tuple(
+    selector = selectors.parse(obj.at("spec", "selector").value)
+    return HealthCheck(obj, kind, conditions, _entries(conditions, layout), selector, layout)
+
+
+def _entries(conditions: Field, layout: _Layout) -> tuple[Condition, ...]:
+    return tuple(
         Condition(item, item["type"].text or "", item["status"].text or "", item[layout.time], layout)
         for item in conditions.items()
     )
-    return HealthCheck(obj, kind, conditions, entries, selectors.parse(obj.at("spec", "selector").value), layout)
 
 
 def _layout(kind: Kind, obj: Object) -> _Layout:

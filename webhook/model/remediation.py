@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from webhook.model import health, kinds, machines, remediators
 from webhook.model.cluster import Cluster, Unseen, gather
-from webhook.model.health import TERMINATING, HealthCheck
+from webhook.model.health import TERMINATING, Condition, HealthCheck
 from webhook.model.kinds import Kind
 from webhook.model.labels import Selection
 from webhook.model.objects import Field, Object
@@ -73,7 +73,7 @@ def budget(check: HealthCheck, selection: Selection) -> Budget:
 
 
 class Symptom(NamedTuple):
-    """A node in this state for this long (nanoseconds; None: unreadable) is unhealthy."""
+    """A node or machine in this state for this long (nanoseconds; None: unreadable) is unhealthy."""
 
     type: str
     status: str
@@ -84,7 +84,16 @@ def symptoms(check: HealthCheck) -> tuple[Symptom, ...]:
     """What a check takes for unhealthy; what the schema says where a NodeHealthCheck has no list."""
     if check.kind is kinds.NHC and not check.conditions.present:
         return (Symptom("Ready", "False", NHC_TIME), Symptom("Ready", "Unknown", NHC_TIME))
-    return tuple(Symptom(each.type, each.status, each.known_nanoseconds()) for each in check.entries)
+    return _symptoms(check.entries)
+
+
+def machine_symptoms(check: HealthCheck) -> tuple[Symptom, ...]:
+    """What a check of Cluster API takes for unhealthy in the Machine itself."""
+    return _symptoms(check.machine_entries)
+
+
+def _symptoms(entries: Iterable[Condition]) -> tuple[Symptom, ...]:
+    return tuple(Symptom(each.type, each.status, each.known_nanoseconds()) for each in entries)
 
 
 def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[tuple[str, str] | Unseen]:
@@ -94,8 +103,9 @@ def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Ite
         node: Object | None = obj
         if check.kind is not kinds.NHC:
             name = machines.node_name(obj)
-            if obj.at("status", "phase").text == "Failed" or not name:
-                yield obj.name, "Failed" if name else "has no node"
+            failed = obj.at("status", "phase").text == "Failed"
+            if failed or not name:
+                yield obj.name, "Failed" if failed else "has no node"
                 continue
             try:
                 node = cluster.get(kinds.NODE, "", name)

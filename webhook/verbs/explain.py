@@ -80,12 +80,14 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
             unseen.append(blind.what)
 
     course = timeline.timeline(check, cluster)
+    budget = remediation.budget(check, selection)
+    unhealthy = tuple(seen(remediation.unhealthy(check, selection, cluster)))
     return Explanation(
         check=check,
         selection=selection,
-        budget=remediation.budget(check, selection),
-        unhealthy=tuple(seen(remediation.unhealthy(check, selection, cluster))),
-        obstacles=tuple(seen(remediation.obstacles(check, cluster))),
+        budget=budget,
+        unhealthy=unhealthy,
+        obstacles=(*seen(remediation.obstacles(check, cluster)), *_exceeded(budget, len(unhealthy))),
         overlaps=tuple(
             (
                 rival.check.obj.full_name,
@@ -98,6 +100,12 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         fates=tuple(seen(timeline.fates(remediation.nodes_of(check, selection), cluster))),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
+
+
+def _exceeded(budget: Budget, unhealthy: int) -> Iterator[str]:
+    """That more are unhealthy just now than the limit allows."""
+    if budget.total is not None and budget.most is not None and not budget.never and unhealthy > budget.most:
+        yield f"{unhealthy} are unhealthy or soon will be: more than {budget.most}"
 
 
 @click.command("explain", short_help="Say what a health check would do, and when.")
@@ -233,6 +241,8 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget)}"
     conditions = remediation.symptoms(check)
     yield "unhealthy if", "; ".join(map(_condition, conditions)) or "(no condition is listed)"
+    if check.kind is not kinds.NHC:
+        yield "or a machine", "; ".join(_machine(check))
     sick = explanation.unhealthy
     yield "unhealthy now", f"{len(sick)}: {names(f'{name} ({why})' for name, why in sick)}" if sick else "none"
     yield "VMs restart", _restart(explanation.timeline.restart)
@@ -258,6 +268,16 @@ def _meaning(budget: Budget) -> str:
 def _condition(condition: remediation.Symptom) -> str:
     time = "an unreadable time" if condition.time is None else format_duration(condition.time)
     return f"{condition.type or '?'}={condition.status or '?'} for {time}"
+
+
+def _machine(check: HealthCheck) -> Iterator[str]:
+    """What makes a machine unhealthy, whatever its node reports."""
+    for symptom in remediation.machine_symptoms(check):
+        yield f"reports {_condition(symptom)}"
+    yield "is Failed, or its node is gone"
+    startup = check.known_startup_time()
+    if startup != 0:
+        yield f"has no node for {'an unreadable time' if startup is None else format_duration(startup)}"
 
 
 def _stage(stage: Stage) -> tuple[str, str, str]:
@@ -320,10 +340,9 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
             "never": budget.never,
             "everything": budget.everything,
         },
-        "conditions": [
-            {"type": each.type, "status": each.status, "seconds": _seconds(each.time)}
-            for each in remediation.symptoms(check)
-        ],
+        "conditions": list(map(_symptom, remediation.symptoms(check))),
+        "machineConditions": list(map(_symptom, remediation.machine_symptoms(check))),
+        "startup": None if check.kind is kinds.NHC else _seconds(check.known_startup_time()),
         "unhealthy": [{"name": name, "why": why} for name, why in explanation.unhealthy],
         "obstacles": list(explanation.obstacles),
         "overlaps": [{"name": other, "shared": list(shared)} for other, shared in explanation.overlaps],
@@ -360,6 +379,10 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
         ],
         "unseen": list(explanation.unseen),
     }
+
+
+def _symptom(symptom: remediation.Symptom) -> dict[str, Any]:
+    return {"type": symptom.type, "status": symptom.status, "seconds": _seconds(symptom.time)}
 
 
 def _span(span: Span) -> dict[str, float | None]:
