@@ -20,7 +20,7 @@ from tests.https.reviews import vm
 from tests.test_check import BOTH, FINE
 from webhook import cli, documents, policy_reader
 from webhook.admission import Response
-from webhook.formats import FORMATS, markdown, places, sarif
+from webhook.formats import FORMATS, junit, markdown, places, sarif
 from webhook.model.cluster import Snapshot
 from webhook.model.kinds import VM
 from webhook.model.objects import Object
@@ -345,6 +345,13 @@ def test_junit_says_the_strongest_and_notes_the_rest():
     ((case,),) = junit_suites(FORMATS["junit"](Report((dataclasses.replace(one, response=said, asked=()),)))).values()
     assert [child.tag for child in case] == ["failure", "system-out"]
     assert case[1].text == "unseen: cannot tell: pods"
+
+
+def test_junit_replaces_exactly_what_xml_cannot_hold():
+    for code in (*range(0x300), 0xD7FF, 0xD800, 0xDFFF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF):
+        written = junit.attribute(chr(code))
+        allowed = code in (9, 10, 13) or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
+        assert ET.fromstring(f"<a b={written}/>".encode()).attrib["b"] == (chr(code) if allowed else "�")
 
 
 # --- GitHub

@@ -19,9 +19,8 @@ from webhook.rule import Action
 CLUSTER: Final = "cluster"
 """The suite of what came from no file."""
 
-_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """What no XML 1.0 document may hold, not even as a character reference."""
-
 
 _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"})
 _ESCAPED_SPACE: Final = str.maketrans({"\t": "&#9;", "\n": "&#10;"})
@@ -48,7 +47,7 @@ def render(report: Report) -> str:
     for name, cases in suites:
         of_suite = [case for _, case in cases]
         skipped = sum(case.outcome == "skipped" for case in of_suite)
-        out.append(f'  <testsuite name={_attribute(name)}{_counts(of_suite)} skipped="{skipped}">')
+        out.append(f'  <testsuite name={attribute(name)}{_counts(of_suite)} skipped="{skipped}">')
         out += map(_element, of_suite)
         out.append("  </testsuite>")
     return "\n".join((*out, "</testsuites>", ""))
@@ -118,10 +117,10 @@ _TYPE: Final = {"error": "cannot tell", "failure": "deny", "skipped": "unseen or
 
 
 def _element(case: Case) -> str:
-    head = f"    <testcase name={_attribute(case.name)} classname={_attribute(case.where)}"
+    head = f"    <testcase name={attribute(case.name)} classname={attribute(case.where)}"
     inside = []
     if case.outcome:
-        message, text = _attribute(case.says[0]), _content(case.says)
+        message, text = attribute(case.says[0]), _content(case.says)
         inside.append(f'      <{case.outcome} type="{_TYPE[case.outcome]}" message={message}>{text}</{case.outcome}>')
     if case.notes:
         inside.append(f"      <system-out>{_content(case.notes)}</system-out>")
@@ -132,5 +131,6 @@ def _content(texts: Iterable[str]) -> str:
     return _FORBIDDEN.sub("�", "\n".join(texts)).translate(_ESCAPES)
 
 
-def _attribute(text: str) -> str:
+def attribute(text: str) -> str:
+    """A text as the value of an attribute, in quotes."""
     return f'"{_content((text,)).translate(_ESCAPED_SPACE)}"'
