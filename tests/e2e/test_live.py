@@ -165,9 +165,9 @@ def test_the_api_server_restarts_five_times_under_load(plane: ControlPlane, kube
                     plane.start_apiserver()
                     apply(plane, claim(f"new-{number}", mode="ReadWriteOnce"))
                     eventually(
-                        lambda name=f"new-{number}": f"claim '{name}' is ReadWriteOnce" in reviewed(webhook, name)
+                        lambda name=f"new-{number}": f"ReadWriteOnce claim '{name}'" in reviewed(webhook, name)
                     )
-                    assert "claim 'new-0' is ReadWriteOnce" in reviewed(webhook, "new-0")
+                    assert "ReadWriteOnce claim 'new-0'" in reviewed(webhook, "new-0")
             finally:
                 done.set()
             for client in loads:

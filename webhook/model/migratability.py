@@ -51,7 +51,7 @@ class Reason:
     """The reason as KubeVirt writes it into the condition: ``DisksNotLiveMigratable``."""
     path: Path
     what: str
-    """What it is about: ``claim 'spool' is ReadWriteOnce``."""
+    """What it is about, what matters most first: ``ReadWriteOnce claim 'spool'``."""
     remedy: str = ""
     """What makes it go away, if anything does: ``make it ReadWriteMany``."""
     value: object = None
@@ -352,7 +352,7 @@ def _claim(claim: Field, vmi: Effective, cluster: Cluster) -> _Found:
         return
     if not access.shared:
         by = f" by storage class {show(access.storage_class)}" if access.storage_class else ""
-        what = f"claim {show(claim.text)} is {', '.join(access.modes)[:60]}{by}"
+        what = f"{', '.join(access.modes)[:60]} claim {show(claim.text)}{by}"
         yield Reason(_NOT_SHARED, claim.path, what, "make it ReadWriteMany", claim.text)
 
 
