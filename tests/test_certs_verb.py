@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,7 +23,7 @@ from click.testing import CliRunner
 from certs.context import Front
 from certs.issue import Pair, certs_pem, key_pem, names_of, new_cross, new_serving, new_signer, parse, sha256
 from certs.store import Directory, KubernetesApi
-from tests.certs.world import FakeApi, Replica, Time
+from tests.certs.world import DAILY, FakeApi, Replica, Time
 from webhook import cli
 from webhook.model.cluster import Snapshot
 from webhook.model.objects import Object
@@ -265,6 +266,16 @@ class TestRotate:
         code, out, _ = run("rotate", "--revoke", "--yes", "--wait")
 
         assert (code, out) == (0, "revoke is done\n")
+        assert set(api.published) == {certs_pem(api.state.bundle)}
+
+    def test_revoking_ends_although_whoever_serves_goes_on_at_once(self, api, monkeypatch):
+        """Its settings are not the command's: it announces a signer to its own taste in the same round."""
+        replica = Replica(api, replace(DAILY, key="p384"))
+        monkeypatch.setattr(time, "sleep", lambda _: replica.settle())
+
+        assert run("rotate", "--revoke", "--yes", "--wait")[0] == 0
+
+        assert api.state.announced
         assert set(api.published) == {certs_pem(api.state.bundle)}
 
     def test_what_is_not_ours(self, folder, tmp_path):

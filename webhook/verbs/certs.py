@@ -16,7 +16,7 @@ import click
 
 from certs import commands, plan, verify
 from certs.commands import StoreError
-from certs.issue import Certificate, certs_pem, names_of, parse
+from certs.issue import Certificate, names_of, parse
 from certs.rotate import Clock
 from certs.status import CertStatus, described, status
 from certs.store import ApiError, Configurations, Directory, KubernetesApi, Loaded, Store
@@ -181,11 +181,12 @@ def _request(place: Place, what: Any) -> tuple[str, Callable[[], bool]]:
 
 
 def _revoke(place: Place) -> Callable[[], bool]:
-    bundle = certs_pem(commands.revoke(place.store, place.settings, place.clock.now).bundle)
+    commands.revoke(place.store, place.settings, place.clock.now)
 
     def done() -> bool:
+        trusted = commands.bundle(place.store)  # whoever serves may have gone on since
         configurations = place.configurations.read() if place.configurations else ()
-        return all(found.carries(bundle) for found in configurations)
+        return all(found.carries(trusted) for found in configurations)
 
     return done
 
