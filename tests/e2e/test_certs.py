@@ -230,8 +230,8 @@ def test_rotations_of_certificate_and_ca_fail_no_request(plane, kubeconfig, tmp_
 
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The daily schedule, only quicker to look and to promote."""
-    with serving(plane, kubeconfig, tmp_path_factory.mktemp("faults"), QUICK) as cluster:
+    """The daily schedule, only quicker to look and to promote; signers bound to the names."""
+    with serving(plane, kubeconfig, tmp_path_factory.mktemp("faults"), QUICK | {"NAME_CONSTRAINTS": "on"}) as cluster:
         yield cluster
 
 
