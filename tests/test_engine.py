@@ -10,7 +10,7 @@ from webhook.admission import Request, ReviewError, decode, encode
 from webhook.model import kinds
 from webhook.model.cluster import NOTHING, Unseen
 from webhook.model.objects import Object, Path
-from webhook.policy import Exemption, Layer, Policy, Setting
+from webhook.policy import Exemption, Layer, Policy, Ruling
 from webhook.rule import Action, Finding, Operation, Patch, Rule
 from webhook.rules import Rules
 
@@ -170,21 +170,21 @@ class TestPolicy:
     def test_the_last_layer_that_speaks_wins(self):
         policy = Policy(
             layers=(
-                Layer({"too-big": Setting(Action.WARN)}),
-                Layer({"*": Setting(Action.AUDIT)}, namespaces=("dev-*",)),
+                Layer({"too-big": Ruling(Action.WARN)}),
+                Layer({"*": Ruling(Action.AUDIT)}, namespaces=("dev-*",)),
             )
         )
         assert actions(ask(vm(4), policy=policy, namespace="prod")) == ["warn"]
         assert actions(ask(vm(4), policy=policy, namespace="dev-1")) == ["audit"]
 
     def test_a_named_rule_wins_over_a_pattern_in_its_layer(self):
-        policy = Policy(layers=(Layer({"too-big": Setting(Action.WARN), "*": Setting(Action.AUDIT)}),))
+        policy = Policy(layers=(Layer({"too-big": Ruling(Action.WARN), "*": Ruling(Action.AUDIT)}),))
         assert actions(ask(vm(4), policy=policy)) == ["warn"]
 
     def test_a_pattern_never_switches_on_a_rule_that_is_off(self):
         rule = make_rule(too_big, action=Action.OFF)
-        everything = Policy(layers=(Layer({"*": Setting(Action.DENY)}),))
-        named = Policy(layers=(Layer({"too-big": Setting(Action.DENY)}),))
+        everything = Policy(layers=(Layer({"*": Ruling(Action.DENY)}),))
+        named = Policy(layers=(Layer({"too-big": Ruling(Action.DENY)}),))
         assert actions(ask(vm(4), rules=[rule], policy=everything)) == []
         assert actions(ask(vm(4), rules=[rule], policy=named)) == ["deny"]
 
@@ -239,7 +239,7 @@ class TestFix:
         assert self.fix(vm(2)).patch == ()
 
     def test_the_policy_can_switch_it_off(self):
-        assert self.fix(vm(), Policy(layers=(Layer({"*": Setting(fix=False)}),))).patch == ()
+        assert self.fix(vm(), Policy(layers=(Layer({"*": Ruling(fix=False)}),))).patch == ()
 
     def test_judging_sees_the_fixed_object(self):
         request = Request(Operation.CREATE, kinds.VM, vm())

@@ -116,7 +116,7 @@ def test_nothing_is_known_before_the_list_is_complete(api, follow):
 def test_a_bookmark_says_where_to_go_on(api, nodes):
     api.bookmark(NODE)
     mark = str(api.revision)
-    eventually(lambda: nodes._informers[0]._place.version == mark)
+    eventually(lambda: nodes._informers[0]._bookmark.version == mark)
     api.compact()
     api.oldest = int(mark)
     api.break_off()

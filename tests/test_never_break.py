@@ -27,7 +27,7 @@ from webhook.model.migratability import BRIDGE_OPT_IN
 from webhook.model.objects import Object
 from webhook.policy import Policy
 from webhook.policy_reader import load
-from webhook.rule import CEILING, Action
+from webhook.rule import Action
 from webhook.rules import load_rules
 
 ROOT = Path(__file__).parent.parent
@@ -161,7 +161,7 @@ class TestVirtualMachines:
         assert silent(faulty_one, instance(domain={})), "one that comes all the same"
 
     def test_line_1_an_instance_is_never_mutated_and_never_denied(self) -> None:
-        assert CEILING[kinds.VMI] is Action.WARN
+        assert engine.CEILING[kinds.VMI] is Action.WARN
         answer = ask(instance(evictionStrategy="livemigrate", domain={}))
         assert answer["allowed"]
         assert FAULTS[1] in said(answer)
@@ -423,7 +423,7 @@ class TestHealth:
         (entry,) = [each for each in ENTRIES if each["name"] == "nodes.validate.virt-admit.io"]
         assert entry["timeoutSeconds"] <= 2
         assert any("system:nodes" in each["expression"] for each in entry["matchConditions"])
-        assert CEILING[kinds.NODE] is Action.WARN
+        assert engine.CEILING[kinds.NODE] is Action.WARN
         assert RULES.by_kind[kinds.NODE]
 
     def test_line_4_deletes_and_objects_that_are_being_deleted(self) -> None:

@@ -7,21 +7,36 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook import patch
 from webhook.admission import Answer, Request, Response, Verdict, decode, encode, strongest_first
+from webhook.model import kinds
 from webhook.model.cluster import Cluster, Unseen
+from webhook.model.kinds import Kind
 from webhook.model.objects import Object
 from webhook.policy import Policy
-from webhook.rule import ANNOTATED, CEILING, CREATED_ONLY, FROM_OBJECT, Action, Context, Finding, Operation, Rule
+from webhook.rule import FROM_OBJECT, Action, Context, Finding, Operation, Rule
 from webhook.rules import Rules
 
 log = logging.getLogger(__name__)
 
 SILENT: Final = Response()
+
+CEILING: Final[Mapping[Kind, Action]] = {kinds.VMI: Action.WARN, kinds.NODE: Action.WARN}
+"""Kinds that are never denied: a refused VMI stops a VM's start, a refused Node update stops drains and upgrades
+(virtual-machine.md 1.1, node-and-machine-health.md 14)."""
+
+ANNOTATED: Final = frozenset(
+    (kinds.HCO, kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM)
+)
+"""Kinds that are judged when any annotation changes, not only one that a rule names (cluster-configuration.md 1.1)."""
+
+CREATED_ONLY: Final = frozenset((kinds.VMI,))
+"""Kinds of which only the creation is judged. VMIs have no status sub-resource: each heartbeat and each step of a
+migration is an update (virtual-machine.md 11.1)."""
 
 
 @dataclass(frozen=True, slots=True)

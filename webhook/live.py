@@ -49,14 +49,14 @@ class Pace:
     """So often the API server is asked for its version."""
 
 
-class Place(NamedTuple):
+class Bookmark(NamedTuple):
     """Where a list ended and a watch goes on."""
 
     path: str
     version: str
 
 
-def read(api: Api, shelf: Shelf, progress: Callable[[int], None] = lambda _: None) -> Place:
+def read(api: Api, shelf: Shelf, progress: Callable[[int], None] = lambda _: None) -> Bookmark:
     """List the objects of a kind onto their shelf, page by page, in the newest version that is served.
 
     ``progress`` is told how many objects have been read.
@@ -77,7 +77,7 @@ def read(api: Api, shelf: Shelf, progress: Callable[[int], None] = lambda _: Non
                 raise
             continue
         shelf.replace(homes, State.LISTED)
-        return Place(path, at)
+        return Bookmark(path, at)
     if kind.group in BUILT_IN_GROUPS:
         raise Garbled(404, "this is not the answer of an API server: every one has this kind")
     api.demand_api_server()
@@ -113,7 +113,7 @@ class Informer:
         self.current = False
         """Whether the API server tells us what changes."""
         self._api, self._pace, self._stopped = api, pace, stopped
-        self._place: Place | None = None
+        self._bookmark: Bookmark | None = None
         self._failures = 0
         """In a row."""
         self._response: urllib3.BaseHTTPResponse | None = None
@@ -125,7 +125,7 @@ class Informer:
                 rest = self._round()
             except Exception:  # a bug; if the thread ended, its look-ups would be wrong for ever
                 log.exception("an informer begins again", extra={"kind": str(self.shelf.kind)})
-                self.current, self._place = False, None
+                self.current, self._bookmark = False, None
                 rest = self._pace.longest
             self._stopped.wait(rest)
 
@@ -142,9 +142,9 @@ class Informer:
         failed = False
         try:
             with proper_answer():
-                if self._place is None:
-                    self._place = read(self._api, self.shelf)
-                self._watch(self._place)
+                if self._bookmark is None:
+                    self._bookmark = read(self._api, self.shelf)
+                self._watch(self._bookmark)
         except ApiError as error:
             failed = True
             self._learn(error)
@@ -154,15 +154,15 @@ class Informer:
         self._failures = (0 if calm else self._failures) + (failed or not calm)
         return pause(self._failures, self._pace.longest)
 
-    def _watch(self, place: Place) -> None:
+    def _watch(self, bookmark: Bookmark) -> None:
         seconds = int(self._pace.watch * random.uniform(0.9, 1))  # noqa: S311 - so that not all end at once
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": place.version,
+            "resourceVersion": bookmark.version,
             "timeoutSeconds": str(max(seconds, 1)),
         }
-        response = self._api.get(place.path, query, self._pace.silence)
+        response = self._api.get(bookmark.path, query, self._pace.silence)
         with contextlib.closing(response):
             self._response = response
             self.current = True
@@ -170,7 +170,7 @@ class Informer:
                 for line in response:  # urllib3 gives whole lines
                     event = codec.loads(line)
                     self._apply(event["type"], event["object"])
-                    self._place = Place(place.path, str(event["object"]["metadata"]["resourceVersion"]))
+                    self._bookmark = Bookmark(bookmark.path, str(event["object"]["metadata"]["resourceVersion"]))
             except ReadTimeoutError:
                 return  # silent: if the connection is dead, the next one will tell
             except (HTTPError, OSError) as error:
@@ -192,7 +192,7 @@ class Informer:
         before = self.shelf.state
         self.current = isinstance(error, Absent)
         if isinstance(error, (Absent, Garbled)) or error.code in (401, 403, 404, 410):
-            self._place = None
+            self._bookmark = None
         if isinstance(error, Absent):
             self.shelf.replace({}, State.ABSENT)
         elif error.code in (401, 403):

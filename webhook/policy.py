@@ -33,7 +33,7 @@ class PolicyError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Ruling:
     """What one layer says of a rule; None: nothing."""
 
     action: Action | None = None
@@ -43,20 +43,20 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """Settings by rule id or pattern, for some namespaces (patterns) or for all of them (None)."""
+    """Rulings by rule id or pattern, for some namespaces (patterns) or for all of them (None)."""
 
-    rules: Mapping[str, Setting]
+    rules: Mapping[str, Ruling]
     namespaces: tuple[str, ...] | None = None
 
     def covers(self, namespace: str) -> bool:
         """Whether the layer is about this namespace; what has no namespace is covered only by layers for all."""
         return self.namespaces is None or any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
 
-    def settings(self, rule_id: str) -> Iterator[Setting]:
+    def rulings(self, rule_id: str) -> Iterator[Ruling]:
         """What the layer says of the rule, weakest first: patterns in order, then the rule's own entry."""
-        for pattern, setting in self.rules.items():
+        for pattern, ruling in self.rules.items():
             if "*" in pattern and fnmatchcase(rule_id, pattern):
-                yield setting
+                yield ruling
         if rule_id in self.rules:
             yield self.rules[rule_id]
 
@@ -152,13 +152,13 @@ def _decide(layers: tuple[Layer, ...], rule: Rule) -> Decision:
     params: dict[str, Any] = {}
     for layer in layers:
         named = rule.id in layer.rules
-        for setting in layer.settings(rule.id):
+        for ruling in layer.rulings(rule.id):
             # a pattern never switches on a rule that is off out of the box
-            if setting.action is not None and (named or rule.action is not Action.OFF):
-                action = setting.action
-            if setting.fix is not None:
-                fix = setting.fix and rule.fixes
-            params.update(setting.params)
+            if ruling.action is not None and (named or rule.action is not Action.OFF):
+                action = ruling.action
+            if ruling.fix is not None:
+                fix = ruling.fix and rule.fixes
+            params.update(ruling.params)
     return Decision(action, fix, dataclasses.replace(rule.params, **params) if params else rule.params)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from webhook import documents
 from webhook.model.objects import Field, Object, Path
 from webhook.model.units import parse_duration
-from webhook.policy import API_VERSION, SHIPPED, Exemption, Layer, Policy, PolicyError, Setting
+from webhook.policy import API_VERSION, SHIPPED, Exemption, Layer, Policy, PolicyError, Ruling
 from webhook.rule import Action, Rule
 from webhook.rules import Rules
 
@@ -93,7 +93,7 @@ class _Reader:
         self._extends(root["extends"])
         exempt = root["exempt"]
         self._keys(exempt, ("users", "namespaces", "annotations"))
-        layers = [Layer(self._settings(root["rules"]))] if root["rules"].present else []
+        layers = [Layer(self._rulings(root["rules"]))] if root["rules"].present else []
         layers += [self._namespace_layer(item) for item in self._list(root["namespaces"])]
         return Policy(
             layers=tuple(layers),
@@ -132,7 +132,7 @@ class _Reader:
         patterns = tuple(self._strings(where["match"]))
         if not patterns:
             self._problem(where["match"], "must name at least one namespace or pattern")
-        return Layer(self._settings(where["rules"]), patterns)
+        return Layer(self._rulings(where["rules"]), patterns)
 
     def _strings(self, where: Field) -> Iterator[str]:
         """A string or a list of strings."""
@@ -160,20 +160,20 @@ class _Reader:
         elif name not in self.rules.by_id:
             self._problem(where, f"there is no rule {name}{_near(name, self.rules.by_id)}")
 
-    def _settings(self, where: Field) -> dict[str, Setting]:
+    def _rulings(self, where: Field) -> dict[str, Ruling]:
         if where.present and not where.is_map:
             self._problem(where, "must be a map from rule id to settings")
-        settings = {}
+        rulings = {}
         for name in where.map:
             entry = where[name]
             self._known_rule(entry, name)
             self._keys(entry, ("action", "fix", "params"))
-            settings[name] = Setting(
+            rulings[name] = Ruling(
                 self._action(entry["action"]),
                 self._boolean(entry["fix"]),
                 self._params(entry["params"], self.rules.by_id.get(name)),
             )
-        return settings
+        return rulings
 
     def _action(self, where: Field) -> Action | None:
         if not where.present:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from webhook.model import kinds
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object, Path
@@ -176,17 +175,3 @@ class Rule:
 
     def __repr__(self) -> str:
         return f"<Rule {self.id}>"
-
-
-CEILING: Final[Mapping[Kind, Action]] = {kinds.VMI: Action.WARN, kinds.NODE: Action.WARN}
-"""Kinds that are never denied: a refused VMI stops a VM's start, a refused Node update stops drains and upgrades
-(virtual-machine.md 1.1, node-and-machine-health.md 14)."""
-
-ANNOTATED: Final = frozenset(
-    (kinds.HCO, kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM)
-)
-"""Kinds that are judged when any annotation changes, not only one that a rule names (cluster-configuration.md 1.1)."""
-
-CREATED_ONLY: Final = frozenset((kinds.VMI,))
-"""Kinds of which only the creation is judged. VMIs have no status sub-resource: each heartbeat and each step of a
-migration is an update (virtual-machine.md 11.1)."""
