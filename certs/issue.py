@@ -283,6 +283,11 @@ def names_of(cert: Certificate) -> tuple[str, ...]:
     return tuple(str(name.value).lower() for name in extension.value if isinstance(name, x509.DNSName | x509.IPAddress))
 
 
+def good_for(cert: Certificate, name: str) -> bool:
+    """Whether verifiers accept a certificate as that of a name: it has the name, or ``*`` for its first label."""
+    return not {name, f"*.{name.partition('.')[2]}"}.isdisjoint(names_of(cert))
+
+
 # Asking
 
 

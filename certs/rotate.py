@@ -26,9 +26,9 @@ from certs.issue import (
     State,
     bundle_of,
     certs_pem,
+    good_for,
     issued_by,
     key_pem,
-    names_of,
     ordered,
     parse,
     parse_bundle,
@@ -431,9 +431,9 @@ def _external_fault(state: State, now: datetime, names: Sequence[str]) -> str:
     """Why somebody else's serving cert must not be shown, or an empty text."""
     if state.serving is None:
         return "; ".join(fault for fault in state.faults if fault.startswith("tls."))
-    missing = set(names) - set(names_of(state.serving.cert))
+    missing = [name for name in names if not good_for(state.serving.cert, name)]
     if missing:
-        return f"the serving cert is not for {', '.join(sorted(missing))}"
+        return f"the serving cert is not for {', '.join(missing)}"
     return cert_fault("the serving cert", state.serving.cert, now)
 
 

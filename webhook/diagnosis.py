@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
-from certs.issue import Certificate, issued_by, names_of, parse_bundle, parse_certs, valid
+from certs.issue import Certificate, good_for, issued_by, names_of, parse_bundle, parse_certs, valid
 from webhook import __version__, manifests, policy_reader
 from webhook.manifests import MAY_FAIL, NAME
 from webhook.model import selectors
@@ -362,7 +362,7 @@ def _bundles(distrust: Mapping[str, str]) -> Looked:
 def _certificate(leaf: Certificate, host: str, now: datetime) -> Looked:
     ends = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
     life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
-    if host not in names_of(leaf):
+    if not good_for(leaf, host):
         text = f"the certificate is for {names(names_of(leaf)) or 'no name'}, not for {host}"
         yield Health.WRONG, text, "issue it for that name"
     if not valid(leaf, now):

@@ -23,6 +23,7 @@ from certs.issue import (
     bundle_of,
     canonical_name,
     certs_pem,
+    good_for,
     is_authority,
     issued_by,
     key_pem,
@@ -183,6 +184,22 @@ class TestNames:
     def test_bad(self, old, name):
         with pytest.raises(ValueError, match="neither a DNS name nor an IP address"):
             canonical_name(name)
+
+    @pytest.mark.parametrize(
+        ("names", "name", "good"),
+        [
+            (("a.b.svc",), "a.b.svc", True),
+            (("A.B.svc",), "a.b.svc", True),
+            (("*.b.svc",), "a.b.svc", True),
+            (("*.b.svc",), "b.svc", False),
+            (("*.svc",), "a.b.svc", False),
+            (("b.svc",), "a.b.svc", False),
+            (("192.0.2.1",), "192.0.2.1", True),
+            (("*.0.2.1",), "192.0.2.2", False),
+        ],
+    )
+    def test_good_for(self, old, names, name, good):
+        assert good_for(new_serving(old, names, START, DAY).cert, name) is good
 
     def test_a_certificate_without_names_has_none(self, old):
         assert names_of(old.cert) == ()

@@ -730,6 +730,15 @@ class TestExternal:
         assert events == [("error", "certificate")]
         assert rotator.readiness()[0].ready
 
+    def test_a_wildcard_does_for_the_service(self, api, now, shown):
+        signer = new_signer(START, 90 * DAY)
+        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now)
+        for _ in range(2):
+            self.secret(api, new_serving(signer, ["*.virt-admit.svc"], START, DAY), signer)
+            rotator.round()
+
+        assert len(shown) == 2
+
     def test_while_nothing_good_is_there_what_is_bad_is_shown_and_not_ready(self, api, now, shown):
         signer = new_signer(START - 10 * DAY, 90 * DAY)
         expired = new_serving(signer, NAMES, START - 5 * DAY, 3 * DAY)
