@@ -90,13 +90,13 @@ def context_of(rule, case, obj, old, cluster):
     return Context(
         cluster,
         params_of(rule, case["params"]) if "params" in case else rule.params,
+        {},
         Operation(case.get("operation", "CREATE" if old is None else "UPDATE")),
         old,
         case.get("user", ""),
         frozenset(case.get("groups", ())),
         case.get("subresource", ""),
         kinds.of(obj) or rule.kinds[0],
-        {},
     )
 
 

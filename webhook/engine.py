@@ -161,13 +161,13 @@ class _Inquiry:
         context = Context(
             self.cluster,
             params,
+            self.facts,
             self.operation,
             request.old,
             request.user,
             request.groups,
             request.subresource,
             request.kind,
-            self.facts,
         )
         result = run(rule, self.obj, context)
         self.unseen += [(rule, what) for what in result.unseen]
@@ -191,7 +191,7 @@ def _known(rule: Rule, inquiry: _Inquiry, params: Any, most: Action) -> list[tup
     request, old = inquiry.request, inquiry.request.old
     if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
         return []
-    context = Context(inquiry.cluster, params, kind=request.kind, subresource=request.subresource, facts=inquiry.facts)
+    context = Context(inquiry.cluster, params, inquiry.facts, kind=request.kind, subresource=request.subresource)
     return [(_key(finding, old), min(most, finding.at_most)) for finding in run(rule, old, context).findings]
 
 

@@ -109,6 +109,8 @@ class Context(NamedTuple, Generic[P]):
 
     cluster: Cluster
     params: P
+    facts: dict[Any, Any]
+    """What ``fact`` has computed: one map for all rules that judge one request."""
     operation: Operation = Operation.CREATE
     old: Object | None = None
     """The object before the update; None on CREATE, and while the old object itself is judged."""
@@ -118,7 +120,6 @@ class Context(NamedTuple, Generic[P]):
     subresource: str = ""
     kind: Kind | None = None
     """The kind of the request; the object of a sub-resource has another one (``Scale``)."""
-    facts: dict[Any, Any] = {}  # noqa: RUF012 - the engine gives each review its own
 
     def fact(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
         """``function(obj, cluster)``, computed once per review however many rules ask."""
