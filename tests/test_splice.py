@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from webhook import documents, markup, patch
@@ -216,6 +216,13 @@ def test_each_document_of_a_file_is_fixed_or_left_alone() -> None:
     }
 
 
+def test_members_of_a_list_that_is_a_document_too_are_fixed() -> None:
+    """For one of its own keys stands twice."""
+    text = "kind: List\nmetadata: {}\nmetadata: {}\nitems:\n- kind: A\n  spec: {}\n"
+    result = splice(text.encode(), "vm.yaml", [[], [adding("spec", "x")]])
+    assert (result.content.decode(), result.faithful) == (text.replace("spec: {}", "spec: {x: New}"), True)
+
+
 def test_nothing_to_do() -> None:
     assert splice(MANY.encode(), "vm.yaml", [()] * 5).content == MANY.encode()
     assert splice(b"\xff", "vm.yaml", []).content == b"\xff"
@@ -339,6 +346,7 @@ def cases(draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[str, list[Patc
 
 
 @given(cases())
+@settings(deadline=None)
 @example(("kind: A\na:  # comment 1\n\n    # more on 1\n  b: 2\n", [adding("a", "new")], True))
 def test_what_is_written_reads_as_the_patch_says_and_nothing_is_lost(case: tuple[str, list[Patch], bool]) -> None:
     text, operations, only_adds = case
@@ -370,6 +378,7 @@ def comments(text: str) -> list[str]:
 
 
 @given(cases())
+@settings(deadline=None)
 def test_the_file_around_an_object_stays(case: tuple[str, list[Patch], bool]) -> None:
     text, operations, _ = case
     other = "# other\nkind: B # stays\n"
@@ -381,3 +390,45 @@ def test_the_file_around_an_object_stays(case: tuple[str, list[Patch], bool]) ->
 
     wanted = f"{other}---\n" + alone.removeprefix("---\n").removesuffix("\n") + f"\n---\n{other}"
     assert (result.content.decode(), result.fixed, result.faithful) == (wanted, 1, True)
+
+
+DAMAGES = [
+    "\t",
+    "&x ",
+    "*x",
+    '"',
+    "{",
+    "]",
+    ": ",
+    "\n",
+    "\ufeff",
+    "!!int ",
+    "<<: ",
+    "|",
+    "- ",
+    "? ",
+    " #",
+    ",",
+    "  ",
+    "---\n",
+]
+ODD = ["\r", "\x85", "\u2028", "\ufeff"]
+"""What puts marks off: ends of lines that only YAML 1.1 knows, a second byte order mark."""
+
+
+@given(st.data())
+@settings(deadline=None, derandomize=True)  # nobody needs every odd text to be fixed
+def test_damaged_files_are_fixed_faithfully_or_left_alone(data: st.DataObject) -> None:
+    text = MANY.replace("# broken\na: [", "a: |\n  text\n\nb:")
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.sampled_from(DAMAGES + ODD)) + text[at + data.draw(st.integers(0, 3)) :]
+    found = [document.data for document in documents.read(text.encode(), "vm.yaml")[0]]
+    patches: list[list[Patch]] = [
+        [] if each.get("kind") == "List" else [adding(*data.draw(st.sampled_from(maps(each)))[0], "new")]
+        for each in found
+    ]
+    result = splice(text.encode(), "vm.yaml", patches)
+    assert result.faithful or any(odd in text for odd in ODD)
+    assert result.fixed + len(result.refused) == sum(map(len, patches))
+    assert (result.content == text.encode()) is (result.fixed == 0)

@@ -52,7 +52,8 @@ class DocumentError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """One object from a file. Members of a List or of an OpenShift Template are documents of their own."""
+    """One object from a file. Members of a List or of an OpenShift Template are documents of their own; what is around
+    them is one only if a key of it stands twice."""
 
     data: dict[str, Any]
     file: str
@@ -260,7 +261,8 @@ def _objects(text: Part, value: Any, span: Span, duplicates: list[Duplicate]) ->
         else:
             own.append(each)
     if own:  # nobody would learn of them otherwise
-        yield Document(value, text.file, line, tuple(own), text, span)
+        frame = {key: item for key, item in value.items() if key != name}
+        yield Document(frame, text.file, line, tuple(own), text, span)
     for index, member in enumerate(members):
         yield from _objects(text, _named(member, value), span[2][name][2][2][index], within[index])
 
