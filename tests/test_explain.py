@@ -102,6 +102,7 @@ def test_what_cannot_be_seen_is_said():
     explanation = explain(check, NOTHING)
     assert "selects 0 nodes that can be seen" in lines(explanation)
     assert "limit minHealthy 1: nobody can tell what it allows" in lines(explanation)
+    assert "limit maxUnhealthy 100%: no brake, may take all at once" in lines(explain(mhc(), NOTHING))
     assert explanation.unseen == (
         "nodes",
         "machinehealthchecks.machine.openshift.io",

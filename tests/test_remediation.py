@@ -79,19 +79,24 @@ def test_budget(check, objects, expected):
 
 
 @pytest.mark.parametrize(
-    ("check", "most"),
+    ("check", "most", "never", "everything"),
     [
-        (mhc(maxUnhealthy=2), 2),
-        (mhc(maxUnhealthy="40%"), None),
-        (mhc(), None),
-        (nhc(maxUnhealthy=2), 2),
-        (nhc(minHealthy=2), None),
+        (mhc(maxUnhealthy=2), 2, False, False),
+        (mhc(maxUnhealthy="40%"), None, False, False),
+        (mhc(maxUnhealthy="0%"), None, True, False),
+        (mhc(maxUnhealthy="all"), None, False, False),
+        (mhc(), None, False, True),
+        (nhc(maxUnhealthy=2), 2, False, False),
+        (nhc(minHealthy=2), None, False, False),
+        (nhc(minHealthy="51%"), None, False, False),
+        (nhc(minHealthy="100%"), None, True, False),
+        (nhc(minHealthy="0%"), None, False, True),
     ],
 )
-def test_budget_where_not_all_can_be_seen(check, most):
+def test_budget_where_not_all_can_be_seen(check, most, never, everything):
     found = budget(check, *machines(3), *nodes(3), complete=())
     assert (found.total, found.most) == (None, most)
-    assert not found.everything
+    assert (found.never, found.everything) == (never, everything)
 
 
 @pytest.mark.parametrize(

@@ -40,16 +40,22 @@ class Budget:
     most: int | None
     """None: nobody can tell, for the limit cannot be read, or the number of which it is a share cannot be seen."""
     least: int = 1
+    share: int | None = None
+    """The percentage of unhealthy ones that is a limit of its own where their number is not known: 0 and 100 are."""
 
     @property
     def never(self) -> bool:
         """Whether there is no number of unhealthy ones on which the check acts."""
-        return self.most is not None and self.most < max(1, self.least) and self.total != 0
+        if self.most is None:
+            return self.share == 0
+        return self.most < max(1, self.least) and self.total != 0
 
     @property
     def everything(self) -> bool:
         """Whether it may take all that it selects at once."""
-        return bool(self.total) and self.most is not None and self.most >= (self.total or 0)
+        if self.most is None:
+            return self.share == 100
+        return bool(self.total) and self.most >= (self.total or 0)
 
 
 def budget(check: HealthCheck, selection: Selection) -> Budget:
@@ -64,8 +70,10 @@ def budget(check: HealthCheck, selection: Selection) -> Budget:
         return Budget(limit, total, high, low)
     known = check.known_limit()
     limit = f"{check.limit.path[-1]} {known if known is not None else show(check.limit.value)}"
-    if known is None or (total is None and (known.percent or check.limit_of is LimitKind.NODE_MIN_HEALTHY)):
-        return Budget(limit, total, None)
+    healthy = check.limit_of is LimitKind.NODE_MIN_HEALTHY
+    if known is None or (total is None and (known.percent or healthy)):
+        share = known.number if known is not None and known.percent else None
+        return Budget(limit, total, None, share=share if share is None or not healthy else 100 - share)
     return Budget(limit, total, known.number if total is None else allowed_unhealthy(known, total, check.limit_of))
 
 

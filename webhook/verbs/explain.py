@@ -254,14 +254,15 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 def _meaning(budget: Budget) -> str:
     of = "" if budget.total is None else f" of {budget.total}"
-    if budget.most is None:
-        return "nobody can tell what it allows"
     if budget.never:
         return f"never acts, for it lets none{of} be unhealthy"
     if budget.least > 1:
         return f"acts while {budget.least} to {budget.most}{of} are unhealthy"
     if budget.everything:
-        return f"no brake, may take all {budget.total} at once"
+        whom = "all" if budget.total is None else f"all {budget.total}"
+        return f"no brake, may take {whom} at once"
+    if budget.most is None:
+        return "nobody can tell what it allows"
     return f"acts while no more than {budget.most}{of} are unhealthy"
 
 
