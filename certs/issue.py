@@ -382,8 +382,11 @@ def parse(data: Mapping[str, bytes], notes: Mapping[str, str] | None = None) -> 
     serving, chain = _serving(data, faults)
     following = _next(data, authorities, faults)
     cross = _cross(data, signer, faults)
-    needed = [pair.cert for pair in (signer, following) if pair]
-    bundle = ordered([*needed, *[cert for cert in authorities if cert not in needed][: MAX_SIGNERS - len(needed)]])
+    needed = {pair.cert for pair in (signer, following) if pair}
+    if serving:  # of somebody else's many authorities, those that matter
+        needed |= {each for each in authorities if any(issued_by(cert, each) for cert in (serving.cert, *chain))}
+    rest = [cert for cert in authorities if cert not in needed]
+    bundle = ordered([*needed, *rest][:MAX_SIGNERS])
     if len(bundle) < len(authorities):
         faults.append(f"ca.crt: {len(authorities)} certificates, the newest {MAX_SIGNERS} count")
     return State(

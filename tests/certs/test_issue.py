@@ -396,6 +396,20 @@ class TestRead:
         assert len(read.bundle) == 8
         assert "ca.crt: 10 certificates, the newest 8 count" in read.faults
 
+    def test_of_somebody_elses_many_authorities_the_issuer_stays(self, old):
+        newer = [new_signer(START + DAY, LIFE).cert for _ in range(100)]
+        serving = new_serving(old, NAMES, START, DAY)
+        data = {
+            "ca.crt": certs_pem([*newer, old.cert]),
+            "tls.crt": certs_pem([serving.cert]),
+            "tls.key": key_pem(serving.key),
+        }
+
+        read = parse(data)
+
+        assert old.cert in read.bundle
+        assert len(read.bundle) == 8
+
     def test_an_overlong_certificate_is_refused(self, old):
         padded = certs_pem([old.cert]).replace(b"\n", b"\n" + b"\n" * 500)
 
