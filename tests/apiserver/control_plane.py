@@ -270,8 +270,11 @@ class ControlPlane:
         return path
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A free loopback port outside the range that the kernel hands out.
+    """A free loopback port outside the range that the kernel hands out, and a different one each time.
 
     So nobody is given it by chance between this call and its use, nor while the server on it restarts.
     """
@@ -282,7 +285,9 @@ def free_port() -> int:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        return port
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -57,7 +57,7 @@ def install_crds(plane: ControlPlane, wanted: Iterable[Kind] = kinds.ALL) -> Non
     everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": rest})
     plane.kubectl("apply", "--server-side", "-f", "-", *files, input=everything, check=True)
     names = {*there, *(crd["metadata"]["name"] for crd in rest)}
-    _wait_until_discovered(plane, names)
+    wait_until_discovered(plane, names)
 
 
 def _permissive(kind: Kind) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _permissive(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _wait_until_discovered(plane: ControlPlane, names: set[str]) -> None:
+def wait_until_discovered(plane: ControlPlane, names: set[str]) -> None:
     """Discovery, from which kubectl learns the kinds, lists a definition only once it is Established."""
     deadline = time.monotonic() + SERVED_SECONDS
     while missing := names - set(plane.kubectl("api-resources", "--output=name").stdout.split()):

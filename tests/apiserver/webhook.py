@@ -15,7 +15,7 @@ from typing import Any, Self
 from tests.apiserver.control_plane import ControlPlane, Server, StartError, free_port
 
 VIRT_ADMIT = Path(sys.executable).with_name("virt-admit")
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 
 
 class Webhook:
@@ -137,9 +137,10 @@ def register(plane: ControlPlane, webhook: Webhook, failure_policy: str = "Ignor
         "spec": {"running": True, "runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}},
     }
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:  # an API server learns of a configuration by its own watch
+    while time.monotonic() < deadline:  # an API server learns of each configuration by a watch of its own
         answer = plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(probe))
-        if "virt-admit/vm-running-and-run-strategy" in answer.stderr:
+        validates = "virt-admit/vm-running-and-run-strategy" in answer.stderr
+        if validates and 'endpoint="mutate"' in webhook.ops("/metrics")[1]:
             return
         time.sleep(0.05)
     raise StartError(f"the API server does not ask the webhook: {answer.stdout}{answer.stderr}")

@@ -7,6 +7,7 @@ import yaml
 
 from tests.apiserver.webhook import Webhook, register
 from tests.https.reviews import vm
+from tests.waiting import eventually
 from webhook import manifests
 
 KUBEVIRT = {
@@ -105,9 +106,9 @@ class TestOldFaults:
     @pytest.fixture
     def old(self, plane, namespace):
         plane.kubectl("label", "namespace", namespace, f"{manifests.IGNORE_LABEL}=true", check=True)
-        created = apply(plane, vm("old", namespace, running=True))
-        assert created.returncode == 0, created.stderr
+        eventually(lambda: apply(plane, vm("old", namespace, running=True)).returncode == 0)
         plane.kubectl("label", "namespace", namespace, f"{manifests.IGNORE_LABEL}-", check=True)
+        eventually(lambda: apply(plane, vm("new", namespace, running=True), args=("--dry-run=server",)).returncode)
         return namespace
 
     def test_an_unrelated_edit_passes(self, plane, old):

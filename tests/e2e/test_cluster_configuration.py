@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.crds import REAL, install_crds, real_crds
+from tests.apiserver.crds import REAL, install_crds, real_crds, wait_until_discovered
 from tests.e2e.reach import OLD_HYPERCONVERGED, Reach, Target, must_be_met, must_be_refused, namespaces, reach, targets
 from tests.https.reviews import vm
+from tests.waiting import eventually
 from webhook.model import kinds
 
 HOME = "kubevirt-hyperconverged"
@@ -211,7 +211,7 @@ class TestRegistration:
     def test_a_dry_run_of_the_operator_is_answered_in_time_and_leaves_nothing(self, asker: Reach) -> None:
         """HyperConverged's own webhook gives 3 s to the dry runs of all its operands."""
         with asker.stored(kubevirt()):
-            answer = asker.kubectl("replace", FROZEN, "--dry-run=server", "--request-timeout=1s", user=OPERATOR)
+            answer = asker.kubectl("replace", FROZEN, "--dry-run=server", "--request-timeout=3s", user=OPERATOR)
             assert (answer[0], FAULT in answer[1]) == (0, True)
             assert "parallelMigrationsPerCluster" not in asker.kubectl("get", FROZEN, "-o=json")[1]
 
@@ -258,10 +258,8 @@ def old_release(asker: Reach) -> Iterator[Reach]:
     plane.kubectl("delete", "customresourcedefinition", name, check=True)
     try:
         plane.kubectl("create", "-f", REAL / "variants" / f"{name}.v1beta1-only.yaml", check=True)
-        deadline = time.monotonic() + 60
-        while not plane.serves(f"/apis/{kinds.HCO.group}/v1beta1/{kinds.HCO.plural}"):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        eventually(lambda: plane.serves(f"/apis/{kinds.HCO.group}/v1beta1/{kinds.HCO.plural}"))
+        wait_until_discovered(plane, {name})
         asker.kubectl("apply", namespaces([case for cases in OLD.values() for case in cases]))
         yield asker
     finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.apiserver.control_plane import ControlPlane, StartError
+from tests.waiting import eventually
 from webhook.model import kinds
 
 VM = """\
@@ -83,10 +84,8 @@ def test_a_webhook_is_called_by_url(control_plane: ControlPlane) -> None:
     }
     control_plane.kubectl("apply", "-f", "-", input=json.dumps(webhook), check=True)
     try:
-        answers = (
-            control_plane.kubectl("create", "configmap", "webhook-by-url", "--dry-run=server") for _ in range(50)
-        )
-        refusal = next(answer.stderr for answer in answers if answer.returncode)  # once it has noticed the webhook
+        create = ("create", "configmap", "webhook-by-url", "--dry-run=server")
+        refusal = eventually(lambda: control_plane.kubectl(*create).stderr)  # once it has noticed the webhook
     finally:
         control_plane.kubectl("delete", "validatingwebhookconfiguration", "nobody", check=True)
 

@@ -26,7 +26,7 @@ def webhook(crds: ControlPlane, tmp_path: Path) -> Iterator[Webhook]:
 def doctor(plane: ControlPlane) -> tuple[int, dict[str, dict[str, Any]]]:
     """Its exit code, and the last observation of each topic."""
     command = [VIRT_ADMIT, "doctor", "--kubeconfig", plane.kubeconfig, "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, {each["topic"]: each for each in json.loads(done.stdout)["observations"]}
 
 

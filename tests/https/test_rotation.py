@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
@@ -30,6 +30,7 @@ from tests.apiserver.control_plane import free_port
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.load import Load, Poster
+from tests.waiting import eventually
 from webhook.server import GARBAGE
 
 FINE = json.dumps(review(vm())).encode()
@@ -45,13 +46,6 @@ QUICK = {"VIRT_ADMIT_CERTS_UNSAFE_INTERVALS": "1", "VIRT_ADMIT_CERTS_CHECK_INTER
 ROTATIONS = "virt_admit_certificate_rotations_total"
 WARM_UP = GARBAGE + 2
 """Seconds until memory has found its level."""
-
-
-def eventually(what: Callable[[], object], patience: float = 10.0) -> None:
-    deadline = time.monotonic() + patience
-    while not what():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
 
 
 def metric(webhook: Webhook, name: str, labels: str = "") -> float:
@@ -89,8 +83,8 @@ class Client:
 @pytest.mark.slow
 def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
     """A signer announced is promoted before every client has learned of it: then the cross certificate convinces."""
-    quick = {"PROPAGATION": "100ms", "SERVING_DURATION": "8s", "SERVING_RENEW_BEFORE": "4s"}
-    quick |= {"SIGNER_DURATION": "16s", "SIGNER_RENEW_BEFORE": "8s"}
+    quick = {"PROPAGATION": "100ms", "SERVING_DURATION": "20s", "SERVING_RENEW_BEFORE": "10s"}
+    quick |= {"SIGNER_DURATION": "40s", "SIGNER_RENEW_BEFORE": "20s"}
     with Webhook(tmp_path, environment=QUICK | {f"VIRT_ADMIT_CERTS_{key}": quick[key] for key in quick}) as webhook:
         client, store = Client(webhook.ca, webhook.port), Directory(tmp_path / "certs")
 
@@ -232,7 +226,7 @@ def test_what_cannot_be_served_is_not(external, mount, issuer, fault):
 def test_an_expired_certificate_is_not_ready_and_answers_all_the_same(external, mount, issuer):
     """So that other replicas get the traffic, and who comes here all the same learns why it fails."""
     mount.put(**files(issuer.issue(life=timedelta(seconds=6))))
-    eventually(lambda: external.ops("/readyz")[0] == 503, patience=30)
+    eventually(lambda: external.ops("/readyz")[0] == 503)
 
     assert "[-] certificate: the serving cert has expired" in external.ops("/readyz")[1]
     assert external.ops("/livez")[0] == 200
@@ -306,21 +300,20 @@ def test_clients_are_verified_by_whatever_ca_is_there_now(tmp_path):
 
 def test_asked_to_end_it_serves_on_for_a_while(tmp_path):
     """Not ready at once, so that no more calls come; and who has not noticed yet is answered."""
-    with Webhook(tmp_path, "--stop-delay", "2") as webhook:
+    with Webhook(tmp_path, "--stop-delay", "5") as webhook:
         client = Client(webhook.ca, webhook.port)
         with Load(*(Poster(client, "/validate", FINE, keep=keep) for keep in (False, True))) as load:
             load.more(50)
             asked = time.monotonic()
             webhook.terminate()
-            eventually(lambda: webhook.ops("/readyz")[0] != 200, 1)
+            eventually(lambda: webhook.ops("/readyz")[0] != 200)
             assert "[-] serving: stopping" in webhook.ops("/readyz")[1]
-            while time.monotonic() < asked + 1.5:
-                load.more(5)
+            load.more(100)
 
         assert load.failures == []
         assert webhook.running
         assert webhook.wait() == 0
-        assert 2 <= time.monotonic() - asked < 8
+        assert time.monotonic() - asked >= 5
 
 
 class Balancer:
@@ -383,7 +376,7 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
         instances = []
         for number in "12":
             (tmp_path / number).mkdir()
-            flags = ("--certs", shared, "--stop-delay", "1")
+            flags = ("--certs", shared, "--stop-delay", "3")
             instances.append(stack.enter_context(Webhook(tmp_path / number, *flags)))
         balancer = stack.enter_context(Balancer(*instances))
         client = Client(shared / "ca.crt", balancer.port)
