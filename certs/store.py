@@ -320,18 +320,14 @@ class KubernetesApi:
     @classmethod
     def connect(cls, kubeconfig: str | None = None, context: str | None = None) -> KubernetesApi:
         """The API server of this pod, or else of the kubeconfig. Raises ApiError if there is neither."""
-        from kubernetes import client, config  # noqa: PLC0415
+        from kubernetes.client import ApiClient  # noqa: PLC0415
 
-        configuration = client.Configuration()
         try:
-            if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
-                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            else:
-                config.load_kube_config(kubeconfig, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-        except config.ConfigException as error:
-            raise ApiError("unreachable", f"no cluster is configured: {error}") from None
+            configuration = cluster(kubeconfig, context)
+        except LookupError as error:
+            raise ApiError("unreachable", str(error)) from None
         configuration.retries = False  # the loop is the retry
-        return cls(client.ApiClient(configuration))
+        return cls(ApiClient(configuration))
 
     def get_secret(self, namespace: str, name: str) -> Answer:
         return _answer(self._core.read_namespaced_secret, name, namespace)
@@ -358,6 +354,26 @@ class KubernetesApi:
             field_manager=manager,
             _content_type="application/json-patch+json",
         )
+
+
+def cluster(kubeconfig: str | None = None, context: str | None = None) -> Any:
+    """How to reach the API server of this pod, or else of the kubeconfig: a ``kubernetes.client.Configuration``.
+
+    Raises LookupError, and tells why, if there is neither or the kubeconfig is none. It is asked nothing yet.
+    """
+    from kubernetes import client, config  # noqa: PLC0415
+
+    configuration = client.Configuration()
+    try:
+        if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            config.load_kube_config(kubeconfig, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except (config.ConfigException, OSError) as error:
+        raise LookupError(f"no cluster is configured: {error}") from None
+    except Exception as error:  # whatever the library stumbles over in a file that is no kubeconfig
+        raise LookupError(f"no cluster is configured: not a kubeconfig ({type(error).__name__})") from None
+    return configuration
 
 
 def _answer(call: Any, *arguments: Any, **options: Any) -> Answer:

@@ -7,7 +7,6 @@ they do not know.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ import urllib3
 from kubernetes import client, config
 from urllib3.exceptions import HTTPError
 
+from certs.store import cluster
 from webhook import __version__, codec
 from webhook.model.kinds import Kind
 from webhook.settings import SettingError
@@ -83,15 +83,11 @@ class Api:
         Raises:
             SettingError: there is neither.
         """
-        configuration = client.Configuration()
-        configuration.connection_pool_maxsize = connections
         try:
-            if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
-                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            else:
-                config.load_kube_config(kubeconfig, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-        except (config.ConfigException, OSError) as error:
-            raise SettingError(f"no cluster is configured: {error}") from None
+            configuration = cluster(kubeconfig, context)
+        except LookupError as error:
+            raise SettingError(str(error)) from None
+        configuration.connection_pool_maxsize = connections
         return cls(configuration)
 
     def get(self, path: str, query: dict[str, str], silence: float = ANSWER) -> urllib3.BaseHTTPResponse:

@@ -444,6 +444,18 @@ class TestWire:
         with pytest.raises(ApiError, match="no cluster is configured"):
             storing.KubernetesApi.connect(str(tmp_path / "none"))
 
+    @pytest.mark.parametrize(
+        "content", [b"{ bad: [yaml", b"hello", b"\xff\xfe\0", b"users: 5", b"[]", b"token: s3cret\n\t:"]
+    )
+    def test_what_is_no_kubeconfig_is_said_in_one_line(self, tmp_path, content):
+        (tmp_path / "kubeconfig").write_bytes(content)
+
+        with pytest.raises(ApiError, match="no cluster is configured") as refused:
+            storing.KubernetesApi.connect(str(tmp_path / "kubeconfig"))
+
+        assert "\n" not in str(refused.value)
+        assert "s3cret" not in str(refused.value)
+
     def test_nothing_that_is_said_is_logged(self, wire, real, caplog):
         caplog.set_level(logging.DEBUG)
         secret = base64.b64encode(b"PRIVATE KEY").decode()
