@@ -46,9 +46,9 @@ class Load:
     ) -> None:
         self._ending.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)
 
-    def more(self, requests: int, patience: float = 30.0) -> None:
+    def more(self, requests: int, patience: float = 60.0) -> None:
         """Wait until so many more have been sent."""
         goal, deadline = self.requests + requests, time.monotonic() + patience
         while self.requests < goal:
