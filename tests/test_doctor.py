@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from certs.issue import certs_pem, new_cross, new_serving, new_signer
 from webhook import __version__, manifests
-from webhook.diagnosis import Health, Observation, Unreadable, diagnose, exit_code
+from webhook.diagnosis import Health, Observation, diagnose, exit_code
+from webhook.installation import Unreadable
 from webhook.rules import load_rules
 from webhook.settings import SERVICE_NAMES
 from webhook.verbs import doctor

@@ -15,7 +15,8 @@ import click
 
 from webhook import __version__
 from webhook.apiserver import Api, ApiError
-from webhook.diagnosis import Health, Json, Observation, Unreadable, diagnose, exit_code
+from webhook.diagnosis import Health, Observation, diagnose, exit_code
+from webhook.installation import Json, Unreadable
 from webhook.rules import load_rules
 from webhook.settings import SettingError
 
