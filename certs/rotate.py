@@ -410,7 +410,7 @@ class Rotator:
             return
         self._logged[kind] = now
         if error is not None:
-            data["error"] = f"{type(error).__name__}: {error}"
+            data["error"] = str(error) or type(error).__name__
         log.warning(message, extra=data, exc_info=error if kind == "internal" else None)
 
 

@@ -21,7 +21,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
@@ -391,9 +391,10 @@ def _answer(call: Any, *arguments: Any, **options: Any) -> Answer:
 
 def _date(headers: Mapping[str, str]) -> datetime | None:
     try:
-        return email.utils.parsedate_to_datetime(headers["Date"])
+        date = email.utils.parsedate_to_datetime(headers["Date"])
     except (KeyError, ValueError):
         return None
+    return date.replace(tzinfo=date.tzinfo or UTC)  # "-0000" is UTC too
 
 
 def _refusal(answer: Answer, what: str) -> ApiError:

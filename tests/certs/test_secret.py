@@ -15,7 +15,7 @@ import pytest
 
 from certs import store as storing
 from certs.store import ApiError, Configuration, Configurations, Entry, ExternalSecret, Loaded, SecretStore, patch
-from tests.certs.world import KINDS, FakeApi, Time
+from tests.certs.world import KINDS, START, FakeApi, Time
 
 OLD = {"ca.crt": b"old ca", "ca.key": b"old key", "tls.crt": b"old cert", "tls.key": b"old tls", "cross.crt": b"x"}
 NEW = {"ca.crt": b"new ca", "ca.key": b"new key", "tls.crt": b"new cert", "tls.key": b"new tls", "next.crt": b"y"}
@@ -421,6 +421,20 @@ class TestWire:
 
         assert (answer.status, answer.body) == (status, {})
         assert answer.date is not None
+
+    @pytest.mark.parametrize(
+        ("header", "date"),
+        [
+            ("Thu, 01 Jan 2026 00:00:00 GMT", START),
+            ("Thu, 01 Jan 2026 00:00:00 -0000", START),
+            ("Thu, 01 Jan 2026 01:00:00 +0100", START),
+            ("yesterday", None),
+            ("", None),
+        ],
+    )
+    def test_dates(self, header, date):
+        assert storing._date({"Date": header}) == date
+        assert storing._date({}) is None
 
     def test_no_answer_is_an_error(self, wire, real, monkeypatch):
         monkeypatch.setattr(storing, "_TIMEOUT", (0.1, 0.1))
