@@ -223,6 +223,19 @@ def test_what_cannot_be_served_is_not(external, mount, issuer, fault):
     eventually(lambda: shown(external) == sha256(after.cert))
 
 
+def test_a_mount_that_vanishes_and_comes_back(external, mount, issuer):
+    before, after = shown(external), issuer.issue()
+
+    shutil.rmtree(mount.path)
+    eventually(lambda: metric(external, "virt_admit_certificate_errors_total", "certificate"))
+
+    assert shown(external) == before
+    assert external.ops("/readyz")[0] == 200
+    mount.path.mkdir()
+    mount.put(**files(after))
+    eventually(lambda: shown(external) == sha256(after.cert))
+
+
 def test_an_expired_certificate_is_not_ready_and_answers_all_the_same(external, mount, issuer):
     """So that other replicas get the traffic, and who comes here all the same learns why it fails."""
     mount.put(**files(issuer.issue(life=timedelta(seconds=6))))

@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,3 +118,17 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path):
     assert ended.returncode == 2
     assert f"virt-admit: --ops-bind {bind}: Address already in use\n" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_api_servers_end_idle_connections_before_us():
+    """They do so after 90 seconds, and a POST on a connection that is just being closed is lost."""
+    assert server.KEEPALIVE > 90
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_process_with_keys_makes_no_core_dump():
+    get_dumpable = 3  # linux/prctl.h
+    code = f"import ctypes; from webhook import worker; worker._keep_secrets(); print(ctypes.CDLL(None).prctl({get_dumpable}))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+
+    assert done.stdout == "0\n"
