@@ -209,7 +209,7 @@ def test_the_limit_of_a_node_health_check_is_the_one_it_says():
     [
         (MHC, False, False),
         (HANDLER, True, True),
-        (INERT, False, False),
+        (INERT, False, True),
         (HOSTED, False, True),
         (changed(MHC, "spec.unhealthyConditions", []), False, False),
         (
@@ -217,6 +217,7 @@ def test_the_limit_of_a_node_health_check_is_the_one_it_says():
             False,
             False,
         ),
+        (changed(INERT, "spec.unhealthyConditions", [*INERT["spec"]["unhealthyConditions"], READY[0]]), False, False),
         (changed(NHC, "spec.unhealthyConditions", [{"type": "Terminating"}]), False, False),
         (changed(HOSTED, "spec.selector.matchLabels", {"pool": "guest"}), False, False),
         (changed(HOSTED, "spec.selector.matchLabels", {"test": "test"}), False, False),
@@ -389,7 +390,7 @@ def test_entries_that_lack_something(base, path, value):
         ({"type": "MemoryPressure", "status": "yes", "timeout": "5m"}, {("deny", STATUS)}),
         ({"type": "Custom", "status": "yes", "timeout": "5m"}, {("warn", STATUS)}),
         ({"type": "Custom", "status": "False", "timeout": "0s"}, {}),
-        ({"type": "NonexistentCondition", "status": "NonexistentStatus", "timeout": "0s"}, {("warn", STATUS)}),
+        ({"type": "NonexistentCondition", "status": "NonexistentStatus", "timeout": "0s"}, {}),
         ({"type": "ready", "status": "False", "timeout": "5m"}, {("deny", TYPE)}),
         ({"type": "READY", "status": "False", "timeout": "5m"}, {("deny", TYPE)}),
         ({"type": "NotReady", "status": "True", "timeout": "5m"}, {("deny", TYPE)}),
@@ -497,7 +498,7 @@ def test_fields_of_the_older_version_are_not_read_in_the_newer():
 
 # --- what must never be broken (node-and-machine-health.md 17) ------------------------------------------------------
 
-SHIPPED = {"termination handler": HANDLER, "hosted control plane": HOSTED}
+SHIPPED = {"termination handler": HANDLER, "inert check": INERT, "hosted control plane": HOSTED}
 
 
 def busy_cluster(check):
@@ -533,14 +534,6 @@ def test_what_clusters_ship_passes_without_a_word(name):
     assert verdicts(check, cluster=Snapshot(complete=["*"])) == set()
     assert verdicts(check, cluster=busy_cluster(check)) == set()
     assert verdicts(changed(check, "metadata.annotations", {"cluster.x-k8s.io/paused": ""}), check) == set()
-
-
-def test_a_check_that_matches_nothing_on_purpose_is_never_denied():
-    """It replaces machines whose node is gone, in a fleet that knows what it does; others are told."""
-    no_machines = ("warn", "mhc-selector-no-machines")
-    assert verdicts(INERT) == {("warn", STATUS), ("warn", UNLIMITED)}
-    assert verdicts(INERT, cluster=Snapshot(complete=["*"])) == {("warn", STATUS), no_machines}
-    assert verdicts(changed(INERT, "metadata.annotations", {"cluster.x-k8s.io/paused": ""}), INERT) == set()
 
 
 def test_a_handler_check_is_only_told_of_what_cannot_be_read():

@@ -41,6 +41,10 @@ STATUSES: Final = ("True", "False", "Unknown")
 TERMINATING: Final = "Terminating"
 """The condition of a node whose cloud instance is about to be taken away."""
 
+_INERT: Final = "nonexistent"
+"""How the type of a condition begins that is meant to match nothing
+(openshift/managed-cluster-config: deploy/osd-machine-api/management-clusters)."""
+
 _NODE_POOL: Final = "hypershift.openshift.io/nodePool"
 """The annotation of what belongs to a node pool of a hosted control plane."""
 
@@ -113,6 +117,11 @@ class Condition:
     @property
     def well_known(self) -> bool:
         return self.type in HEALTHY
+
+    @property
+    def inert(self) -> bool:
+        """Whether it is there to match nothing, ``NonexistentCondition``."""
+        return self.type.lower().startswith(_INERT)
 
     def nanoseconds(self) -> int:
         """How long the condition must last.
@@ -282,11 +291,15 @@ class HealthCheck:
     def deliberate(self) -> bool:
         """Whether the cluster or its managers made it, and mean what would be a mistake of anybody else.
 
-        The termination handler; and the checks of hosted control planes for their node pools. Those carry an
-        annotation; older ones only have one label that is its own value and begins with the name of the cluster
+        The termination handler; a check with ``NonexistentCondition`` alone, which replaces machines whose node is
+        gone; and the checks of hosted control planes for their node pools. Those carry an annotation; older ones only have one label that is its own value and begins with the name of the cluster
         (openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
         """
-        return self.handler or self._hosted
+        return self.handler or self._inert or self._hosted
+
+    @property
+    def _inert(self) -> bool:
+        return bool(self.entries) and all(condition.inert for condition in self.entries)
 
     @property
     def _hosted(self) -> bool:

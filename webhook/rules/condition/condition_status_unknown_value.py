@@ -2,7 +2,7 @@
 
 **Why.** A condition of a node is ``True``, ``False`` or ``Unknown``, compared exactly; anything else never matches, and
 the check is blind for what it names. Custom conditions are only warned of: some fleets write one that never matches on
-purpose, ``NonexistentCondition``, so that only machines whose node is gone are replaced.
+purpose, so that only machines whose node is gone are replaced, and name it ``NonexistentCondition``: it is left alone.
 
 **Fix.** Write one of the three, with a capital letter and in quotes.
 """
@@ -21,7 +21,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if view.handler:
         return
     for condition in view.entries:
-        if condition.status and condition.status not in health.STATUSES:
+        if condition.status and condition.status not in health.STATUSES and not condition.inert:
             yield Finding(
                 condition.entry["status"].path,
                 f"{show(condition.status)} never matches: the status of a node's condition is "
