@@ -14,8 +14,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from webhook import markup
 from webhook.documents import Document, DocumentError, Duplicate, Location, find, parse, read
+from webhook.markup import yaml_reader
 from webhook.model.objects import Path
 
 RECORDED = json.loads((File(__file__).parent / "data" / "documents" / "kubectl.json").read_text("utf-8"))
@@ -25,7 +25,7 @@ RECORDED = json.loads((File(__file__).parent / "data" / "documents" / "kubectl.j
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both of PyYAML's parsers, one after the other."""
     if request.param == "python":
-        monkeypatch.setattr(markup, "PARSER", markup._PythonParser)
+        monkeypatch.setattr(yaml_reader, "PARSER", yaml_reader._PythonParser)
     else:
         assert yaml.__with_libyaml__, "PyYAML was installed without libyaml"
 
@@ -79,7 +79,7 @@ def typed(value: Any) -> str:
     "case", [case for case in RECORDED["cases"] if "json" in case], ids=lambda case: case["yaml"][:30]
 )
 def test_values_are_those_of_kubectl(case: dict[str, str]) -> None:
-    trees = [tree.value for tree in markup.YamlReader().documents(case["yaml"])]
+    trees = [tree.value for tree in yaml_reader.YamlReader().documents(case["yaml"])]
     assert typed(trees or [None]) == typed([as_sent(json.loads(case["json"]))])
 
 

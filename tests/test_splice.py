@@ -12,7 +12,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from webhook import documents, markup, patch
+from webhook import documents, patch
+from webhook.markup import yaml_reader
 from webhook.model.objects import Object, Path
 from webhook.rule import Patch
 from webhook.splice import splice
@@ -72,10 +73,10 @@ STYLES = [
 ]
 
 
-@pytest.mark.parametrize("parser", [markup.PARSER, markup._PythonParser], ids=["libyaml", "python"])
+@pytest.mark.parametrize("parser", [yaml_reader.PARSER, yaml_reader._PythonParser], ids=["libyaml", "python"])
 @pytest.mark.parametrize(("before", "after"), [style[1:] for style in STYLES], ids=[style[0] for style in STYLES])
 def test_styles(before: str, after: str, parser: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markup, "PARSER", parser)
+    monkeypatch.setattr(yaml_reader, "PARSER", parser)
     assert spliced(before, adding("spec", "x")) == after
 
 

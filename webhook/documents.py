@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from webhook.markup import JsonReader, MarkupError, NotJsonError, Span, Tree, YamlReader
+from webhook.markup.json_reader import JsonReader, NotJsonError
+from webhook.markup.tree import MarkupError, Span, Tree
+from webhook.markup.yaml_reader import YamlReader
 from webhook.model.objects import Path, Step
 from webhook.model.units import show
 

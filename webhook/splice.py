@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from webhook import documents, patch
 from webhook.documents import Document
-from webhook.markup import MarkupError, Span, YamlReader
+from webhook.markup.tree import MarkupError, Span
+from webhook.markup.yaml_reader import YamlReader
 from webhook.model.objects import Object, Path, Step
 from webhook.rule import Patch
 
