@@ -90,22 +90,29 @@ def test_an_inserted_item_does_not_make_an_old_finding_new():
 
 
 def test_what_changes_nothing_a_rule_looks_at_is_not_judged():
-    new = vm(4, labels={"owner": "me"}, finalizers=["x"])
+    new = vm(4, finalizers=["x"], resourceVersion="2", labels={})
     new.data["status"] = {"ready": True}
     assert ask(new, vm(4)).verdicts == ()
 
 
-def test_an_annotation_that_a_rule_names_is_looked_at():
-    rule = make_rule(too_big, metadata=("mark",))
-    assert actions(ask(vm(4, annotations={"mark": "x"}), vm(4), rules=[rule])) == ["warn"]
-    assert actions(ask(vm(4, annotations={"other": "x"}), vm(4), rules=[rule])) == []
+@pytest.mark.parametrize(
+    ("kind", "annotation", "label"),
+    [(kinds.VM, ["warn"], ["warn"]), (kinds.KUBEVIRT, ["warn"], []), (kinds.MHC, [], [])],
+)
+def test_which_changes_of_the_metadata_are_looked_at(kind, annotation, label):
+    """An old denial is told of when somebody edits the object; of some kinds only what a rule names counts."""
 
+    def told(**metadata):
+        obj, old = (
+            Object({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": data, "spec": {"size": 4}})
+            for data in (metadata, {})
+        )
+        return actions(ask(obj, old, rules=[make_rule(too_big, kinds=(kind,), metadata=("mark",))]))
 
-def test_any_annotation_of_the_cluster_settings_is_looked_at():
-    rules = [make_rule(too_big, kinds=(kinds.KUBEVIRT,))]
-    old = vm(4, kind="KubeVirt")
-    assert actions(ask(vm(4, kind="KubeVirt", annotations={"other": "x"}), old, rules=rules)) == ["warn"]
-    assert actions(ask(vm(4, kind="KubeVirt", labels={"other": "x"}), old, rules=rules)) == []
+    assert told(annotations={"mark": "x"}) == ["warn"]
+    assert told(annotations={"other": "x"}) == annotation
+    assert told(labels={"other": "x"}) == label
+    assert told(finalizers=["x"], labels={}) == []
 
 
 def test_what_is_being_deleted_passes():

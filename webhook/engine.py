@@ -29,10 +29,14 @@ CEILING: Final[Mapping[Kind, Action]] = {kinds.VMI: Action.WARN, kinds.NODE: Act
 """Kinds that are never denied: a refused VMI stops a VM's start, a refused Node update stops drains and upgrades
 (virtual-machine.md 1.1, node-and-machine-health.md 14)."""
 
-ANNOTATED: Final = frozenset(
-    (kinds.HCO, kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM)
-)
-"""Kinds that are judged when any annotation changes, not only one that a rule names (cluster-configuration.md 1.1)."""
+METADATA: Final[Mapping[Kind, tuple[str, ...]]] = {
+    **dict.fromkeys((kinds.VM, kinds.POOL, kinds.VMIRS), ("annotations", "labels")),
+    **dict.fromkeys(
+        (kinds.HCO, kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM),
+        ("annotations",),
+    ),
+}
+"""What makes an update be judged whichever key of it changed. Of other kinds only the keys count that a rule names."""
 
 CREATED_ONLY: Final = frozenset((kinds.VMI,))
 """Kinds of which only the creation is judged. VMIs have no status sub-resource: each heartbeat and each step of a
@@ -92,7 +96,7 @@ def _unchanged(request: Request, rules: Rules) -> bool:
     obj, old = request.obj, request.old
     if obj is None or old is None or request.kind is None or obj.data.get("spec") != old.data.get("spec"):
         return False
-    if request.kind in ANNOTATED and obj.annotations != old.annotations:
+    if any(obj.metadata[part].texts != old.metadata[part].texts for part in METADATA.get(request.kind, ())):
         return False
     return all(_metadata(obj, key) == _metadata(old, key) for key in rules.metadata.get(request.kind, ()))
 
