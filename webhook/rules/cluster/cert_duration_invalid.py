@@ -30,6 +30,6 @@ RULE = Rule(
     check=check,
     sources=(
         "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#Handle",
-        "002_a4d22719b2fa2b5f.txt#11.4",
+        "OpenShift Virtualization, Node maintenance 11.4",
     ),
 )

@@ -38,7 +38,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "000_abb9fefe9c820fac.txt#10.1.1",
+        "OpenShift Virtualization, Nodes 10.1.1",
         "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
     ),
 )

@@ -51,7 +51,7 @@ RULE = Rule(
     check=check,
     admission=False,
     sources=(
-        "003_83afd32b2483f06d.txt#6.2.1",
+        "OpenShift Virtualization, Updates 6.2.1",
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
     ),
 )

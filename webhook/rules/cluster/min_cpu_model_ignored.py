@@ -28,7 +28,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "002_a4d22719b2fa2b5f.txt#11.5.2",
+        "OpenShift Virtualization, Node maintenance 11.5.2",
         "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#KubeVirtConfiguration",
     ),
 )

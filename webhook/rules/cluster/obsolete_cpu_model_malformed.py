@@ -51,5 +51,8 @@ RULE = Rule(
     kinds=(HCO, KUBEVIRT),
     action=Action.DENY,
     check=check,
-    sources=("002_a4d22719b2fa2b5f.txt#11.5.3", "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go"),
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.5.3",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go",
+    ),
 )

@@ -47,7 +47,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "002_a4d22719b2fa2b5f.txt#11.5",
+        "OpenShift Virtualization, Node maintenance 11.5",
         "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getObsoleteCPUConfig",
         "kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go",
     ),

@@ -36,8 +36,8 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "000_abb9fefe9c820fac.txt",
-        "002_a4d22719b2fa2b5f.txt",
+        "OpenShift Virtualization, Nodes",
+        "OpenShift Virtualization, Node maintenance",
         "kubevirt/containerized-data-importer:pkg/controller/datavolume/util.go#getDefaultVolumeAndAccessMode",
     ),
 )

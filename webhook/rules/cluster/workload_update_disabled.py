@@ -50,7 +50,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "003_83afd32b2483f06d.txt#6.2.2",
+        "OpenShift Virtualization, Updates 6.2.2",
         "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater_test.go",
         "kubevirt/hyperconverged-cluster-operator:hack/check_defaults.sh",
     ),

@@ -54,7 +54,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "003_83afd32b2483f06d.txt#6.2.1",
+        "OpenShift Virtualization, Updates 6.2.1",
         "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#WorkloadUpdateMethodEvict",
     ),
 )

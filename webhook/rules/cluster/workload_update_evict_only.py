@@ -30,7 +30,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "003_83afd32b2483f06d.txt#6.2.1",
+        "OpenShift Virtualization, Updates 6.2.1",
         "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater_test.go",
     ),
 )

@@ -47,6 +47,6 @@ RULE = Rule(
         "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
         "#admitLauncherPod",
         "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
-        "003_83afd32b2483f06d.txt#6.2.2",
+        "OpenShift Virtualization, Updates 6.2.2",
     ),
 )

@@ -35,5 +35,5 @@ RULE = Rule(
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.WARN,
     check=check,
-    sources=("004_ffb2dd39738c65ac.txt#1.7.1",),
+    sources=("Workload Availability, Fencing and remediation 1.7.1",),
 )

@@ -37,5 +37,5 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     params=Params(),
-    sources=("001_aec67eb6c2dbbb89.txt#6.3.1",),
+    sources=("Workload Availability, Machine health checks 6.3.1",),
 )

@@ -69,8 +69,8 @@ RULE = Rule(
     check=check,
     params=Params(),
     sources=(
-        "001_aec67eb6c2dbbb89.txt#6.3.1",
-        "004_ffb2dd39738c65ac.txt#1.7.1",
+        "Workload Availability, Machine health checks 6.3.1",
+        "Workload Availability, Fencing and remediation 1.7.1",
         "openshift/api:config/v1/types_node.go",
     ),
 )

@@ -51,7 +51,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "000_abb9fefe9c820fac.txt#10.1.1",
+        "OpenShift Virtualization, Nodes 10.1.1",
         "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
     ),
 )

@@ -40,7 +40,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "001_aec67eb6c2dbbb89.txt#6.3.4",
+        "Workload Availability, Machine health checks 6.3.4",
         "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
     ),
 )

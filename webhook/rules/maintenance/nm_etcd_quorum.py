@@ -67,5 +67,5 @@ RULE = Rule(
     operations=(Operation.CREATE,),
     action=Action.DENY,
     check=check,
-    sources=("medik8s/common:pkg/etcd/etcd.go", "000_abb9fefe9c820fac.txt#10.1"),
+    sources=("medik8s/common:pkg/etcd/etcd.go", "OpenShift Virtualization, Nodes 10.1"),
 )

@@ -28,5 +28,5 @@ RULE = Rule(
     operations=(Operation.CREATE,),
     action=Action.WARN,
     check=check,
-    sources=("000_abb9fefe9c820fac.txt#10.1", "002_a4d22719b2fa2b5f.txt#11.2.3"),
+    sources=("OpenShift Virtualization, Nodes 10.1", "OpenShift Virtualization, Node maintenance 11.2.3"),
 )

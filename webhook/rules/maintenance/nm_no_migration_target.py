@@ -41,5 +41,8 @@ RULE = Rule(
     operations=(Operation.CREATE,),
     action=Action.WARN,
     check=check,
-    sources=("000_abb9fefe9c820fac.txt#10.1.1", "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go"),
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+    ),
 )

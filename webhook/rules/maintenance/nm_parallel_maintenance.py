@@ -39,5 +39,5 @@ RULE = Rule(
     operations=(Operation.CREATE,),
     action=Action.WARN,
     check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-config/virt-config.go", "000_abb9fefe9c820fac.txt#10.1"),
+    sources=("kubevirt/kubevirt:pkg/virt-config/virt-config.go", "OpenShift Virtualization, Nodes 10.1"),
 )

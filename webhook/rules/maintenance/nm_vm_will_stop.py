@@ -47,7 +47,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "002_a4d22719b2fa2b5f.txt#11.1.1",
+        "OpenShift Virtualization, Node maintenance 11.1.1",
         "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",
         "kubevirt/kubevirt#9823",
     ),

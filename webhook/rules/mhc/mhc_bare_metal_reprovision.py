@@ -35,5 +35,5 @@ RULE = Rule(
     metadata=(health.STRATEGY,),
     action=Action.WARN,
     check=check,
-    sources=("000_abb9fefe9c820fac.txt#10.1.3",),
+    sources=("OpenShift Virtualization, Nodes 10.1.3",),
 )

@@ -50,5 +50,5 @@ RULE = Rule(
     reads=(MACHINE,),
     action=Action.DENY,
     check=check,
-    sources=("001_aec67eb6c2dbbb89.txt#6.3.2.1",),
+    sources=("Workload Availability, Machine health checks 6.3.2.1",),
 )

@@ -68,5 +68,5 @@ RULE = Rule(
     reads=(MACHINE, CAPI_MACHINE),
     action=Action.WARN,
     check=check,
-    sources=("001_aec67eb6c2dbbb89.txt#6.3.2.1",),
+    sources=("Workload Availability, Machine health checks 6.3.2.1",),
 )

@@ -30,5 +30,5 @@ RULE = Rule(
     reads=(INFRASTRUCTURE,),
     action=Action.WARN,
     check=check,
-    sources=("001_aec67eb6c2dbbb89.txt#6.3",),
+    sources=("Workload Availability, Machine health checks 6.3",),
 )

@@ -39,5 +39,8 @@ RULE = Rule(
     reads=(MACHINE,),
     action=Action.WARN,
     check=check,
-    sources=("001_aec67eb6c2dbbb89.txt#6.3.2.1", "medik8s/node-healthcheck-operator:docs/configuration.md#Selector"),
+    sources=(
+        "Workload Availability, Machine health checks 6.3.2.1",
+        "medik8s/node-healthcheck-operator:docs/configuration.md#Selector",
+    ),
 )

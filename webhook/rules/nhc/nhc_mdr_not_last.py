@@ -33,5 +33,8 @@ RULE = Rule(
     kinds=(NHC,),
     action=Action.WARN,
     check=check,
-    sources=("004_ffb2dd39738c65ac.txt#1.7.3", "medik8s/machine-deletion-remediation:controllers"),
+    sources=(
+        "Workload Availability, Fencing and remediation 1.7.3",
+        "medik8s/machine-deletion-remediation:controllers",
+    ),
 )

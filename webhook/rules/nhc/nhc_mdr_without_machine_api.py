@@ -32,5 +32,5 @@ RULE = Rule(
     reads=(INFRASTRUCTURE,),
     action=Action.WARN,
     check=check,
-    sources=("004_ffb2dd39738c65ac.txt#1.7.3",),
+    sources=("Workload Availability, Fencing and remediation 1.7.3",),
 )

@@ -40,7 +40,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "002_a4d22719b2fa2b5f.txt#11.2.2",
+        "OpenShift Virtualization, Node maintenance 11.2.2",
         "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
     ),
 )

@@ -32,7 +32,7 @@ RULE = Rule(
     metadata=(SKIP_NODE,),
     check=check,
     sources=(
-        "002_a4d22719b2fa2b5f.txt#11.6",
+        "OpenShift Virtualization, Node maintenance 11.6",
         "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#skipNodeLabelling",
     ),
 )

@@ -60,7 +60,7 @@ RULE = Rule(
     action=Action.DENY,
     check=check,
     sources=(
-        "002_a4d22719b2fa2b5f.txt#11.5",
+        "OpenShift Virtualization, Node maintenance 11.5",
         "kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels",
         "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
     ),

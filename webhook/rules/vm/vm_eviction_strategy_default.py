@@ -102,7 +102,7 @@ RULE = Rule(
     fix=True,
     check=check,
     sources=(
-        "000_abb9fefe9c820fac.txt#10.1.1",
+        "OpenShift Virtualization, Nodes 10.1.1",
         "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
         "kubevirt/kubevirt:pkg/defaults/defaults.go#setDefaultEvictionStrategy",
     ),

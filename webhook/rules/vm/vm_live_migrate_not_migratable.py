@@ -65,7 +65,7 @@ RULE = Rule(
     action=Action.WARN,
     check=check,
     sources=(
-        "000_abb9fefe9c820fac.txt#10.1.1",
+        "OpenShift Virtualization, Nodes 10.1.1",
         "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
         "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",
         "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go#VMCannotBeEvicted",

@@ -49,6 +49,6 @@ RULE = Rule(
     sources=(
         "kubevirt/kubevirt#9585",
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
-        "003_83afd32b2483f06d.txt#6.2.1",
+        "OpenShift Virtualization, Updates 6.2.1",
     ),
 )

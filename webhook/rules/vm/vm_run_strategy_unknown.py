@@ -72,6 +72,6 @@ RULE = Rule(
     sources=(
         "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineRunStrategy",
         "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",
-        "000_abb9fefe9c820fac.txt#10.1.2",
+        "OpenShift Virtualization, Nodes 10.1.2",
     ),
 )

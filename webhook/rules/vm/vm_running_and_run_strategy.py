@@ -38,5 +38,5 @@ RULE = Rule(
     kinds=(VM, POOL),
     action=Action.DENY,
     check=check,
-    sources=("000_abb9fefe9c820fac.txt#10.1.2", "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy"),
+    sources=("OpenShift Virtualization, Nodes 10.1.2", "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy"),
 )

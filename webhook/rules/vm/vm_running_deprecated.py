@@ -30,5 +30,5 @@ RULE = Rule(
     kinds=(VM, POOL),
     action=Action.WARN,
     check=check,
-    sources=("kubevirt/kubevirt#11993", "000_abb9fefe9c820fac.txt#10.1.2"),
+    sources=("kubevirt/kubevirt#11993", "OpenShift Virtualization, Nodes 10.1.2"),
 )

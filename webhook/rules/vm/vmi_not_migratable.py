@@ -37,7 +37,7 @@ RULE = Rule(
     admission=False,
     check=check,
     sources=(
-        "000_abb9fefe9c820fac.txt#10.1.1",
+        "OpenShift Virtualization, Nodes 10.1.1",
         "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
         "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go",
     ),

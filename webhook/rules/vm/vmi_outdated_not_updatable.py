@@ -38,7 +38,7 @@ RULE = Rule(
     admission=False,
     check=check,
     sources=(
-        "003_83afd32b2483f06d.txt#6.2.2",
+        "OpenShift Virtualization, Updates 6.2.2",
         "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
     ),
 )
