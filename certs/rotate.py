@@ -195,7 +195,7 @@ class Rotator:
             self._thread.join(timeout)
 
     def wake(self) -> None:
-        """Make a round now, for somebody does not trust what we show."""
+        """Make a round now."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -231,8 +231,11 @@ class Rotator:
             return
         try:
             if self._store.stale(self._version):
-                with self._lock:
-                    self._look()
+                if self._configurations is None:
+                    with self._lock:
+                        self._look()
+                else:
+                    self.wake()  # who publishes asks the API server, and does so before showing
         except Exception as error:
             self._failed(error)
         self._looked = time.monotonic()

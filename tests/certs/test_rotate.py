@@ -16,7 +16,19 @@ import pytest
 
 from certs import rotate
 from certs.context import Front
-from certs.issue import State, certs_pem, key_pem, names_of, new_serving, new_signer, parse, parse_certs, render, sha256
+from certs.issue import (
+    State,
+    certs_pem,
+    key_pem,
+    names_of,
+    new_serving,
+    new_signer,
+    ordered,
+    parse,
+    parse_certs,
+    render,
+    sha256,
+)
 from certs.plan import Settings, SettingsError, parse_settings
 from certs.rotate import Clock, Rotator
 from certs.steps import perform, timestamp
@@ -811,6 +823,33 @@ class TestExternal:
         clock[0] += 1
         rotator.refresh()
         assert len(shown) == 2
+
+    def test_no_connection_waits_for_the_api_server(self, api, tmp_path, now, shown, monkeypatch):
+        """What is new is published first, by the loop, which is woken; then it is shown."""
+        clock = [1000.0]
+        monkeypatch.setattr(rotate.time, "monotonic", lambda: clock[0])
+        signers = [new_signer(START, 90 * DAY) for _ in range(2)]
+
+        def put(signer: Any) -> None:
+            serving = new_serving(signer, NAMES, START, DAY)
+            for name, content in (("tls.crt", serving.cert), ("ca.crt", signer.cert)):
+                (tmp_path / name).write_bytes(certs_pem([content]))
+            (tmp_path / "tls.key").write_bytes(key_pem(serving.key))
+            (tmp_path / "tls.key").chmod(0o600)
+
+        put(signers[0])
+        rotator = self.rotator(ExternalDirectory(tmp_path), shown, now, configurations=Configurations(api))
+        rotator.round()
+        before = api.requests.copy()
+        put(signers[1])
+        clock[0] += 1
+        rotator.refresh()
+        assert (api.requests, len(shown), rotator._wake.is_set()) == (before, 1, True)
+
+        rotator.round()
+
+        assert len(shown) == 2
+        assert set(api.published) == {certs_pem(ordered([signer.cert for signer in signers]))}
 
     def test_a_look_that_fails_is_counted(self, tmp_path, now, shown, monkeypatch):
         events: list[tuple[str, str]] = []
