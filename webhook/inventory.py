@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from webhook import codec
-from webhook.kept import keep, lookup_namespace, reads, strip, trim
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
 from webhook.rules import Rules
+from webhook.trimming import keep, lookup_namespace, reads, strip, trim
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from webhook import codec
 from webhook.apiserver import LONGEST, PAGE, PATIENCE, Absent, Api, ApiError, Garbled, path_of, pause, proper_answer
 from webhook.inventory import Homes, Inventory, Shelf, State
-from webhook.kept import lookup_namespace, reads
 from webhook.metrics import Informed, Metrics
 from webhook.model.kinds import BUILT_IN_GROUPS, Kind
 from webhook.rules import Rules
+from webhook.trimming import lookup_namespace, reads
 
 log = logging.getLogger(__name__)
 

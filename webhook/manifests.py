@@ -14,12 +14,12 @@ from typing import Any, Final
 from webhook import __version__
 from webhook.admission import DOMAIN
 from webhook.formats.policy_reports import WRITTEN
-from webhook.kept import lookup_namespace, reads
 from webhook.model import kinds
 from webhook.model.kinds import Kind
 from webhook.rule import Operation
 from webhook.rules import Rules
 from webhook.settings import NAMESPACE, SERVICE
+from webhook.trimming import lookup_namespace, reads
 
 NAME: Final = "virt-admit"
 SCAN: Final = f"{NAME}-scan"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from webhook.admission import DOMAIN
-from webhook.kept import strip, trim
 from webhook.model import kinds
 from webhook.model.objects import Object
+from webhook.trimming import strip, trim
 
 
 class Sweep(Protocol):

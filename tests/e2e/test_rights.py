@@ -17,10 +17,10 @@ from tests.apiserver.webhook import VIRT_ADMIT, Webhook
 from tests.https.reviews import patch_of, review, vm
 from tests.waiting import eventually
 from webhook import manifests
-from webhook.kept import reads
 from webhook.manifests import SCAN
 from webhook.rules import load_rules
 from webhook.settings import NAMESPACE, SERVICE
+from webhook.trimming import reads
 
 FOLDER = Path(__file__).parents[2] / "manifests"
 RULES = load_rules().at_admission

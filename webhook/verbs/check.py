@@ -14,7 +14,6 @@ from webhook import documents, engine, formats, policy, report
 from webhook.admission import Request
 from webhook.documents import Document, DocumentError
 from webhook.inventory import Inventory
-from webhook.kept import reads
 from webhook.model import kinds, selectors
 from webhook.model.cluster import Cluster, Snapshot
 from webhook.model.kinds import Kind
@@ -27,6 +26,7 @@ from webhook.rule import Operation
 from webhook.rules import Rules, load_rules
 from webhook.settings import SettingError
 from webhook.sources import load_policy
+from webhook.trimming import reads
 from webhook.verbs import common, fixes
 from webhook.verbs.fixes import Source
 

@@ -9,10 +9,10 @@ import pytest
 from tests import test_rules
 from tests.test_rules import CASES, Recorder, ask
 from webhook.inventory import Shelf
-from webhook.kept import keep
 from webhook.model import kinds
 from webhook.model.objects import Object
 from webhook.rules import load_rules
+from webhook.trimming import keep
 
 LOOKING = [case for case in CASES if case.values[1].get("cluster")]
 
@@ -110,7 +110,7 @@ def test_rules_read_nothing_that_is_not_kept(rule, case, monkeypatch):
     for kind, paths, _ in seen:
         if is_trimmed(kind, rule):
             lost = {".".join(path) for path in paths if not is_kept(keep(kind).tree, path)}
-            assert not lost, f"{kind}: webhook/kept.py must keep these"
+            assert not lost, f"{kind}: webhook/trimming.py must keep these"
 
 
 class Narrow(Recorder):
