@@ -1,4 +1,4 @@
-"""From the loss of a node to its VMs running again (seed 004)."""
+"""From the loss of a node to its VMs running again."""
 
 import pytest
 

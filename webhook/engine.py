@@ -26,8 +26,7 @@ log = logging.getLogger(__name__)
 SILENT: Final = Response()
 
 CEILING: Final[Mapping[Kind, Action]] = {kinds.VMI: Action.WARN, kinds.NODE: Action.WARN}
-"""Kinds that are never denied: a refused VMI stops a VM's start, a refused Node update stops drains and upgrades
-(virtual-machine.md 1.1, node-and-machine-health.md 14)."""
+"""Kinds that are never denied: a refused VMI stops a VM's start, a refused Node update stops drains and upgrades."""
 
 METADATA: Final[Mapping[Kind, tuple[str, ...]]] = {
     **dict.fromkeys((kinds.VM, kinds.POOL, kinds.VMIRS), ("annotations", "labels")),
@@ -40,7 +39,7 @@ METADATA: Final[Mapping[Kind, tuple[str, ...]]] = {
 
 CREATED_ONLY: Final = frozenset((kinds.VMI,))
 """Kinds of which only the creation is judged. VMIs have no status sub-resource: each heartbeat and each step of a
-migration is an update (virtual-machine.md 11.1)."""
+migration is an update."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How long the certificates of HyperConverged, KubeVirt and CDI live (cluster-configuration.md 6.1).
+"""How long the certificates of HyperConverged, KubeVirt and CDI live.
 
 Each resource has groups (``ca``, ``server``, in CDI also ``client``) of two durations: how long a certificate is
 valid, and how long before its end it is renewed. What is not set has a default; KubeVirt also has three older

@@ -1,7 +1,7 @@
 """What the cluster's KubeVirt and HyperConverged resources say, and what holds where they are silent.
 
-There is one KubeVirt and one HyperConverged in a cluster; where a list shows several, the oldest counts. Sources:
-virtual-machine.md 2, cluster-configuration.md 1.2 to 1.4, kubevirt/kubevirt:pkg/virt-config/virt-config.go.
+There is one KubeVirt and one HyperConverged in a cluster; where a list shows several, the oldest counts. Source:
+kubevirt/kubevirt:pkg/virt-config/virt-config.go.
 
 What a function here cannot tell it raises as ``Unseen``; a resource that does not exist (yet) tells no more than
 one that cannot be read.
@@ -133,7 +133,7 @@ def hco_release(hyperconverged_: Object) -> Version | None:
 
 
 class Change(enum.Enum):
-    """What some release of KubeVirt changed, for whoever still runs an older one (virtual-machine.md 12)."""
+    """What some release of KubeVirt changed, for whoever still runs an older one."""
 
     EXTERNAL = ("eviction strategy External", Version(0, 53))
     LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))

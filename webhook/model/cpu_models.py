@@ -1,4 +1,4 @@
-"""CPU models that nodes offer (virtual-machine.md 7.10, cluster-configuration.md 5).
+"""CPU models that nodes offer.
 
 KubeVirt's node labeller marks each node with the models that its processor can run and that are not obsolete. The pod
 of a VMI with a named model gets that label as node selector, so a model that no node offers is never scheduled.

@@ -1,8 +1,8 @@
 """What a drain of a node does to the VMs on it: from facts where there are some.
 
 A fact is what KubeVirt published on the running VMI: its frozen eviction strategy, its condition ``LiveMigratable``,
-migrations that failed (virtual-machine.md 8, 9; node-and-machine-health.md 12). Where a migration would go to is
-inferred from labels and taints of the nodes, for KubeVirt does not look at them.
+migrations that failed. Where a migration would go to is inferred from labels and taints of the nodes, for KubeVirt
+does not look at them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The VMI that KubeVirt will make: what an object says, filled up from instance type and preference.
 
 Nothing is copied or merged as a whole. Each fact that somebody asks for is looked up where KubeVirt would take it
-from, and comes with the place to change it. Sources: virtual-machine.md 4; kubevirt/kubevirt: pkg/instancetype/find,
+from, and comes with the place to change it. Sources: kubevirt/kubevirt: pkg/instancetype/find,
 pkg/instancetype/apply, pkg/instancetype/preference/apply.
 """
 

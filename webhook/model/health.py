@@ -1,4 +1,4 @@
-"""One view over the three kinds of health checks (node-and-machine-health.md 3, 4, 6, 8).
+"""One view over the three kinds of health checks.
 
 ``MachineHealthCheck`` of machine.openshift.io and of cluster.x-k8s.io, and ``NodeHealthCheck`` say the same things
 in different places and units. Rules ask this view; where a finding stands comes from its fields.
@@ -292,7 +292,8 @@ class HealthCheck:
         """Whether the cluster or its managers made it, and mean what would be a mistake of anybody else.
 
         The termination handler; a check with ``NonexistentCondition`` alone, which replaces machines whose node is
-        gone; and the checks of hosted control planes for their node pools. Those carry an annotation; older ones only have one label that is its own value and begins with the name of the cluster
+        gone; and the checks of hosted control planes for their node pools. Those carry an annotation; older ones only
+        have one label that is its own value and begins with the name of the cluster
         (openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
         """
         return self.handler or self._inert or self._hosted

@@ -1,6 +1,6 @@
-"""What KubeVirt does with a VM on a drain, a shutdown, a crash, a lost node, and what ``virtctl`` does (tables 9.1 to 9.3).
+"""What KubeVirt does with a VM on a drain, a shutdown, a crash, a lost node, and what ``virtctl`` does.
 
-Data first: messages, ``virt-admit rules`` and the docs quote these tables. Source: virtual-machine.md 9, and
+Data first: messages, ``virt-admit rules`` and the docs quote these tables. Sources:
 kubevirt/kubevirt: pod-eviction-admitter.go, pkg/virt-controller/watch/vm/vm.go, pkg/virt-api/rest/lifecycle.go.
 """
 

@@ -1,4 +1,4 @@
-"""Machines: what selects them, what owns them, what they run (node-and-machine-health.md 1, 7, 8, 10).
+"""Machines: what selects them, what owns them, what they run.
 
 What is linear in the machines of a cluster is computed once per cluster state.
 """

@@ -1,4 +1,4 @@
-"""Node maintenances, of the medik8s operator and of its predecessor (node-and-machine-health.md 12)."""
+"""Node maintenances, of the medik8s operator and of its predecessor."""
 
 from __future__ import annotations
 

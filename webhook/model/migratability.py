@@ -1,7 +1,7 @@
 """Can a VMI be live-migrated? Yes, no (with every reason), or unknown.
 
 KubeVirt decides it on the running VMI and publishes the first reason that it meets as condition ``LiveMigratable``.
-Here all are found, before the VMI exists. Sources: virtual-machine.md 5 and 12; kubevirt/kubevirt:
+Here all are found, before the VMI exists. Sources: kubevirt/kubevirt:
 pkg/virt-handler/vm.go#calculateLiveMigrationCondition, pkg/network/vmispec/interface.go#VerifyVMIMigratable,
 pkg/virt-controller/watch/topology/tsc.go.
 """

@@ -1,4 +1,4 @@
-"""Limits of live migrations: of the cluster (HyperConverged, KubeVirt) and of a policy (cluster-configuration.md 3)."""
+"""Limits of live migrations: of the cluster (HyperConverged, KubeVirt) and of a policy."""
 
 from __future__ import annotations
 

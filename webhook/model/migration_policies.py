@@ -1,4 +1,4 @@
-"""Which VMs a migration policy applies to (cluster-configuration.md 6.3)."""
+"""Which VMs a migration policy applies to."""
 
 from __future__ import annotations
 

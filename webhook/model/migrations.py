@@ -17,7 +17,7 @@ FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 """Phases of a migration, and of a VMI, that has ended."""
 
 RETRY_LOOP: Final = 3
-"""Failed automatic migrations in a row from which on one speaks of a loop (cluster-configuration.md 6.5)."""
+"""Failed automatic migrations in a row from which on one speaks of a loop."""
 
 
 def of_vmi(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:

@@ -1,4 +1,4 @@
-"""Whom it hits when a CPU model becomes obsolete (cluster-configuration.md 5).
+"""Whom it hits when a CPU model becomes obsolete.
 
 The node labeller takes an obsolete model off all nodes. A VM with that model then finds no node: it does not
 start again, and it does not migrate either, since a migration is the start of another pod.

@@ -1,4 +1,4 @@
-"""Where a VMI may run (virtual-machine.md 6): the hosts that its spec names, and the nodes that could take it.
+"""Where a VMI may run: the hosts that its spec names, and the nodes that could take it.
 
 KubeVirt looks at none of this when it publishes ``LiveMigratable``. So a VMI with one possible node counts as
 migratable, its migration target never schedules, and a drain of that node waits for ever.

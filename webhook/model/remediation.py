@@ -1,7 +1,7 @@
 """What a health check would do: one model of remediation for the rules and for ``virt-admit explain``.
 
 Given a health check of any of the three kinds and what it watches: how many of them may be unhealthy before it stops,
-which are, what keeps it from acting, and through which steps a sick node goes (node-and-machine-health.md 4, 11, 13).
+which are, what keeps it from acting, and through which steps a sick node goes.
 """
 
 from __future__ import annotations

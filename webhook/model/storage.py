@@ -1,6 +1,6 @@
 """Access modes of the claims that a VMI uses, also of claims that do not exist yet.
 
-Sources: virtual-machine.md 5.3; kubevirt/containerized-data-importer: pkg/controller/datavolume/util.go,
+Sources: kubevirt/containerized-data-importer: pkg/controller/datavolume/util.go,
 pkg/controller/common/util.go#GetStorageClassByNameWithVirtFallback, #GetPlatformDefaultStorageClass.
 """
 

@@ -1,4 +1,4 @@
-"""When the VMs of a lost node run again (seed 004; node-and-machine-health.md 15).
+"""When the VMs of a lost node run again.
 
 A node falls silent; the node controller notices after its grace period; the health check waits for its condition's
 time; remediators are called one after the other until one has made sure that the node is down. Only then are the

@@ -1,4 +1,4 @@
-"""Where KubeVirt's kinds keep things (virtual-machine.md 1.1)."""
+"""Where KubeVirt's kinds keep things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running VMIs: what KubeVirt publishes on them, who owns them, on which node they are (virtual-machine.md 8, 9)."""
+"""Running VMIs: what KubeVirt publishes on them, who owns them, on which node they are."""
 
 from __future__ import annotations
 

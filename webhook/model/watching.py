@@ -1,4 +1,4 @@
-"""What each health check watches, and which checks watch the same (node-and-machine-health.md 7, 8, 11).
+"""What each health check watches, and which checks watch the same.
 
 What is linear in the machines, nodes or health checks of a cluster is computed once per cluster state.
 """

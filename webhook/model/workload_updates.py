@@ -1,4 +1,4 @@
-"""How running VMs get a new launcher after an update of KubeVirt (cluster-configuration.md 2 and 7.1).
+"""How running VMs get a new launcher after an update of KubeVirt.
 
 The controller migrates an outdated VMI if ``LiveMigrate`` is listed and the VMI can migrate, else evicts it
 if ``Evict`` is listed, else leaves it alone. It evicts through the eviction API, so eviction strategies apply.
@@ -166,8 +166,8 @@ def update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
     """How an update reaches a running VMI, with these update methods (``LiveMigrate``, ``Evict``) in force.
 
     What can migrate migrates if that is listed, else it is evicted if that is listed, through the eviction API: so the
-    eviction strategy decides (cluster-configuration.md 7.1, 7.2). Never raises: what cannot be told is ``UNKNOWN``,
-    and so is a VMI whose condition is not reported yet.
+    eviction strategy decides. Never raises: what cannot be told is ``UNKNOWN``, and so is a VMI whose condition is not
+    reported yet.
     """
     try:
         return _update(vmi, methods, cluster)
