@@ -323,6 +323,21 @@ class TestWire:
         assert len(status["message"]) <= 1500
         assert status["message"].endswith("more; run: virt-admit check")
 
+    @pytest.mark.parametrize(("action", "room"), [(Action.DENY, 20), (Action.WARN, 10)])
+    def test_many_of_one_fault_leave_room_for_another(self, action, room):
+        def many(obj, context):
+            for number in range(50):
+                yield Finding(SIZE / number, f"finding {number}")
+
+        rules = [make_rule(many, action=action), make_rule(too_big, action=action, name="very-big")]
+        request = decode(json.dumps(self.review).encode())
+        response = engine.review(request, Rules(rules), NOTHING, Policy())
+        assert [verdict.rule.id for verdict in response.verdicts[:3]] == ["too-big", "very-big", "too-big"]
+        answer = json.loads(encode(request, response))["response"]
+        texts = answer.get("warnings") or [cause["message"] for cause in answer["status"]["details"]["causes"]]
+        assert len(texts) == room
+        assert sum("[virt-admit/very-big]" in text for text in texts) == 1
+
     def test_warnings_are_short_and_printable(self):
         def check(obj, context):
             for number in range(50):

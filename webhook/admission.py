@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -295,5 +296,12 @@ def line(text: str) -> str:
 
 
 def strongest_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Denials, then warnings, then the rest, each in the order in which they were found."""
-    return tuple(sorted(verdicts, key=lambda verdict: -verdict.action))
+    """Denials, then warnings, then the rest. Of each the first one of a rule at a field comes before further ones: a
+    list that is cut shall not be full of one fault."""
+    met: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    ranked: list[tuple[int, int, Verdict]] = []
+    for verdict in verdicts:
+        place = verdict.rule.id, verdict.finding.path.without_indices
+        ranked.append((-verdict.action, met[place], verdict))
+        met[place] += 1
+    return tuple(verdict for _, _, verdict in sorted(ranked, key=lambda each: each[:2]))
