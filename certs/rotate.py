@@ -177,15 +177,20 @@ class Rotator:
 
         self._started = time.monotonic()
         self._wake = threading.Event()
+        self._settled = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     # The thread
 
-    def start(self) -> None:
-        """Begin to make rounds. In the process that serves: a thread does not survive a fork."""
+    def start(self, patience: float = 0.0) -> None:
+        """Begin to make rounds, in the process that serves: a thread does not survive a fork.
+
+        Waits until nothing is due any more, ``patience`` seconds at most: an API server may be slow.
+        """
         self._thread = threading.Thread(target=self._run, name="certs", daemon=True)
         self._thread.start()
+        self._settled.wait(patience)
 
     def stop(self, timeout: float = 2.0) -> None:
         """End the thread; a round under way may take longer than ``timeout`` seconds and is then left alone."""
@@ -201,6 +206,7 @@ class Rotator:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self.settle()
+            self._settled.set()
             interval = self.settings.check_interval.total_seconds()
             self._wake.wait(interval * random.uniform(0.8, 1.2))  # noqa: S311 - spreads the load
             self._wake.clear()

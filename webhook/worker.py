@@ -31,6 +31,8 @@ from webhook.sources import load_policy, load_snapshot, policy_file
 
 log = logging.getLogger(__name__)
 
+CERTIFICATE_PATIENCE: Final = 10.0
+"""Seconds that the start waits for a certificate; gunicorn ends a worker that takes 30."""
 SYNC_PATIENCE: Final = 30.0
 """Seconds after which a worker is ready although its look-ups are not filled: they answer ``Unseen``."""
 
@@ -73,8 +75,7 @@ class Worker:
     def start(self) -> None:
         """Begin to serve: a certificate, the background threads, the ops listener."""
         _keep_secrets()
-        self.rotator.settle()
-        self.rotator.start()
+        self.rotator.start(patience=CERTIFICATE_PATIENCE)
         if self.settings.ops_bind != "off":
             serve_ops(self.settings.ops_bind, ops_app(self.checks, self.metrics, {"version": __version__}))
         _settle()

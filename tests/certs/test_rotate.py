@@ -941,6 +941,21 @@ class TestThread:
         rotator.stop()
         assert not any(thread.name == "certs" for thread in threading.enumerate())
 
+    def test_the_start_waits_for_a_certificate_but_not_for_ever(self, api, tmp_path):
+        front = Front()
+        rotator = Rotator(Directory(tmp_path), replace(DAILY, check_interval=HOUR), show=front.show)
+        rotator.start(patience=60)
+        assert front.shown is not None
+        rotator.stop()
+
+        answered = threading.Event()
+        api.before = lambda _verb: answered.wait(60)
+        rotator = Rotator(SecretStore(api, "a", "b"), DAILY, show=front.show)
+        rotator.start(patience=0.01)
+        assert api.requests == {}
+        answered.set()
+        rotator.stop(timeout=60)
+
     def test_quick_settings_rotate_by_themselves(self, tmp_path):
         quick = parse_settings(
             {
