@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from certs.context import Front
 from certs.rotate import Rotator
-from webhook import __version__, engine, logs
+from webhook import __version__, engine, logs, snapshots
 from webhook.admission import MAX_BODY, Answer
 from webhook.app import admission_app, ops_app
 from webhook.bridge import bridge
@@ -24,10 +24,10 @@ from webhook.metrics import Metrics
 from webhook.model.cluster import NOTHING, Cluster, Snapshot
 from webhook.ops import serve_ops
 from webhook.policy import Policy
+from webhook.policy_files import load_policy, policy_file
 from webhook.reload import Reloaded
 from webhook.rules import load_rules
 from webhook.settings import Settings
-from webhook.sources import load_policy, load_snapshot, policy_file
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +169,6 @@ def _settle() -> None:
 
 
 def _load_settled(path: Path) -> Snapshot:
-    snapshot = load_snapshot(path)
+    snapshot = snapshots.load(path)
     _settle()
     return snapshot

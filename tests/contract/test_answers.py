@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from webhook import engine
+from webhook import engine, snapshots
 from webhook.codec import loads
 from webhook.policy_reader import load as load_policy
 from webhook.rules import load_rules
-from webhook.sources import load_snapshot
 
 HERE = Path(__file__).parent
 RECORDINGS = sorted(HERE.glob("*.json"))
@@ -26,7 +25,7 @@ DECIDE = {"/validate": engine.review, "/mutate": engine.fix}
 def answer(recording: dict[str, Any]) -> Any:
     """What we say today, by the out-of-the-box policy."""
     policy = load_policy("default", load_rules()).at(datetime.date(2026, 11, 21))
-    cluster = load_snapshot(HERE.parents[1] / "examples" / "cluster.yaml")
+    cluster = snapshots.load(HERE.parents[1] / "examples" / "cluster.yaml")
     body = json.dumps(recording["review"]).encode()
     decide = DECIDE[recording["endpoint"]]
     return loads(engine.answer(body, decide, load_rules().at_admission, cluster, policy).body)

@@ -21,11 +21,11 @@ from webhook.model.objects import Object
 from webhook.model.selectors import Selector
 from webhook.model.texts import count
 from webhook.policy import Policy
+from webhook.policy_files import load_policy
 from webhook.report import Judged, Report
 from webhook.rule import Operation
 from webhook.rules import Rules, load_rules
 from webhook.settings import SettingError
-from webhook.sources import load_policy
 from webhook.trimming import reads
 from webhook.verbs import common, fixes
 from webhook.verbs.fixes import Source

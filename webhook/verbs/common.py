@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from webhook import engine, formats
+from webhook import engine, formats, snapshots
 from webhook.admission import Request
 from webhook.documents import Document
 from webhook.inventory import Inventory, Shelf
@@ -26,7 +26,6 @@ from webhook.report import Report
 from webhook.rule import Action, Rule
 from webhook.rules import Rules
 from webhook.settings import SettingError
-from webhook.sources import load_snapshot
 
 if TYPE_CHECKING:
     from webhook.apiserver import Api
@@ -149,7 +148,7 @@ def cluster_of(
     if cluster is None:
         return sweep([Shelf(kind, whole=True) for kind in dict.fromkeys(looks_up)], kubeconfig, context, home, quiet)
     try:
-        return load_snapshot(cluster)
+        return snapshots.load(cluster)
     except (SettingError, OSError) as error:
         raise click.ClickException(str(error)) from None
 

@@ -11,16 +11,17 @@ from typing import Any
 
 import click
 
+from webhook import snapshots
 from webhook.admission import Verdict
 from webhook.model.cluster import Cluster
 from webhook.model.objects import Object
 from webhook.model.texts import count
 from webhook.policy import Policy, PolicyError
+from webhook.policy_files import load_policy
 from webhook.report import Report, identity
 from webhook.rule import Action
 from webhook.rules import Rules, load_rules
 from webhook.settings import SettingError
-from webhook.sources import load_policy, load_snapshot
 from webhook.verbs.scan import judge
 
 
@@ -54,7 +55,7 @@ def diff(old: str, new: str, cluster: Path, output: str) -> int:
     try:
         rules, today = load_rules(), datetime.date.today()
         policies = [load_policy(name, rules).at(today) for name in (old, new)]
-        snapshot = load_snapshot(cluster)
+        snapshot = snapshots.load(cluster)
     except (SettingError, PolicyError, OSError) as error:
         raise click.ClickException(str(error)) from None
     found = sorted(changes(snapshot, rules, *policies), key=_order)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook import engine, formats, gauges
+from webhook import engine, formats, gauges, snapshots
 from webhook.admission import Request
 from webhook.formats.policy_reports import WRITTEN
 from webhook.inventory import shelves
@@ -26,12 +26,11 @@ from webhook.model.drain import Outcome
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object
 from webhook.policy import Exemption, Policy, PolicyError
+from webhook.policy_files import load_policy
 from webhook.report import Judged, Report
 from webhook.rule import Operation
 from webhook.rules import Rules, load_rules
-from webhook.saving import Sweep, save
 from webhook.settings import SettingError
-from webhook.sources import load_policy, load_snapshot
 from webhook.verbs import common
 from webhook.verbs.drain import plan
 
@@ -99,7 +98,7 @@ def command(
         chosen = selectors.parse_text(selector)
         rules = common.selected(load_rules(), select, ignore)
         policy = load_policy(policy_name, load_rules()).at(datetime.date.today())
-        snapshot = load_snapshot(cluster) if cluster else None
+        snapshot = snapshots.load(cluster) if cluster else None
     except (SettingError, PolicyError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
     room = shelves(load_rules(), whole=True) if file else shelves(rules)
@@ -217,8 +216,8 @@ def _measure(result: Report, there: Cluster, seconds: float, where: str) -> None
         raise click.ClickException(f"--metrics {where}: {error}") from None
 
 
-def _save(there: Sweep, file: Path) -> None:
+def _save(there: snapshots.Sweep, file: Path) -> None:
     try:
-        save(there, file)
+        snapshots.save(there, file)
     except OSError as error:
         raise click.ClickException(str(error)) from None

@@ -13,9 +13,9 @@ import click
 from certs import plan
 from webhook import logs
 from webhook.certificates import schedule_of
+from webhook.policy_files import load_policy
 from webhook.rules import load_rules
 from webhook.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE, Certs, SettingError, Settings, address
-from webhook.sources import load_policy
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 """Set in every pod."""

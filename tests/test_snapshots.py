@@ -1,4 +1,4 @@
-"""A saved cluster answers as the live one did, and tells nobody's secrets."""
+"""A saved cluster answers as the live one did, and tells nobody's secrets; snapshots are read as they say themselves."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from tests.test_inventory import claim, node, shelf
 from tests.test_rules import CASES, ask
+from webhook import snapshots
 from webhook.inventory import Inventory, State
 from webhook.model.cluster import Snapshot, Unseen
 from webhook.model.kinds import CONTROLLER_REVISION, FAR_TEMPLATE, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
 from webhook.model.objects import Object
-from webhook.saving import presentable, save
-from webhook.sources import load_snapshot
+from webhook.snapshots import presentable
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES)
@@ -43,8 +43,8 @@ def test_it_answers_as_the_live_one_did(tmp_path):
         ],
         "v1.36.3",
     )
-    save(live, tmp_path / "cluster.json")
-    saved = load_snapshot(tmp_path / "cluster.json")
+    snapshots.save(live, tmp_path / "cluster.json")
+    saved = snapshots.load(tmp_path / "cluster.json")
 
     assert saved.server_version == "v1.36.3"
     assert saved.unreadable == {"virtualmachineinstances.kubevirt.io"}
@@ -65,14 +65,14 @@ def answer(cluster, kind, namespace, name):
 
 
 def test_equal_clusters_give_equal_bytes(tmp_path):
-    save(Inventory([shelf(PVC, claim("b"), claim("a", "z"), claim("a")), shelf(NODE)]), tmp_path / "a")
-    save(Inventory([shelf(NODE), shelf(PVC, claim("a"), claim("b"), claim("a", "z"))]), tmp_path / "b")
+    snapshots.save(Inventory([shelf(PVC, claim("b"), claim("a", "z"), claim("a")), shelf(NODE)]), tmp_path / "a")
+    snapshots.save(Inventory([shelf(NODE), shelf(PVC, claim("a"), claim("b"), claim("a", "z"))]), tmp_path / "b")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "no unfinished files"
 
 
 def test_an_empty_cluster(tmp_path):
-    save(Inventory([]), tmp_path / "x")
+    snapshots.save(Inventory([]), tmp_path / "x")
     assert json.loads((tmp_path / "x").read_text()) == {
         "apiVersion": "virt-admit.io/v1alpha1",
         "kind": "Snapshot",
@@ -84,13 +84,13 @@ def test_an_empty_cluster(tmp_path):
 
 def test_what_is_not_ours_is_left_out(tmp_path):
     secret = Object({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {"password": "hunter2"}})
-    save(Snapshot([secret, Object({"apiVersion": "v1", "kind": "Node", **node("one")})]), tmp_path / "x")
+    snapshots.save(Snapshot([secret, Object({"apiVersion": "v1", "kind": "Node", **node("one")})]), tmp_path / "x")
     assert [item["kind"] for item in json.loads((tmp_path / "x").read_text())["items"]] == ["Node"]
 
 
 def test_a_file_that_cannot_be_written(tmp_path):
     with pytest.raises(OSError, match="missing"):
-        save(Inventory([]), tmp_path / "missing" / "x")
+        snapshots.save(Inventory([]), tmp_path / "missing" / "x")
 
 
 VOLUMES = [
@@ -205,3 +205,29 @@ def test_annotations_that_tell_too_much():
     metadata = {"name": "x", "annotations": annotations, "managedFields": [{"manager": "hunter2"}]}
     shown = presentable(Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata}))
     assert shown["metadata"] == {"name": "x", "annotations": {"mine": "1"}}
+
+
+NODE_A = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+NODE_B = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}}
+VMI_A = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "a", "namespace": "x"}}
+
+
+def written(*items, **said):
+    return json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "items": items, **said})
+
+
+def test_what_could_not_be_read_is_not_believed(tmp_path):
+    file = tmp_path / "cluster.json"
+    file.write_text(written(NODE_A, VMI_A, complete=["*"], unreadable=["nodes"]))
+    cluster = snapshots.load(file)
+    assert not cluster.known(NODE)
+    assert not cluster.sees_all(NODE)
+    assert [vmi.name for vmi in cluster.list(VMI)] == ["a"]
+
+
+def test_manifests_beside_such_a_snapshot_are_believed(tmp_path):
+    (tmp_path / "cluster.json").write_text(written(NODE_A, unreadable=["nodes"]))
+    (tmp_path / "node.json").write_text(json.dumps(NODE_B))
+    cluster = snapshots.load(tmp_path)
+    assert [node.name for node in cluster.known(NODE)] == ["b"]
+    assert not cluster.sees_all(NODE)
