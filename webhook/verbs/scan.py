@@ -195,16 +195,16 @@ def _named(obj: Object) -> Object:
 
 
 def _write(api: Api, result: Report, form: str | None, events: bool, unreadable: frozenset[str], home: str) -> None:
-    from webhook import writing  # noqa: PLC0415 - kubernetes takes 0.3 s
+    from webhook import publishing  # noqa: PLC0415 - kubernetes takes 0.3 s
 
     now = datetime.datetime.now(datetime.UTC)
     try:
         if form:
             seconds = int(now.timestamp())
-            writing.write_reports(api, WRITTEN[form], result.judged, unreadable, home, seconds)
+            publishing.write_reports(api, WRITTEN[form], result.judged, unreadable, home, seconds)
         if events:
-            writing.write_events(api, result.judged, now)
-    except writing.NotWritten as error:
+            publishing.write_events(api, result.judged, now)
+    except publishing.NotWritten as error:
         raise click.ClickException(str(error)) from None
 
 
