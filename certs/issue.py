@@ -212,14 +212,14 @@ def _hash(key: PrivateKey) -> hashes.SHA256 | hashes.SHA384:
 
 
 def canonical_name(name: str) -> str:
-    """A DNS name in lower case or an IP address in its shortest form; ValueError for anything else."""
-    try:
-        return str(ipaddress.ip_address(name))
-    except ValueError:
-        lower = name.lower()
-        if not _DNS_NAME.match(lower):
-            raise ValueError(f"{name!r} is neither a DNS name nor an IP address") from None
+    """A DNS name in lower case or an IP address (without a zone) in its shortest form; ValueError for anything else."""
+    lower = name.lower()
+    if _DNS_NAME.match(lower) and not lower.rpartition(".")[2].isdigit():  # or it means to be an address
         return lower
+    with contextlib.suppress(ValueError):
+        if "%" not in name:
+            return str(ipaddress.ip_address(name))
+    raise ValueError(f"{name!r} is neither a DNS name nor an IP address")
 
 
 def _general_name(name: str) -> x509.GeneralName:

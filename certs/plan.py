@@ -89,6 +89,7 @@ _UNITS: Final = {
 }
 _DURATION: Final = re.compile(r"([0-9]+)(ms|[dhms])")
 _SHORTEST: Final = timedelta(minutes=10)  # as in HyperConverged's own validation of its certConfig
+_LONGEST: Final = timedelta(days=36_500)  # certificates cannot end after the year 9999
 
 
 def parse_duration(text: str) -> timedelta:
@@ -202,11 +203,18 @@ def check(settings: Settings, *, unsafe: bool = False) -> None:
     """Refuse settings under which certificates would not stay alive. Raises SettingsError with names and values."""
     if settings.key not in KEY_KINDS:
         raise SettingsError(f"key is {settings.key}; it must be one of {', '.join(KEY_KINDS)}")
+    schedule = settings.schedule
+    for name, value in {
+        **schedule,
+        "propagation": settings.propagation,
+        "check-interval": settings.check_interval,
+    }.items():
+        if value > _LONGEST:
+            raise SettingsError(f"{name} is {show_duration(value)}; it must be at most {show_duration(_LONGEST)}")
     most_often = timedelta(milliseconds=10 if unsafe else 1000)
     if settings.check_interval < most_often:
         found, least = show_duration(settings.check_interval), show_duration(most_often)
         raise SettingsError(f"check-interval is {found}; it must be at least {least}")
-    schedule = settings.schedule
     for name, value in schedule.items():
         shortest = timedelta(seconds=1) if unsafe else _SHORTEST
         if value < shortest:

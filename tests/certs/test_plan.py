@@ -640,6 +640,9 @@ class TestSettings:
             ({"check-interval": "999ms"}, ["check-interval", "999ms", "1s"]),
             ({"serving-duration": "soon"}, ["serving-duration", "soon"]),
             ({"duration": "1h"}, ["duration", "serving-duration"]),
+            ({"signer-duration": "36501d"}, ["signer-duration", "876024h", "876000h"]),
+            ({"propagation": "999999999d"}, ["propagation", "876000h"]),
+            ({"check-interval": "999999999d"}, ["check-interval", "876000h"]),
         ],
     )
     def test_refused_with_names_and_values(self, values, parts):
@@ -657,6 +660,7 @@ class TestSettings:
             {"signer-renew-before": "719h59m59s"},
             {"propagation": "0s", "signer-renew-before": "1h"},
             {"check-interval": "1s"},
+            {"signer-duration": "36500d", "check-interval": "36500d"},
         ],
     )
     def test_accepted_at_the_very_limit(self, values):
