@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.checks import CAPI, FAR, capi, ladder, machine, make, mhc, nhc, node, template
+from tests.health_checks import CAPI, FAR, capi, ladder, machine, make, mhc, nhc, node, template
 from webhook.model import kinds
 from webhook.model.cluster import NOTHING, Snapshot
 from webhook.model.objects import Object

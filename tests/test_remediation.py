@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.checks import CAPI, FAR, MHC, NHC, SNR, capi, ladder, machine, make, mhc, nhc, node, template
+from tests.health_checks import CAPI, FAR, MHC, NHC, SNR, capi, ladder, machine, make, mhc, nhc, node, template
 from webhook.model import health, remediation, watching
 from webhook.model.cluster import NOTHING, Snapshot, Unseen
 from webhook.model.remediation import Budget

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.checks import FAR, SNR, ladder, make, mhc, nhc, node, template
+from tests.health_checks import FAR, SNR, ladder, make, mhc, nhc, node, template
 from webhook.model import health, timeline
 from webhook.model.cluster import NOTHING, Snapshot, Unseen
 from webhook.model.timeline import Event

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.checks import capi, machine, mhc, nhc, node
+from tests.health_checks import capi, machine, mhc, nhc, node
 from webhook.model import health, kinds, watching
 from webhook.model.cluster import Snapshot, Unseen, gather
 from webhook.model.objects import Object
