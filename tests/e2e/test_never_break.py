@@ -538,16 +538,12 @@ def must_be_deletable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
 
 
 def must_be_editable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
-    """Objects that would be refused today can be annotated, labelled and written as they are."""
+    """Objects that would be refused today can be annotated and labelled, if with a warning, and written as they are."""
     must_be_refused_today(asker, faulty)
     asker.kubectl("create", faulty, user=BEFORE)
-    settings = [each for each in faulty if each in FAULTY_CONFIGURATION]
-    others = [each for each in faulty if each not in settings]
-    for verb, objs in (("label", faulty), ("annotate", others)):
-        answer = asker.kubectl(verb, objs, "owner=finance")
-        assert quiet(answer), answer[1]
-    if settings:  # some of their annotations are settings too, so they are judged again; what is old is a warning
-        assert asker.kubectl("annotate", settings, "owner=finance")[0] == 0
+    for verb in ("annotate", "label"):
+        answer = asker.kubectl(verb, faulty, "owner=finance")
+        assert answer[0] == 0, answer[1]
     before = everything(asker)
     there = objects(asker.kubectl("get", faulty, "-o=json"))
     assert quiet(asker.kubectl("replace", there, user=MIGRATOR))  # as a migration of storage versions does
