@@ -73,7 +73,8 @@ class Directory:
 
     The files are in ``..gen-<random>/``, ``..data`` is a symlink to it, and ``ca.crt`` and the others are symlinks
     into ``..data``. A save writes a new generation and renames one symlink: readers see the old or the new, never a
-    mixture, wherever a crash falls. Plain files that somebody put there become the first generation.
+    mixture, wherever a crash falls. Plain files that somebody put there become the first generation, unless there is a
+    certificate without its CA.
     """
 
     external: ClassVar[bool] = False
@@ -94,12 +95,21 @@ class Directory:
             if not held or self.stale(version):
                 return False
             if version and not version.startswith(_GENERATION):
-                self._switch(_read(self._path, KEYS)[0], {})  # so that replacing the plain files loses nothing
+                self._adopt()
             self._switch(data, notes)
         return True
 
     def stale(self, version: str | None) -> bool:
         return _version(self._path, _FILES) != version
+
+    def _adopt(self) -> None:
+        """Make a generation of plain files, so that replacing them loses nothing."""
+        found = _read(self._path, KEYS)[0]
+        if "tls.key" in found and "ca.key" not in found:  # or whoever confuses the flags would lose a key
+            raise FileExistsError(
+                errno.EEXIST, "tls.key without ca.key: what somebody else issues is --certs-external", str(self._path)
+            )
+        self._switch(found, {})
 
     def _link_names(self, names: Iterable[str]) -> None:
         for name in names:

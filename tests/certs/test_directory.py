@@ -201,6 +201,15 @@ class TestPlainFiles:
         assert directory.load().data == by_name(plain) == NEW
         assert all((plain / name).is_symlink() for name in NEW)
 
+    def test_somebody_elses_certificate_is_not_overwritten(self, plain):
+        (plain / "ca.key").unlink()
+        before = by_name(plain)
+
+        with pytest.raises(FileExistsError, match="--certs-external"):
+            Directory(plain).save(NEW, NOTES, Directory(plain).load().version)
+
+        assert by_name(plain) == before
+
     def test_a_save_over_changed_files_is_lost(self, plain):
         directory = Directory(plain)
         version = directory.load().version
