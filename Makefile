@@ -30,7 +30,8 @@ lock: .venv/.ready
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
 
-## make test      all tests; those against a real kube-apiserver build it once (Go 1.26), or use KUBEBUILDER_ASSETS
+## make test      all tests; those against a real kube-apiserver build it once (Go 1.26), or use KUBEBUILDER_ASSETS;
+##                VIRT_ADMIT_KUBERNETES=1.30.14 takes another release
 test: .venv/.ready
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not e2e"
 	@$(BIN)/pytest -m e2e
