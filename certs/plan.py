@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from certs.issue import (
     BACKDATED,
@@ -41,16 +41,7 @@ from certs.issue import (
 
 StepName = Literal["restore", "bootstrap", "promote", "note", "retire", "announce", "reissue", "renew"]
 
-STEPS: Final[tuple[StepName, ...]] = (
-    "restore",
-    "bootstrap",
-    "promote",
-    "note",
-    "retire",
-    "announce",
-    "reissue",
-    "renew",
-)
+STEPS: Final[tuple[StepName, ...]] = get_args(StepName)
 
 
 @dataclass(frozen=True, slots=True)
