@@ -50,3 +50,15 @@ def test_operations_follow_each_other():
 
     assert patch.apply(Object({"kind": "A"}, "shop"), steps).data == {"kind": "A", "spec": {"x": 1}}
     assert patch.apply(Object({}, "shop"), steps).namespace == "shop"
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        (Patch("remove", Path("spec", "x", 0)), "remove spec.x[0]"),
+        (Patch("add", Path("spec", "x"), "ä"), "set spec.x to ä"),
+        (Patch("replace", Path("spec", "x"), {"a": [1, None]}), 'set spec.x to {"a":[1,null]}'),
+    ],
+)
+def test_in_words(operation, words):
+    assert str(operation) == words

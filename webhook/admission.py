@@ -258,16 +258,9 @@ def _short(verdict: Verdict) -> str:
 
 
 def _fix_text(verdict: Verdict) -> str:
-    changes = ", ".join(_change(operation) for operation in verdict.finding.fix)
+    changes = ", ".join(map(str, verdict.finding.fix))
     mark = " " + tag(verdict.rule)
     return cut(line(changes), MAX_WARNING - len(mark)) + mark
-
-
-def _change(operation: Patch) -> str:
-    if operation.op == "remove":
-        return f"removed {operation.path}"
-    value = operation.value if isinstance(operation.value, str) else codec.dumps(operation.value).decode()
-    return f"set {operation.path} to {value}"
 
 
 def _audit(response: Response) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -129,7 +128,7 @@ class Line:
     @property
     def remedy(self) -> str:
         """What would make it go away, in words, where that is known and not done by itself."""
-        return "" if self.fixed else admission.line("; ".join(change(step) for step in self.fix))
+        return "" if self.fixed else admission.line("; ".join(map(str, self.fix)))
 
     @property
     def advice(self) -> str:
@@ -148,7 +147,7 @@ def lines_of(judged: Judged) -> Iterable[Line]:
     response = judged.response
     for verdict in response.fixed:
         steps = verdict.finding.fix
-        yield _line(judged, verdict, "; ".join(change(step) for step in steps), fix=steps, fixed=True)
+        yield _line(judged, verdict, "; ".join(map(str, steps)), fix=steps, fixed=True)
     for verdict in response.verdicts:
         yield _line(judged, verdict, verdict.finding.message, fix=verdict.finding.fix, exempted=verdict.exempted)
     for rule, what in response.unseen:
@@ -167,13 +166,6 @@ def _line(judged: Judged, verdict: Verdict, message: str, **more: Any) -> Line:
 
 def _place(judged: Judged, path: Path) -> Location | None:
     return judged.document.location(path) if judged.document else None
-
-
-def change(step: Patch) -> str:
-    """A patch operation in words."""
-    if step.op == "remove":
-        return f"remove {step.path}"
-    return f"set {step.path} to {step.value if isinstance(step.value, str) else json.dumps(step.value)}"
 
 
 def called(obj: Object) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from webhook import codec
 from webhook.model.cluster import Cluster, Unseen
 from webhook.model.kinds import Kind
 from webhook.model.objects import Object, Path
@@ -59,6 +60,13 @@ class Patch(NamedTuple):
         if self.op == "remove":
             return {"op": self.op, "path": self.path.pointer}
         return {"op": self.op, "path": self.path.pointer, "value": self.value}
+
+    def __str__(self) -> str:
+        """The operation in words."""
+        if self.op == "remove":
+            return f"remove {self.path}"
+        value = self.value if isinstance(self.value, str) else codec.dumps(self.value).decode()
+        return f"set {self.path} to {value}"
 
 
 class _FromObject:

@@ -17,7 +17,7 @@ from webhook.admission import DOMAIN
 from webhook.documents import DocumentError, Location
 from webhook.formats.places import relative
 from webhook.model.objects import Object
-from webhook.report import DUPLICATE_KEY, Line, Report, called, change
+from webhook.report import DUPLICATE_KEY, Line, Report, called
 from webhook.rule import Action, Rule
 from webhook.rules import load_rules
 
@@ -141,7 +141,7 @@ def _fixes(line: Line) -> dict[str, Any]:
     place = document.part.location(start, end)
     replacement = {"deletedRegion": _region(place), "insertedContent": {"text": text}}
     file = {"artifactLocation": _artifact(place.file), "replacements": [replacement]}
-    return {"fixes": [{"description": {"text": change(step)}, "artifactChanges": [file]}]}
+    return {"fixes": [{"description": {"text": str(step)}, "artifactChanges": [file]}]}
 
 
 def _notification(line: Line, index: dict[str, int]) -> dict[str, Any]:
