@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
-from webhook import manifests
+from webhook import cli, manifests
 from webhook.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN
 from webhook.model import kinds
 from webhook.rule import Operation
@@ -216,6 +217,12 @@ class TestRights:
         (asked,) = [rule for rule in granted(found) if rule["resources"] == ["namespaces"]]
         assert asked["resourceNames"] == ["medik8s-leases", "openshift-etcd"]
         assert asked["verbs"] == ["get"]
+
+    def test_the_verb_says_what_it_leaves_out(self):
+        told = " ".join(CliRunner().invoke(cli.virt_admit, ["manifests", "--help"]).output.split())
+        for home in manifests.rbac_elsewhere(RULES):
+            assert home in told
+        assert "reports and Events" in told
 
     @staticmethod
     def _kinds(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:

@@ -25,7 +25,12 @@ ORDER = """\
     "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="With --url: the CA to trust."
 )
 def command(part: str, url: str, ca_file: Path | None) -> int:
-    """Print the webhook configurations and the RBAC that the rules need, as YAML for kubectl apply."""
+    """Print the webhook configurations and the RBAC that the rules need, as YAML for kubectl apply.
+
+    Left out is what not every cluster can take or should grant; it is in manifests/components: to read in
+    openshift-etcd (openshift) and medik8s-leases (medik8s), as no role can be made in a namespace that is missing,
+    and to write reports and Events (scan-reports).
+    """
     if bool(url) != bool(ca_file):
         raise click.UsageError("--url and --ca-file belong together")
     if url and not url.startswith("https://"):
