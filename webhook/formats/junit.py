@@ -1,6 +1,6 @@
 """JUnit XML, for the test pages of Jenkins, GitLab and others; valid by the schema of Jenkins' xUnit plugin.
 
-A suite for each file, in it a case for each rule that was asked about each object. What a case says stands in one
+A suite for each file, in it a test for each rule that was asked about each object. What a test says stands in one
 element: some readers take only the first.
 """
 
@@ -27,7 +27,7 @@ _ESCAPED_SPACE: Final = str.maketrans({"\t": "&#9;", "\n": "&#10;"})
 """In attributes readers would make spaces of them."""
 
 
-class Case(NamedTuple):
+class Test(NamedTuple):
     """One test: what came of it, and what is said of it."""
 
     name: str
@@ -41,59 +41,59 @@ class Case(NamedTuple):
 
 def render(report: Report) -> str:
     """The report as one ``testsuites`` element."""
-    suites = [(name, [*cases]) for name, cases in groupby(sorted(_cases(report), key=_file), key=_file)]
-    every = [case for _, cases in suites for _, case in cases]
+    suites = [(name, [*tests]) for name, tests in groupby(sorted(_tests(report), key=_file), key=_file)]
+    every = [test for _, tests in suites for _, test in tests]
     out = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="virt-admit"{_counts(every)}>']
-    for name, cases in suites:
-        of_suite = [case for _, case in cases]
-        skipped = sum(case.outcome == "skipped" for case in of_suite)
+    for name, tests in suites:
+        of_suite = [test for _, test in tests]
+        skipped = sum(test.outcome == "skipped" for test in of_suite)
         out.append(f'  <testsuite name={attribute(name)}{_counts(of_suite)} skipped="{skipped}">')
         out += map(_element, of_suite)
         out.append("  </testsuite>")
     return "\n".join((*out, "</testsuites>", ""))
 
 
-def _file(named: tuple[str, Case]) -> str:
+def _file(named: tuple[str, Test]) -> str:
     return named[0]
 
 
-def _counts(cases: Iterable[Case]) -> str:
-    outcomes = [case.outcome for case in cases]
+def _counts(tests: Iterable[Test]) -> str:
+    outcomes = [test.outcome for test in tests]
     failures, errors = outcomes.count("failure"), outcomes.count("error")
     return f' tests="{len(outcomes)}" failures="{failures}" errors="{errors}"'
 
 
-def _cases(report: Report) -> Iterator[tuple[str, Case]]:
-    """Every case with the suite that it belongs to."""
+def _tests(report: Report) -> Iterator[tuple[str, Test]]:
+    """Every test with the suite that it belongs to."""
     for error in report.unread:
         yield relative(error.file), _unread(error)
     for judged in sorted(report.judged, key=lambda one: one.order):
         suite = relative(judged.document.file) if judged.document else CLUSTER
-        for case in _of(judged):
-            yield suite, case
+        for test in _of(judged):
+            yield suite, test
 
 
-def _unread(error: DocumentError) -> Case:
+def _unread(error: DocumentError) -> Test:
     where = relative(error.file)
-    return Case("readable", where, "error", (str(error),))
+    return Test("readable", where, "error", (str(error),))
 
 
-def _of(judged: Judged) -> Iterator[Case]:
+def _of(judged: Judged) -> Iterator[Test]:
     said: dict[str, list[Line]] = {rule.id: [] for rule in judged.asked}
     for line in sorted(lines_of(judged), key=lambda each: each.order):
         said.setdefault(line.rule, []).append(line)
     for rule, lines in sorted(said.items()):
-        yield _case(rule, called(judged.obj), lines)
+        yield _test(rule, called(judged.obj), lines)
 
 
-def _case(rule: str, where: str, lines: Iterable[Line]) -> Case:
+def _test(rule: str, where: str, lines: Iterable[Line]) -> Test:
     """The strongest of what a rule said of an object decides; the rest is noted."""
     texts: dict[str, list[str]] = {}
     for line in lines:
         texts.setdefault(_outcome(line), []).append(_text(line))
     outcome = min(texts, key=_STRONGEST.index, default="")
     says = texts.pop(outcome) if outcome else []
-    return Case(rule, where, outcome, tuple(says), tuple(text for rest in texts.values() for text in rest))
+    return Test(rule, where, outcome, tuple(says), tuple(text for rest in texts.values() for text in rest))
 
 
 _STRONGEST: Final = ("error", "failure", "", "skipped")
@@ -116,14 +116,14 @@ def _text(line: Line) -> str:
 _TYPE: Final = {"error": "cannot tell", "failure": "deny", "skipped": "unseen or exempt"}
 
 
-def _element(case: Case) -> str:
-    head = f"    <testcase name={attribute(case.name)} classname={attribute(case.where)}"
+def _element(test: Test) -> str:
+    head = f"    <testcase name={attribute(test.name)} classname={attribute(test.where)}"
     inside = []
-    if case.outcome:
-        message, text = attribute(case.says[0]), _content(case.says)
-        inside.append(f'      <{case.outcome} type="{_TYPE[case.outcome]}" message={message}>{text}</{case.outcome}>')
-    if case.notes:
-        inside.append(f"      <system-out>{_content(case.notes)}</system-out>")
+    if test.outcome:
+        message, text = attribute(test.says[0]), _content(test.says)
+        inside.append(f'      <{test.outcome} type="{_TYPE[test.outcome]}" message={message}>{text}</{test.outcome}>')
+    if test.notes:
+        inside.append(f"      <system-out>{_content(test.notes)}</system-out>")
     return "\n".join((head + ">", *inside, "    </testcase>")) if inside else head + "/>"
 
 

@@ -239,7 +239,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Trial:
     """Whether a call of somebody succeeds; ``reason`` and ``remedy`` are empty if it does."""
 
     caller: str
@@ -260,7 +260,7 @@ class Verdict:
 @click.option("--server-name", metavar="NAME", help="Verify this name, not the one that API servers do.")
 @cluster_flags
 @output_flag()
-def show_verdicts(
+def show_trials(
     url: str, ca_file: Path | None, server_name: str | None, kubeconfig: str | None, context: str | None, output: str
 ) -> int:
     """Connect to URL, show its certificates, and tell for each webhook configuration whether its calls succeed.
@@ -283,18 +283,16 @@ def show_verdicts(
         except ssl.SSLError:
             chain = ()  # the calls below tell why
         path = parts.path.rstrip("/") or "/validate"
-        verdicts = [_verdict(caller, host, port, path) for caller in callers]
+        trials = [_try(caller, host, port, path) for caller in callers]
     except OSError as error:
         hint = "; from outside the cluster: kubectl port-forward" if host.endswith(".svc") else ""
         raise click.ClickException(f"{host}:{port}: {error}{hint}") from None
     if output == "json":
         shown = [asdict(described(cert)) for cert in chain]
-        click.echo(
-            _json({"version": 1, "url": url, "chain": shown, "verdicts": [asdict(verdict) for verdict in verdicts]})
-        )
+        click.echo(_json({"version": 1, "url": url, "chain": shown, "verdicts": [asdict(trial) for trial in trials]}))
     else:
-        click.echo("\n".join([*_chain_lines(chain), *(line for verdict in verdicts for line in _lines(verdict))]))
-    return int(not all(verdict.succeeds for verdict in verdicts))
+        click.echo("\n".join([*_chain_lines(chain), *(line for trial in trials for line in _lines(trial))]))
+    return int(not all(trial.succeeds for trial in trials))
 
 
 def _callers(configurations: Configurations, server_name: str | None) -> Iterator[Caller]:
@@ -307,12 +305,12 @@ def _callers(configurations: Configurations, server_name: str | None) -> Iterato
             yield Caller(configuration.kind, name, bundle, tuple(entries))
 
 
-def _verdict(caller: Caller, host: str, port: int, path: str) -> Verdict:
+def _try(caller: Caller, host: str, port: int, path: str) -> Trial:
     failure = verify.call(host, port, caller.server_name or host, caller.bundle, path)
     reason, remedy = (failure.reason, failure.remedy) if failure else ("", "")
     if failure and not caller.bundle:
         reason = f"{reason}; there is no caBundle"
-    return Verdict(caller.name, caller.server_name or host, caller.entries, failure is None, reason, remedy)
+    return Trial(caller.name, caller.server_name or host, caller.entries, failure is None, reason, remedy)
 
 
 def _chain_lines(chain: Sequence[Certificate]) -> Iterator[str]:
@@ -330,12 +328,12 @@ def _cert_lines(label: str, cert: CertStatus) -> Iterator[str]:
         yield f"{'':<10} names {', '.join(cert.names)}"
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
-    entries = f" ({', '.join(verdict.entries)})" if verdict.entries else ""
-    yield f"{'succeeds' if verdict.succeeds else 'fails':<10} {verdict.caller} as {verdict.server_name}{entries}"
-    if not verdict.succeeds:
-        yield f"{'':<10} {verdict.reason}"
-        yield f"{'':<10} {verdict.remedy}"
+def _lines(trial: Trial) -> Iterator[str]:
+    entries = f" ({', '.join(trial.entries)})" if trial.entries else ""
+    yield f"{'succeeds' if trial.succeeds else 'fails':<10} {trial.caller} as {trial.server_name}{entries}"
+    if not trial.succeeds:
+        yield f"{'':<10} {trial.reason}"
+        yield f"{'':<10} {trial.remedy}"
 
 
 def _json(data: dict[str, Any]) -> str:
