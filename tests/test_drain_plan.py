@@ -160,6 +160,12 @@ def test_the_text_of_a_node():
     assert text(plan(seen(*EVERYTHING), "c")) == "node c: 0 VMs\n"
 
 
+def test_two_of_a_sort_are_counted_in_the_plural():
+    more = [vmi("tape", "b", migratable=False), vm("tape"), vmi("wiki", "b"), vm("wiki")]
+    headline = text(plan(seen(*EVERYTHING, more), "b")).splitlines()[0]
+    assert headline == "node b (cordoned): 4 VMs: 2 block the drain, 2 migrate"
+
+
 @pytest.mark.parametrize(
     ("cluster", "answer"),
     [

@@ -214,8 +214,14 @@ def text(made: Plan) -> str:
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     counts = Counter(each.outcome for each in node.forecasts)
-    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    said = ", ".join(_so_many(counts[outcome], outcome) for outcome in Outcome if counts[outcome])
     return f"node {node.name}{state}: {count(len(node.forecasts), 'VM')}{': ' if said else ''}{said}"
+
+
+def _so_many(number: int, outcome: Outcome) -> str:
+    """``1 blocks the drain``, ``2 block the drain``."""
+    verb, *rest = outcome.split()
+    return " ".join((str(number), verb if number == 1 else verb.removesuffix("s"), *rest))
 
 
 def _table(forecasts: Sequence[Forecast]) -> Iterator[str]:
