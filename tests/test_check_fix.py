@@ -125,6 +125,13 @@ def test_findings_that_no_fix_mends_are_not_silent_beside_a_diff(check, folder):
     assert check("--diff", "vm.yaml", "--fail-on", "never")[0] == 0
 
 
+def test_many_objects_in_a_file_are_compared_one_by_one(check, folder):
+    (folder / "vms.yaml").write_text("---\n".join(UNSET.replace("db,", f"db-{number},") for number in range(30)))
+    _, out, _ = check("--diff", "vms.yaml")
+    changed = [line for line in out.splitlines() if line[0] in "+-"]
+    assert changed == ["--- vms.yaml", "+++ vms.yaml", *["+      evictionStrategy: LiveMigrateIfPossible"] * 30]
+
+
 def test_reports_go_into_files_beside_a_diff(check, folder):
     (folder / "vm.yaml").write_text(UNSET)
     assert check("--diff", "vm.yaml", "-q", "-o", "json=report.json") == (1, DIFF, "")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
-import io
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +13,7 @@ from typing import Final
 
 import click
 
+from webhook.diff import unified
 from webhook.documents import Document
 from webhook.model.objects import Object
 from webhook.model.texts import count
@@ -52,7 +51,7 @@ def show(sources: Sequence[Source], result: Report) -> Outcome:
     """Print a unified diff of what ``mend`` would do."""
     wanted = list(_spliced(sources, result))
     sound = [(was, now) for was, now in wanted if now.faithful]
-    text = "".join(diff(was.name, was.content, now.content) for was, now in sound)
+    text = "".join(_diff(was, now) for was, now in sound)
     click.echo(text.encode(errors="backslashreplace"), nl=False)
     left = sum(now.fixed + len(now.refused) for _, now in wanted)
     return Outcome(tuple(sources), left, len(sound) < len(wanted), _summary("would fix", sound))
@@ -91,15 +90,13 @@ def _spliced(sources: Iterable[Source], result: Report) -> Iterator[tuple[Source
             click.echo(f"{document.file}:{document.line}: {name} has to be fixed by hand: {why}", err=True)
         if not new.faithful:
             click.echo(f"{source.name}: not fixed: the result would be wrong, which is a bug:", err=True)
-            click.echo(diff(source.name, source.content, new.content), nl=False, err=True)
+            click.echo(_diff(source, new), nl=False, err=True)
         yield source, new
 
 
-def diff(name: str, before: bytes, after: bytes) -> str:
-    """A unified diff, as ``git apply -p0`` takes it."""
-    old, new = (list(io.StringIO(content.decode())) for content in (before, after))  # lines end with LF alone
-    lines = difflib.unified_diff(old, new, name, name)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+def _diff(was: Source, now: Spliced) -> str:
+    cuts = [(old.line - 1, new.line - 1) for old, new in zip(was.documents, now.documents, strict=False)]
+    return unified(was.name, was.content.decode(), now.content.decode(), cuts)
 
 
 def _write(was: Source, now: Spliced) -> bool:

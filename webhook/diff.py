@@ -1,0 +1,70 @@
+"""Unified diffs, as ``git apply -p0`` takes them, of texts of which it is known which pieces belong together.
+
+``difflib`` compares every line with every line like it, and all objects in a file are alike.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+CONTEXT: Final = 3
+"""Lines around a change."""
+
+
+class Change(NamedTuple):
+    """Instead of the lines from ``start`` to ``end`` stand those from ``new_start`` to ``new_end``; counted from 0."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+def unified(name: str, before: str, after: str, cuts: Iterable[tuple[int, int]] = ()) -> str:
+    """The diff of two texts; empty if they are equal.
+
+    ``cuts``: line numbers in both, counted from 0 and in order, before which and behind which lines are compared on
+    their own.
+    """
+    old, new = (list(io.StringIO(text)) for text in (before, after))  # lines end with LF alone
+    hunks: list[list[Change]] = []
+    for change in _changes(old, new, [(0, 0), *cuts, (len(old), len(new))]):
+        if hunks and change.start - hunks[-1][-1].end <= 2 * CONTEXT:
+            hunks[-1].append(change)
+        else:
+            hunks.append([change])
+    lines = [f"--- {name}\n", f"+++ {name}\n", *(line for hunk in hunks for line in _hunk(old, new, hunk))]
+    shown = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return "".join(shown) if hunks else ""
+
+
+def _changes(old: list[str], new: list[str], cuts: Iterable[tuple[int, int]]) -> Iterator[Change]:
+    for (start, new_start), (end, new_end) in pairwise(cuts):
+        piece, new_piece = old[start:end], new[new_start:new_end]
+        if piece != new_piece:
+            for tag, *(a, b, c, d) in difflib.SequenceMatcher(None, piece, new_piece).get_opcodes():
+                if tag != "equal":
+                    yield Change(start + a, start + b, new_start + c, new_start + d)
+
+
+def _hunk(old: list[str], new: list[str], changes: list[Change]) -> Iterator[str]:
+    first, last = changes[0], changes[-1]
+    start, end = max(first.start - CONTEXT, 0), min(last.end + CONTEXT, len(old))
+    new_start, new_end = first.new_start - first.start + start, last.new_end - last.end + end
+    yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@\n"
+    for change in changes:
+        yield from (f" {line}" for line in old[start : change.start])
+        yield from (f"-{line}" for line in old[change.start : change.end])
+        yield from (f"+{line}" for line in new[change.new_start : change.new_end])
+        start = change.end
+    yield from (f" {line}" for line in old[start:end])
+
+
+def _range(start: int, end: int) -> str:
+    """First line and number of lines, 1 left out; an empty range is named by the line before it."""
+    length = end - start
+    return str(start + 1) if length == 1 else f"{start + bool(length)},{length}"
