@@ -1,7 +1,7 @@
 """From gunicorn's asgi worker to the Flask app, inline on the event loop.
 
 A review does no I/O, so a thread would only add a hand-over (130 to 200 us). The worker terminates TLS and HTTP,
-so a silent peer costs a socket and never a thread (certificates.md section 8).
+so a silent peer costs a socket and never a thread (docs/decisions/serving.md).
 """
 
 from __future__ import annotations

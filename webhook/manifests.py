@@ -42,7 +42,7 @@ def labels(component: str = "webhook") -> dict[str, str]:
 
 SYSTEM_NAMESPACES: Final = ("kube-system", NAMESPACE)
 KUBEVIRT_NAMESPACES: Final = ("kube-public", "kube-node-lease", "kubevirt", "kubevirt-hyperconverged", "openshift-cnv")
-"""Left out for virtual machines alone: HyperConverged, KubeVirt and CDI live there (virtual-machine.md 11.14)."""
+"""Left out for virtual machines alone: HyperConverged, KubeVirt and CDI live there."""
 
 KUBEVIRT_ACCOUNTS: Final = (
     "^system:serviceaccount:[^:]+:"
@@ -136,7 +136,9 @@ ENTRIES: Final = (
     Entry(
         name="configuration",
         kinds=(kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM),
-        timeout=2,  # HyperConverged gives the dry runs of its own webhook 3 s (cluster-configuration.md 1.6)
+        # HyperConverged gives the dry runs of its webhook 3 s
+        # (kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#updateDryRunTimeOut)
+        timeout=2,
     ),
 )
 
@@ -210,7 +212,7 @@ def _rule(kind: Kind, operations: list[str], exact: bool) -> dict[str, Any]:
 
 def rbac(rules: Rules) -> list[dict[str, Any]]:
     """Roles of the webhook: read what rules look up; its own Secret and configurations by name. No write to user
-    objects. ``create`` with a name permits creation by server-side apply of that name alone (certificates.md 10)."""
+    objects. ``create`` with a name permits creation by server-side apply of that name alone."""
     configurations = {
         "apiGroups": ["admissionregistration.k8s.io"],
         "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],

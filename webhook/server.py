@@ -24,8 +24,8 @@ from webhook.settings import Settings, address
 from webhook.worker import Worker
 
 KEEPALIVE: Final = 120
-"""Seconds. Must exceed the 90 s after which the API server closes idle connections: it does not retry a POST whose
-connection was closed under it (certificates.md section 8)."""
+"""Seconds. Must exceed the 90 s after which the API server closes idle connections, Go's default (kubernetes/apimachinery:
+pkg/util/net/http.go#SetOldTransportDefaults): it does not retry a POST whose connection was closed under it."""
 CONNECTIONS: Final = 2000
 """Open connections per worker, of 60 KiB each; further ones are closed. An API server keeps 25 idle ones."""
 FINISH: Final = 5
