@@ -46,7 +46,7 @@ def developer(**settings):
 
 
 PLACES = [
-    # setting, HyperConverged v1beta1, HyperConverged v1, KubeVirt (cluster-configuration.md 1.2)
+    # setting, HyperConverged v1beta1, HyperConverged v1, KubeVirt
     (
         Setting.UPDATES,
         "spec.workloadUpdateStrategy",

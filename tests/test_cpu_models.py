@@ -1,4 +1,4 @@
-"""CPU models: what nodes offer, what a VMI runs with (virtual-machine.md 7.10, 7.11)."""
+"""CPU models: what nodes offer, what a VMI runs with."""
 
 import pytest
 

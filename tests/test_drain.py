@@ -1,5 +1,4 @@
-"""What a drain and an update do to VMs: the tables of virtual-machine.md 9, node-and-machine-health.md 12 and
-cluster-configuration.md 7, row by row."""
+"""What a drain and an update do to VMs."""
 
 import itertools
 from pathlib import Path
@@ -64,7 +63,7 @@ def foretold(subject, *objects):
     return drain.forecast(subject, seen(subject, *objects))
 
 
-# --- 9.1 and the table of section 12: who blocks -------------------------------------------------------------------
+# --- who blocks ----------------------------------------------------------------------------------------------------
 
 EVICTIONS = {
     ("None", True): Eviction.SHUTS_DOWN,
@@ -126,7 +125,7 @@ def test_every_strategy_has_its_row():
     assert set(lifecycle.RUN_STRATEGY) == set(lifecycle.VIRTCTL) == set(RUN_STRATEGIES)
 
 
-# --- 9.2: what comes back ------------------------------------------------------------------------------------------
+# --- what comes back -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -196,7 +195,7 @@ def test_when_nothing_tells_whether_it_comes_back(subject, cluster, what):
         vmis.comes_back(subject, cluster)
 
 
-# --- 9.3: virtctl --------------------------------------------------------------------------------------------------
+# --- virtctl -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -448,7 +447,7 @@ def test_vmis_out_of_sight_come_after_those_in_sight():
         next(found)
 
 
-# --- workload updates: cluster-configuration.md 7.1, 7.2 -----------------------------------------------------------
+# --- workload updates ----------------------------------------------------------------------------------------------
 
 LIVE, EVICT, BOTH = ["LiveMigrate"], ["Evict"], ["LiveMigrate", "Evict"]
 

@@ -496,7 +496,7 @@ def test_fields_of_the_older_version_are_not_read_in_the_newer():
     assert verdicts(older) == {("warn", UNLIMITED), ("warn", "capi-mhc-field-wrong-version")}
 
 
-# --- what must never be broken (node-and-machine-health.md 17) ------------------------------------------------------
+# --- what must never be broken --------------------------------------------------------------------------------------
 
 SHIPPED = {"termination handler": HANDLER, "inert check": INERT, "hosted control plane": HOSTED}
 

@@ -217,7 +217,7 @@ def test_what_could_not_be_derived_is_tried_again():
 
 
 def test_claims_take_little_memory():
-    """contract.md 7: at most 300 bytes a claim."""
+    """At most 300 bytes a claim: a cluster has a hundred thousand."""
     many = 20_000
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Each row of the tables of virtual-machine.md 5, and the order in which access modes are found."""
+"""Why a VM cannot migrate, reason by reason, and the order in which access modes are found."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def no(name, path):
     return Answer.NO, [(name, path)]
 
 
-# --- 5.2 -----------------------------------------------------------------------------------------------------------
+# --- interfaces (kubevirt/kubevirt:pkg/network/vmispec/interface.go#VerifyVMIMigratable) ---------------------------
 
 
 def pod_interface(**binding):
@@ -142,7 +142,7 @@ def test_the_opt_in_on_the_vm_itself_has_no_effect():
     assert "template only" in verdict(misplaced, NOTHING).reasons[0].what
 
 
-# --- 5.1 -----------------------------------------------------------------------------------------------------------
+# --- devices, launch security, processors --------------------------------------------------------------------------
 
 GPU = {"devices": {"gpus": [{"name": "a", "deviceName": "example.com/vgpu"}]}}
 GATE = {"developerConfiguration": {"featureGates": ["VGPULiveMigration"]}}
@@ -446,7 +446,7 @@ def test_what_an_unseen_instance_type_or_preference_may_bring(missing):
     assert judged(vm({"devices": {"hostDevices": [{}]}}, **missing)) == stuck
 
 
-# --- 5.3 -----------------------------------------------------------------------------------------------------------
+# --- access modes --------------------------------------------------------------------------------------------------
 
 RWX, RWO = {"accessModes": ["ReadWriteMany"]}, {"accessModes": ["ReadWriteOnce"]}
 NOT_SHARED = no("DisksNotLiveMigratable", DV_PATH)

@@ -1,8 +1,7 @@
 """How an admission webhook hurts a cluster, and that we do not: what can be said of engine, rules and manifests.
 
-A test is named after its line in the lists "never break": virtual-machine.md 11, node-and-machine-health.md 17,
-cluster-configuration.md 1.1. What is about the API server is in tests/e2e/test_never_break.py and
-tests/e2e/test_cluster_configuration.py.
+What can go wrong is numbered, by whom it hurts, and a test is named after its number. What is about the API server is in
+tests/e2e/test_never_break.py and tests/e2e/test_cluster_configuration.py.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ def registered() -> set[tuple[str, str, str, str]]:
 
 
 class TestVirtualMachines:
-    """virtual-machine.md, section 11."""
+    """A webhook for virtual machines."""
 
     def test_line_1_vmi_update(self) -> None:
         hits = {(operation, name) for _, resource, operation, name in registered() if resource == kinds.VMI.plural}
@@ -401,7 +400,7 @@ class TestVirtualMachines:
 
 
 class TestHealth:
-    """node-and-machine-health.md, section 17."""
+    """A webhook for health checks, nodes and machines."""
 
     def test_line_1_no_failure_policy_fail(self) -> None:
         assert {entry["failurePolicy"] for entry in ENTRIES} == {"Ignore"}

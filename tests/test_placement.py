@@ -1,4 +1,4 @@
-"""Where a VMI may run: virtual-machine.md 6."""
+"""Where a VMI may run."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a health check would do, against the rounding table and the notes of the catalogue."""
+"""What a health check would do, and to how many nodes."""
 
 import pytest
 from hypothesis import given

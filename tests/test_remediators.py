@@ -1,4 +1,4 @@
-"""The times of the remediators against the tables of the catalogue and of the operators' own tests."""
+"""The times of the remediators against those of the operators' own tests."""
 
 import pytest
 from hypothesis import given

@@ -392,7 +392,7 @@ def test_limits_of_the_machine_api_follow_their_schema(value: object) -> None:
         assert (limit.number, limit.percent) == (int(str(value).rstrip("%")), "%" in str(value))
 
 
-# node-and-machine-health.md section 4: allowed unhealthy for MHC / NHC maxUnhealthy / NHC minHealthy (min -> allowed)
+# allowed unhealthy for MHC / NHC maxUnhealthy / NHC minHealthy (min -> allowed)
 ROUNDING = """
     | 10% | 0 / 1 / 1→3 | 0 / 1 / 1→7 | 0 / 1 / 1→8 | 1 / 2 / 2→10 | 1 / 2 / 2→13 | 2 / 2 / 2→18 |
     | 25% | 1 / 1 / 1→3 | 2 / 2 / 2→6 | 2 / 3 / 3→6 | 3 / 3 / 3→9 | 3 / 4 / 4→11 | 5 / 5 / 5→15 |

@@ -335,7 +335,7 @@ def test_the_verdict_is_what_the_parts_say():
 
 
 def wanted(machine):
-    """What table 7.6 of virtual-machine.md makes of a machine without a strategy; None: nothing is written."""
+    """What becomes of a machine without a strategy; None: nothing is written."""
     wish = "None" if machine.never else {YES: "LiveMigrate"}.get(machine.answer, "LiveMigrateIfPossible")
     says = machine.world.says
     if says in ("None", "External") or machine.world.one_node:

@@ -1,4 +1,4 @@
-"""Cluster configuration as administrators and operators write it (cluster-configuration.md 1.1, 1.6 and 7.4)."""
+"""Cluster configuration as administrators and operators write it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ FAULT = "[virt-admit/migration-parallel-limit-invalid]"
 
 
 class TestOrder:
-    """Section 1.1: whether a rule runs at all."""
+    """Whether a rule runs at all."""
 
     def test_line_1_deletes_and_status_are_silent(self, asker: Reach) -> None:
         with asker.stored(FROZEN):
@@ -163,7 +163,7 @@ class TestOrder:
 
 
 class TestRegistration:
-    """Section 1.6: what comes to us."""
+    """What comes to us."""
 
     def test_hyperconverged_is_judged_by_the_version_that_was_sent(self, asker: Reach) -> None:
         old = asker.kubectl("create", hco("v1beta1", liveMigrationConfig={"parallelMigrationsPerCluster": 0}))
@@ -246,7 +246,7 @@ WHO_REFUSES = [
     [pytest.param(obj, who, id=f"{obj['kind']}: {what}") for what, obj, who in WHO_REFUSES],
 )
 def test_who_refuses_what(asker: Reach, obj: dict[str, Any], who: str) -> None:
-    """Section 7.4: what the schema of each kind lets through is ours to refuse."""
+    """What the schema of each kind lets through is ours to refuse."""
     code, text = asker.kubectl("create", obj, "--dry-run=server")
     assert (code, OURS if "[virt-admit/" in text else SCHEMA) == (1, who)
 

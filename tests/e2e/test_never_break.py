@@ -1,7 +1,7 @@
 """How an admission webhook hurts a cluster, and that we do not: what a real API server has a part in.
 
-A test is named after its line in the lists "never break": virtual-machine.md 11 and node-and-machine-health.md 17.
-What can be said without an API server is in tests/test_never_break.py.
+What can go wrong is numbered, by whom it hurts, and a test is named after its number. What can be said without an
+API server is in tests/test_never_break.py.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def everything(asker: Reach) -> int:
 
 
 class TestVirtualMachines:
-    """virtual-machine.md, section 11."""
+    """A webhook for virtual machines."""
 
     def test_line_1_vmi_update(self, asker: Reach) -> None:
         """virt-handler and virt-controller write the status with the object."""
@@ -352,7 +352,7 @@ class TestVirtualMachines:
 
 
 class TestHealth:
-    """node-and-machine-health.md, section 17."""
+    """A webhook for health checks, nodes and machines."""
 
     def test_line_1_no_failure_policy_fail(self, asker: Reach) -> None:
         must_pass_while_we_are_down(asker, [*FAULTY_HEALTH, *FAULTY_CONFIGURATION])
@@ -455,7 +455,7 @@ BLOCKER = instance("db", evictionStrategy="LiveMigrate") | {
 
 
 class TestRegistration:
-    """What the configurations that we print do on a server; node-and-machine-health.md 18."""
+    """What the configurations that we print do on a server."""
 
     def test_no_match_condition_fails(self, asker: Reach) -> None:
         """Under ``Fail`` an error in one would refuse the request: every kind, from next to nothing to nothing."""
