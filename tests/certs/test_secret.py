@@ -16,6 +16,7 @@ import pytest
 from certs import store as storing
 from certs.store import ApiError, Configuration, Configurations, Entry, ExternalSecret, Loaded, SecretStore, patch
 from tests.certs.world import KINDS, START, FakeApi, Time
+from tests.waiting import eventually
 
 OLD = {"ca.crt": b"old ca", "ca.key": b"old key", "tls.crt": b"old cert", "tls.key": b"old tls", "cross.crt": b"x"}
 NEW = {"ca.crt": b"new ca", "ca.key": b"new key", "tls.crt": b"new cert", "tls.key": b"new tls", "next.crt": b"y"}
@@ -442,6 +443,7 @@ class TestWire:
         with pytest.raises(ApiError, match="unreachable") as refused:
             real.get_secret("a", "b")
         assert refused.value.reason == "unreachable"
+        eventually(lambda: wire.requests)
         assert len(wire.requests) == 1  # the loop is the retry
 
         wire.delay = 0
