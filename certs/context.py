@@ -13,14 +13,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 TLS_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
-Connection = TypeVar("Connection", ssl.SSLObject, ssl.SSLSocket)
+Failure = Literal["peer_distrusts", "peer_expired", "no_client_certificate", "client_certificate", "protocol"]
+"""Why a handshake fails: the peer does not believe our certificate, or does not take it to be valid still; it shows
+none, or not a good one; or it speaks no TLS that we do."""
 
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; TLS 1.3 has only good ones
 
@@ -70,23 +72,6 @@ class Shown:
     """Of the certificate, lower-case hexadecimal."""
 
 
-class _Standing(ssl.SSLContext):
-    """Stands for the context that ``begin`` gives, which each connection asks for anew.
-
-    Not by a callback for server names (``sni_callback``): Python prints a traceback for a name that is not ASCII.
-    """
-
-    begin: Callable[[], ssl.SSLContext]
-
-    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        """For asyncio."""
-        return self.begin().wrap_bio(*arguments, **options)
-
-    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        """For threads."""
-        return self.begin().wrap_socket(*arguments, **options)
-
-
 class Front:
     """A context that stands for whichever certificate is current.
 
@@ -105,29 +90,25 @@ class Front:
         self._tls_min_version = tls_min_version
         self._client_ca = client_ca
         self._client_names = frozenset(client_names)
-        self._current = new_context(tls_min_version)  # without a certificate every handshake fails
-        if client_ca is not None:
-            _believe(self._current, client_ca)
+        self._connection = _watched_by(self)
+        self._current = self._ready(new_context(tls_min_version))  # without a certificate every handshake fails
         self._pem: tuple[bytes, bytes] | None = None
         self.shown: Shown | None = None
-        self.refresh: Callable[[], None] = _nothing
+        self.refresh: Callable[[], None] = lambda: None
         """Called before each connection, to look whether something newer can be shown. Must be quick."""
+        self.failed: Callable[[Failure], None] = lambda _failure: None
+        """Called with the reason when a handshake fails, unless the peer just leaves. Must be quick."""
         self.context = _Standing(ssl.PROTOCOL_TLS_SERVER)
-        self.context.begin = self._begin
+        self.context.current = self.current
 
     def show(self, cert_pem: bytes, key_pem: bytes) -> None:
         """Show this certificate from the next connection on. Raises ssl.SSLError or ValueError, and changes nothing."""
         current = build_context(cert_pem, key_pem, self._tls_min_version)
-        if self._client_names:
-            current.sslobject_class = _admitting(ssl.SSLObject, self.admits)
-            current.sslsocket_class = _admitting(ssl.SSLSocket, self.admits)
         cert = x509.load_pem_x509_certificate(cert_pem)
         fingerprint = cert.fingerprint(hashes.SHA256()).hex()
         with self._lock:
-            if self._client_ca is not None:
-                _believe(current, self._client_ca)
+            self._current = self._ready(current)
             self.shown = Shown(cert.not_valid_before_utc, cert.not_valid_after_utc, fingerprint)
-            self._current = current
             self._pem = (cert_pem, key_pem)
 
     def replace_client_ca(self, client_ca: bytes) -> None:
@@ -152,9 +133,29 @@ class Front:
         names |= {value for rdn in peer.get("subject", ()) for kind, value in rdn if kind == "commonName"}
         return not names.isdisjoint(self._client_names)
 
-    def _begin(self) -> ssl.SSLContext:
+    def _ready(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        if self._client_ca is not None:
+            _believe(context, self._client_ca)
+        context.sslobject_class = self._connection
+        return context
+
+    def current(self) -> ssl.SSLContext:
+        """The context for the next connection."""
         self.refresh()
         return self._current
+
+
+class _Standing(ssl.SSLContext):
+    """Stands for the context that is current.
+
+    Not by a callback for server names (``sni_callback``): Python prints a traceback for a name that is not ASCII.
+    """
+
+    current: Callable[[], ssl.SSLContext]
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Begin a connection, as asyncio does."""
+        return self.current().wrap_bio(*arguments, **options)
 
 
 def _believe(context: ssl.SSLContext, client_ca: bytes) -> None:
@@ -162,17 +163,31 @@ def _believe(context: ssl.SSLContext, client_ca: bytes) -> None:
     context.load_verify_locations(cadata=client_ca.decode("ascii"))
 
 
-def _admitting(kind: type[Connection], admits: Callable[[Mapping[str, Any] | None], bool]) -> type[Connection]:
-    """Connections whose handshake fails if the client has none of the wanted names."""
+def _watched_by(front: Front) -> type[ssl.SSLObject]:
+    """Connections whose handshakes the front hears of, and in which it has the last word on who is let in."""
 
-    class Admitting(kind):  # type: ignore[misc, valid-type]
-        def do_handshake(self, *arguments: Any) -> None:
-            super().do_handshake(*arguments)
-            if not admits(self.getpeercert()):
+    class Watched(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except ssl.SSLError as error:
+                if failure := failure_of(error):
+                    front.failed(failure)
+                raise
+            if not front.admits(self.getpeercert()):
+                front.failed("client_certificate")
                 raise ssl.SSLCertVerificationError("the client has none of the wanted names")
 
-    return Admitting
+    return Watched
 
 
-def _nothing() -> None:
-    """Look for nothing."""
+def failure_of(error: ssl.SSLError) -> Failure | None:
+    """Why a handshake fails; None if it just goes on, or the peer just leaves."""
+    if isinstance(error, ssl.SSLWantReadError | ssl.SSLWantWriteError | ssl.SSLEOFError):
+        return None
+    reason = error.reason or ""
+    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+        return "peer_expired" if "EXPIRED" in reason else "peer_distrusts"
+    if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in reason:
+        return "no_client_certificate"
+    return "client_certificate" if "CERTIFICATE_VERIFY_FAILED" in reason else "protocol"

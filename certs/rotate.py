@@ -58,7 +58,7 @@ storage, certificate, settings, internal); ``conflict``, a lost race, and nothin
 
 _REMEMBERED: Final = timedelta(minutes=5)
 _READY_ANYWAY: Final = 30.0  # seconds after start
-_LOOK_EVERY: Final = 1.0  # seconds between two looks at files on behalf of a connection
+_LOOK_EVERY: Final = 1.0  # seconds between two looks on behalf of connections
 _AT_ONCE: Final = 10  # rounds without a pause at most: a save that never succeeds must not spin
 
 
@@ -177,6 +177,7 @@ class Rotator:
 
         self._started = time.monotonic()
         self._wake = threading.Event()
+        self._woken = -math.inf
         self._settled = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -200,8 +201,10 @@ class Rotator:
             self._thread.join(timeout)
 
     def wake(self) -> None:
-        """Make a round now."""
-        self._wake.set()
+        """Make a round now, though not more than one a second: somebody does not believe what is shown, say."""
+        if time.monotonic() - self._woken >= _LOOK_EVERY:
+            self._woken = time.monotonic()
+            self._wake.set()
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -74,6 +74,9 @@ def _connected(host: str, port: int, server_name: str, context: ssl.SSLContext) 
     plain = socket.create_connection((host, port), PATIENCE)
     try:
         return context.wrap_socket(plain, server_hostname=server_name)
+    except ConnectionError:
+        plain.close()
+        raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF") from None
     except BaseException:
         plain.close()
         raise
@@ -96,7 +99,7 @@ def _review(connection: ssl.SSLSocket, server_name: str, path: str) -> Failure |
         answer = client.getresponse()
         body = answer.read()
     except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        return Failure(f"no answer to a review ({type(error).__name__})", _LOG)
+        return Failure(f"no answer to a review ({type(error).__name__})", f"{_CLIENT}; or {_LOG}")
     if answer.status != HTTPStatus.OK:
         return Failure(f"a review to {path} is answered with HTTP status {answer.status}", _PATH)
     try:
@@ -134,6 +137,7 @@ _PUBLISH: Final = (
     "the caBundle must be what virt-admit certs bundle prints; the webhook repairs it within seconds if it may patch it"
 )
 _CLIENT: Final = "it demands a client certificate (--client-ca), which API servers have only if they are told to"
+_NONE: Final = "it has no certificate to show yet: virt-admit certs status"
 
 _VERIFICATIONS: Final = {  # by the codes of openssl/x509_vfy.h
     **dict.fromkeys((2, 18, 19, 20, 21), _PUBLISH),
@@ -143,7 +147,7 @@ _VERIFICATIONS: Final = {  # by the codes of openssl/x509_vfy.h
 }
 _ALERTS: Final = (
     ("CERTIFICATE_REQUIRED", _CLIENT),
-    ("HANDSHAKE_FAILURE", "it has no certificate to show yet: virt-admit certs status"),
+    ("HANDSHAKE_FAILURE", _NONE),
     ("PROTOCOL_VERSION", "both sides speak TLS 1.2 or newer, but not the same one: see --tls-min-version"),
     ("WRONG_VERSION_NUMBER", "that port does not speak TLS: give the one of --bind"),
     ("RECORD_LAYER_FAILURE", "that port does not speak TLS: give the one of --bind"),
@@ -154,6 +158,8 @@ def _tls_failure(error: ssl.SSLError, server_name: str) -> Failure:
     if isinstance(error, ssl.SSLCertVerificationError):
         remedy = _VERIFICATIONS.get(error.verify_code, _STATUS)
         return Failure(error.verify_message.rstrip(".") or f"not trusted as {server_name}", remedy)
+    if isinstance(error, ssl.SSLEOFError):  # asyncio sends no alerts
+        return Failure("it hangs up in the handshake", f"{_NONE}; or it takes no TLS version that this machine speaks")
     reason = error.reason or type(error).__name__
     for part, remedy in _ALERTS:
         if part in reason:

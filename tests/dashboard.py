@@ -153,6 +153,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                     ("sum by (step) (increase(virt_admit_certificate_rotations_total[1h])) > 0", "{{step}}"),
                     ("sum by (reason) (increase(virt_admit_certificate_errors_total[1h])) > 0", "error {{reason}}"),
                     ("sum(increase(virt_admit_certificate_conflicts_total[1h]))", "conflicts"),
+                    ("sum by (reason) (increase(virt_admit_tls_handshake_failures_total[1h])) > 0", "TLS {{reason}}"),
                     ("min by (configuration) (virt_admit_certificate_bundle_injected)", "bundle in {{configuration}}"),
                 ),
             ),

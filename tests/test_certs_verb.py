@@ -320,7 +320,7 @@ class Listener(ThreadingHTTPServer):
     def finish_request(self, request: Any, address: Any) -> None:
         with contextlib.suppress(OSError):
             if self.front:
-                request = self.front.context.wrap_socket(request, server_side=True)
+                request = self.front.current().wrap_socket(request, server_side=True)
             super().finish_request(request, address)
             request.close()
 
@@ -434,6 +434,26 @@ class TestVerify:
         assert failed.startswith("fails      ")
         assert reason in why
         assert remedy in what
+
+    def test_who_hangs_up_in_the_handshake(self, signer, tmp_path):
+        """As asyncio does, which sends no alert."""
+
+        def hang_up() -> None:
+            for _ in range(2):
+                connection, _ = listener.accept()
+                connection.recv(1)  # and what is left makes it a reset
+                connection.close()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            thread = threading.Thread(target=hang_up, daemon=True)
+            thread.start()
+            url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+            code, out, _ = run("verify", url, "--ca-file", self.ca_file(tmp_path, signer))
+            thread.join(10)
+
+        assert code == 1
+        assert out.startswith("shown      no certificate\n")
+        assert "it hangs up in the handshake\n           it has no certificate to show yet" in out
 
     def test_each_configuration_is_a_caller(self, listen, api):
         state = api.state

@@ -77,6 +77,9 @@ class Metrics:
         self.certificate_conflicts = Counter(
             "virt_admit_certificate_conflicts", "Saves that another replica was faster with.", registry=registry
         )
+        self.handshake_failures = Counter(
+            "virt_admit_tls_handshake_failures", "TLS handshakes that failed.", ("reason",), registry=registry
+        )
         self.policy_loaded = Gauge(
             "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read.", registry=registry
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from certs.context import Front
+from certs.context import Failure, Front
 from certs.rotate import Rotator
 from webhook import __version__, engine, logs, snapshots
 from webhook.admission import MAX_BODY, Answer
@@ -59,6 +59,7 @@ class Worker:
         )
         self.rotator = self._rotator()
         self.front.refresh = self._refresher()
+        self.front.failed = self._handshake_failed
         self.metrics.follow_certificates(lambda: self.rotator.facts)
 
     def app(self) -> Any:
@@ -139,6 +140,11 @@ class Worker:
             configurations=configurations,
             count=self.metrics.certificate_event,
         )
+
+    def _handshake_failed(self, reason: Failure) -> None:
+        self.metrics.handshake_failures.labels(reason).inc()
+        if reason in ("peer_distrusts", "peer_expired"):
+            self.rotator.wake()  # its caBundle may have been overwritten
 
     def _refresher(self) -> Callable[[], None]:
         """What is looked at before each handshake: whether certificates or the clients' CA have changed."""

@@ -17,8 +17,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.context import Front, build_context
 from certs.issue import KEY_KINDS, Pair, certs_pem, key_pem, new_cross, new_serving, new_signer, sha256
+from tests.certs.listener import Server
+from tests.waiting import eventually
 
 NOW = datetime.now(UTC)
+REFUSED = (OSError, AssertionError)  # a client may read the end before it knows that it is not let in
 NAMES = ("webhook.test.svc", "localhost", "127.0.0.1")
 
 
@@ -39,31 +42,6 @@ def client(*trusted: Pair) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=certs_pem(pair.cert for pair in trusted).decode())
     return context
-
-
-class Server:
-    """Answers each connection with one byte, in one thread; counts nothing and keeps nothing."""
-
-    def __init__(self, front: Front) -> None:
-        self._front = front
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self._socket.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):  # the socket is closed: the end
-            while True:
-                connection, _ = self._socket.accept()
-                with contextlib.suppress(OSError), connection:
-                    connection.settimeout(5)
-                    with self._front.context.wrap_socket(connection, server_side=True) as tls:
-                        tls.sendall(b"!")
-
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join(5)
 
 
 @pytest.fixture
@@ -280,7 +258,7 @@ def test_clients_of_another_name_are_refused(serve, signer):
     for name, admitted in (("apiserver", True), ("kubelet", False)):
         context = client(signer)
         authority.issue_cert(name).configure_cert(context)
-        with contextlib.nullcontext() if admitted else pytest.raises((OSError, AssertionError)):
+        with contextlib.nullcontext() if admitted else pytest.raises(REFUSED):
             assert connect(port, context)
 
 
@@ -288,8 +266,49 @@ def test_names_without_an_authority_let_nobody_in(serve, signer):
     front = Front(client_names=("apiserver",))
     show(front, serving(signer))
 
-    with pytest.raises((OSError, AssertionError)):
+    with pytest.raises(REFUSED):
         connect(serve(front), client(signer))
+
+
+@pytest.mark.parametrize(
+    ("peer", "failure"),
+    [
+        ("good", None),
+        ("distrusts", "peer_distrusts"),
+        ("finds it expired", "peer_expired"),
+        ("has no certificate", "no_client_certificate"),
+        ("has a foreign one", "client_certificate"),
+        ("has another name", "client_certificate"),
+        ("speaks TLS 1.2", "protocol"),
+        ("speaks no TLS", "protocol"),
+        ("leaves", None),
+    ],
+)
+def test_the_front_hears_why_a_handshake_fails(serve, signer, peer, failure):
+    authority, stranger = trustme.CA(), trustme.CA()
+    front = Front(tls_min_version="1.3", client_ca=authority.cert_pem.bytes(), client_names=["apiserver"])
+    heard: list[str] = []
+    front.failed = heard.append
+    life = timedelta(minutes=-5 if peer == "finds it expired" else 5)
+    show(front, new_serving(signer, NAMES, NOW, life))
+    port, context = serve(front), client(new_signer(NOW, timedelta(days=1)) if peer == "distrusts" else signer)
+    if peer != "has no certificate":
+        issuer = stranger if peer == "has a foreign one" else authority
+        issuer.issue_cert("kubelet" if peer == "has another name" else "apiserver").configure_cert(context)
+    if peer == "speaks TLS 1.2":
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    if peer in ("speaks no TLS", "leaves"):
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n" if peer == "speaks no TLS" else b"")
+    else:
+        with contextlib.nullcontext() if failure is None else pytest.raises(REFUSED):
+            connect(port, context)
+
+    if failure:
+        eventually(lambda: heard)
+    front.failed = lambda _failure: None
+    assert heard == [failure][: failure is not None]
 
 
 @pytest.mark.parametrize(

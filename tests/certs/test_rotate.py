@@ -941,6 +941,19 @@ class TestThread:
         rotator.stop()
         assert not any(thread.name == "certs" for thread in threading.enumerate())
 
+    def test_it_is_woken_once_a_second_whoever_asks(self, tmp_path, monkeypatch):
+        clock = [1000.0]
+        monkeypatch.setattr(rotate.time, "monotonic", lambda: clock[0])
+        rotator = Rotator(Directory(tmp_path), DAILY, show=lambda *_: None)
+        woken = []
+        for _ in range(5):
+            rotator.wake()
+            woken.append(rotator._wake.is_set())
+            rotator._wake.clear()
+            clock[0] += 0.5
+
+        assert woken == [True, False, True, False, True]
+
     def test_the_start_waits_for_a_certificate_but_not_for_ever(self, api, tmp_path):
         front = Front()
         rotator = Rotator(Directory(tmp_path), replace(DAILY, check_interval=HOUR), show=front.show)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
+import ssl
 
 import pytest
 
+from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
+from tests.waiting import eventually
 
 FINE = json.dumps(review(vm())).encode()
 
@@ -110,3 +114,23 @@ def test_who_leaves_in_the_middle_of_a_request(webhook):
     tls.sendall(b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
 
     tls.unwrap().close()
+
+
+def test_who_does_not_believe_us_is_counted_and_makes_us_look(tmp_path):
+    """An API server whose caBundle was overwritten, say. The next look would be in an hour."""
+    stranger = ssl.create_default_context()  # trusts what this machine does
+    with Webhook(tmp_path, environment={"VIRT_ADMIT_CERTS_CHECK_INTERVAL": "1h"}) as running:
+
+        def metric(name: str) -> float:
+            found = re.search(rf"^virt_admit_{re.escape(name)} (.*)$", running.ops("/metrics")[1], re.MULTILINE)
+            return float(found[1]) if found else 0
+
+        looked = metric("certificate_last_check_timestamp_seconds")
+        with (
+            socket.create_connection(("127.0.0.1", running.port), timeout=10) as plain,
+            pytest.raises(ssl.SSLCertVerificationError),
+        ):
+            stranger.wrap_socket(plain, server_hostname="localhost")
+
+        eventually(lambda: metric('tls_handshake_failures_total{reason="peer_distrusts"}') == 1)
+        eventually(lambda: metric("certificate_last_check_timestamp_seconds") > looked)
