@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import asyncio.constants
 import contextlib
 import gc
 import os
@@ -30,6 +31,8 @@ CONNECTIONS: Final = 2000
 """Open connections per worker, of 60 KiB each; further ones are closed. An API server keeps 25 idle ones."""
 FINISH: Final = 5
 """Seconds that answers under way get after listening has ended."""
+HANDSHAKE: Final = 10.0
+"""Seconds for a TLS handshake: as long as the API server gives it, and not a minute as asyncio."""
 TLS_BUFFER: Final = 32 * 1024
 """Bytes that each TLS connection holds for reading; asyncio's default of 256 KiB is most of what a connection costs.
 A TLS record has at most 16 KiB."""
@@ -98,6 +101,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
         process.loop.add_signal_handler(signal.SIGTERM, stop)
         process.loop.call_later(GARBAGE, collect)
         SSLProtocol.max_size = TLS_BUFFER
+        asyncio.constants.SSL_HANDSHAKE_TIMEOUT = HANDSHAKE
         gasgi.ASGIProtocol = _Connection  # the worker has no setting for it
         with _or_stop():
             worker.start()
