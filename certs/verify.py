@@ -98,7 +98,7 @@ def _review(connection: ssl.SSLSocket, server_name: str, path: str) -> Failure |
             client.request("POST", path, json.dumps(_nothing(uid)), {"Content-Type": "application/json"})
         answer = client.getresponse()
         body = answer.read()
-    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+    except (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLEOFError) as error:
         return Failure(f"no answer to a review ({type(error).__name__})", f"{_CLIENT}; or {_LOG}")
     if answer.status != HTTPStatus.OK:
         return Failure(f"a review to {path} is answered with HTTP status {answer.status}", _PATH)
