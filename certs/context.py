@@ -183,9 +183,9 @@ def _watched_by(front: Front) -> type[ssl.SSLObject]:
 
 def failure_of(error: ssl.SSLError) -> Failure | None:
     """Why a handshake fails; None if it just goes on, or the peer just leaves."""
-    if isinstance(error, ssl.SSLWantReadError | ssl.SSLWantWriteError | ssl.SSLEOFError):
+    reason = error.reason
+    if not reason or isinstance(error, ssl.SSLEOFError):
         return None
-    reason = error.reason or ""
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return "peer_expired" if "EXPIRED" in reason else "peer_distrusts"
     if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in reason:
