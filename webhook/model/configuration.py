@@ -442,10 +442,19 @@ def minimum_tsc_frequency(cluster: Cluster) -> int | None:
     return frequency if frequency is not None and frequency > 0 else None
 
 
-def default_architecture(cluster: Cluster) -> str:
-    """The architecture of VMs that name none; ``amd64`` if KubeVirt does not say.
+def said_architecture(cluster: Cluster) -> str | None:
+    """The architecture of VMs that name none, as KubeVirt's operator found it; None: KubeVirt does not say (yet).
 
     Raises:
         Unseen: KubeVirt cannot be seen.
     """
-    return _kubevirt_or_unseen(cluster).at("status", "defaultArchitecture").text or "amd64"
+    return _kubevirt_or_unseen(cluster).at("status", "defaultArchitecture").text or None
+
+
+def default_architecture(cluster: Cluster) -> str:
+    """The same, and the likely ``amd64`` if KubeVirt does not say.
+
+    Raises:
+        Unseen: KubeVirt cannot be seen.
+    """
+    return said_architecture(cluster) or "amd64"

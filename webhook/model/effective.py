@@ -183,12 +183,16 @@ def effective(obj: Object, cluster: Cluster) -> Effective:
     )
 
 
-def architecture(vmi: Effective, cluster: Cluster) -> str | None:
-    """The architecture that the VMI will have: its own, its preference's, else the cluster's; None: unknown."""
+def architecture(vmi: Effective, cluster: Cluster, *, certain: bool = False) -> str | None:
+    """The architecture that the VMI will have: its own, its preference's, else the cluster's; None: unknown.
+
+    ``certain``: what KubeVirt does not say is unknown, and not the likely one.
+    """
     if vmi.architecture or vmi.preference_unseen:
         return vmi.architecture
+    default = configuration.said_architecture if certain else configuration.default_architecture
     try:
-        return configuration.default_architecture(cluster)
+        return default(cluster)
     except Unseen:
         return None
 

@@ -197,7 +197,7 @@ def demand(vmi: Effective, cluster: Cluster, source_model: str | None = None) ->
         parse_node_selector(required.value) if required.is_map else None,
         spec["tolerations"].value,
         tuple(each for each in labels if each[0].startswith(conclusive)),
-        architecture(vmi, cluster),
+        architecture(vmi, cluster, certain=True),
         hugepages,
     )
 
