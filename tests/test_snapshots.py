@@ -225,6 +225,16 @@ def test_what_could_not_be_read_is_not_believed(tmp_path):
     assert [vmi.name for vmi in cluster.list(VMI)] == ["a"]
 
 
+def test_of_a_mounted_config_map_only_what_is_shown_counts(tmp_path):
+    """While it changes, both generations are there."""
+    for generation, node_ in (("..1", NODE_A), ("..2", NODE_B)):
+        (tmp_path / generation).mkdir()
+        (tmp_path / generation / "cluster.json").write_text(written(node_))
+    (tmp_path / "..data").symlink_to("..2")
+    (tmp_path / "cluster.json").symlink_to("..data/cluster.json")
+    assert [obj.name for obj in snapshots.load(tmp_path)] == [Object(NODE_B).name]
+
+
 def test_manifests_beside_such_a_snapshot_are_believed(tmp_path):
     (tmp_path / "cluster.json").write_text(written(NODE_A, unreadable=["nodes"]))
     (tmp_path / "node.json").write_text(json.dumps(NODE_B))

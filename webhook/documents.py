@@ -19,6 +19,7 @@ from webhook.model.objects import Path, Step
 from webhook.model.units import show
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""The files of a folder that are read."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

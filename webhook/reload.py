@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from webhook.documents import SUFFIXES
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -71,7 +73,3 @@ def stamp(path: Path) -> Stamp:
         return (own, *(one for entry in entries for one in stamp(entry)))
     except OSError:
         return ()
-
-
-SUFFIXES = frozenset((".yaml", ".yml", ".json"))
-"""The files of a folder that are read."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from webhook import documents
+from webhook.documents import SUFFIXES
 from webhook.model import kinds
 from webhook.model.cluster import Snapshot
 from webhook.model.objects import Object
 from webhook.policy import API_VERSION
-from webhook.reload import SUFFIXES
 from webhook.settings import SettingError
 from webhook.trimming import strip, trim
 
@@ -76,9 +76,11 @@ def _names(document: Object, key: str, file: Path) -> set[str]:
 
 
 def _files(path: Path) -> Iterable[Path]:
+    """Without hidden ones: where a ConfigMap is mounted, they are what it was and what it is."""
     if not path.is_dir():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    shown = (file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts))
+    return sorted(file for file in shown if file.suffix in SUFFIXES and file.is_file())
 
 
 def _read(file: Path) -> Iterator[Any]:
