@@ -98,10 +98,6 @@ class Snapshot:
             namespace = obj.namespace or ("default" if kind is not None and kind.namespaced else "")
             self._objects.setdefault((obj.group, obj.kind), {})[namespace, obj.name] = obj
 
-    def with_objects(self, objects: Iterable[Object]) -> Snapshot:
-        """This cluster with these objects in it: they take the place of those with the same name."""
-        return Snapshot((*self, *objects), self.complete, self.unreadable, self.server_version)
-
     def sees_all(self, kind: Kind) -> bool:
         """Whether every object of the kind is here."""
         if kind.resource in self.unreadable:
