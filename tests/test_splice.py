@@ -158,6 +158,7 @@ def test_a_test_changes_nothing() -> None:
         ("spec: {x}\n", "spec.x has a value that has to be replaced by hand"),
         ("spec: {x: {a: 1}}\n", "spec.x has a value that has to be replaced by hand"),
         ("spec:\n  x: [ # none\n  ]\n", "spec.x has a value that has to be replaced by hand"),
+        ("spec:\n  x:\n  - 1\n", "spec.x has a value that has to be replaced by hand"),
         ("spec:\n  x: |\n    a\n", "spec.x has a value that has to be replaced by hand"),
         ("spec:\n  x: !!str a\n", "spec.x has a value that has to be replaced by hand"),
     ],

@@ -194,7 +194,8 @@ def _own(span: Span, key: str) -> Member | None:
 def _replacement(text: str, member: Member, operation: Patch) -> Edit:
     key, key_end, (start, end, children) = member
     old = text[start:end]
-    simple = old[1:-1].strip() == "" if children is not None else old[:1] not in ("&", "!", "|", ">")
+    scalar = children is None
+    simple = old[:1] not in ("&", "!", "|", ">") if scalar else not children and not old[1:-1].strip()
     if not simple or ":" not in text[key_end:start]:
         raise Refused(f"{operation.path} has a value that has to be replaced by hand")
     new = _written(operation.value, text[key] == '"')
