@@ -27,6 +27,20 @@ WITHOUT_STATUS = frozenset(
         kinds.NAD,
     )
 )
+SHORT_NAMES = {
+    kinds.VM: ("vm", "vms"),
+    kinds.VMI: ("vmi", "vmis"),
+    kinds.VMIM: ("vmim", "vmims"),
+    kinds.VMIRS: ("vmirs", "vmirss"),
+    kinds.POOL: ("vmpool", "vmpools"),
+    kinds.KUBEVIRT: ("kv", "kvs"),
+    kinds.HCO: ("hco", "hcos"),
+    kinds.CDI: ("cdi", "cdis"),
+    kinds.DATA_VOLUME: ("dv", "dvs"),
+    kinds.MHC: ("mhc", "mhcs"),
+    kinds.NHC: ("nhc",),
+    kinds.NM: ("nm",),
+}
 WITH_SCALE = frozenset((kinds.VMIRS, kinds.POOL, kinds.MACHINE_SET))
 SCALE = {
     "specReplicasPath": ".spec.replicas",
@@ -82,7 +96,12 @@ def _permissive(kind: Kind) -> dict[str, Any]:
         "metadata": {"name": kind.resource},
         "spec": {
             "group": kind.group,
-            "names": {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind},
+            "names": {
+                "plural": kind.plural,
+                "singular": kind.kind.lower(),
+                "kind": kind.kind,
+                "shortNames": list(SHORT_NAMES.get(kind, ())),
+            },
             "scope": "Namespaced" if kind.namespaced else "Cluster",
             "versions": versions,
         },
