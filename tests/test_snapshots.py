@@ -209,6 +209,7 @@ def test_annotations_that_tell_too_much():
 
 NODE_A = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
 NODE_B = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}}
+NODE_C = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c"}}
 VMI_A = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "a", "namespace": "x"}}
 
 
@@ -226,13 +227,15 @@ def test_what_could_not_be_read_is_not_believed(tmp_path):
 
 
 def test_of_a_mounted_config_map_only_what_is_shown_counts(tmp_path):
-    """While it changes, both generations are there."""
-    for generation, node_ in (("..1", NODE_A), ("..2", NODE_B)):
-        (tmp_path / generation).mkdir()
-        (tmp_path / generation / "cluster.json").write_text(written(node_))
+    """While it changes, both generations are there. Its items may be in folders."""
+    for generation, nodes in (("..1", (NODE_A, NODE_A)), ("..2", (NODE_B, NODE_C))):
+        (tmp_path / generation / "more").mkdir(parents=True)
+        for file, node_ in zip(("cluster.json", "more/nodes.json"), nodes, strict=True):
+            (tmp_path / generation / file).write_text(written(node_))
     (tmp_path / "..data").symlink_to("..2")
-    (tmp_path / "cluster.json").symlink_to("..data/cluster.json")
-    assert [obj.name for obj in snapshots.load(tmp_path)] == [Object(NODE_B).name]
+    for name in ("cluster.json", "more"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    assert [obj.name for obj in snapshots.load(tmp_path)] == ["b", "c"]
 
 
 def test_manifests_beside_such_a_snapshot_are_believed(tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -75,12 +75,15 @@ def _names(document: Object, key: str, file: Path) -> set[str]:
     return {item.text for item in field.items() if item.text}
 
 
-def _files(path: Path) -> Iterable[Path]:
-    """Without hidden ones: where a ConfigMap is mounted, they are what it was and what it is."""
+def _files(path: Path) -> Iterator[Path]:
+    """The file, or those of the folder and the folders in it, symlinks followed. Without hidden ones: where a ConfigMap
+    is mounted, they are what it was and what it is."""
     if not path.is_dir():
-        return [path]
-    shown = (file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts))
-    return sorted(file for file in shown if file.suffix in SUFFIXES and file.is_file())
+        yield path
+        return
+    for entry in sorted(path.iterdir()):
+        if not entry.name.startswith(".") and (entry.is_dir() or (entry.suffix in SUFFIXES and entry.is_file())):
+            yield from _files(entry)
 
 
 def _read(file: Path) -> Iterator[Any]:
