@@ -240,11 +240,15 @@ class Rotator:
             return
         try:
             if self._store.stale(self._version):
-                if self._configurations is None:
-                    with self._lock:
-                        self._look()
-                else:
+                if self._configurations is not None:
                     self.wake()  # who publishes asks the API server, and does so before showing
+                elif self._lock.acquire(blocking=False):
+                    try:
+                        self._look()
+                    finally:
+                        self._lock.release()
+                else:
+                    return  # a round is under way and may make keys: connections do not wait for it, but look again
         except Exception as error:
             self._failed(error)
         self._looked = time.monotonic()

@@ -902,6 +902,23 @@ class TestDirectoryMode:
         step = rotate.plan(state, rotate.Seen(), now.now, DAILY)
         assert directory.save(render(perform(step, state, rotate.Seen(), now.now, DAILY)), {}, loaded.version)
 
+        in_round, over = threading.Event(), threading.Event()
+
+        def make_keys() -> None:
+            with rotator._lock:
+                in_round.set()
+                over.wait()
+
+        round_, connection = (threading.Thread(target=each, daemon=True) for each in (make_keys, rotator.refresh))
+        round_.start()
+        in_round.wait()
+        connection.start()
+        connection.join(10)
+        assert not connection.is_alive(), "connections do not wait for a round"
+        assert front.shown == first
+        over.set()
+        round_.join()
+
         rotator.refresh()
 
         assert front.shown != first
