@@ -57,6 +57,15 @@ def test_a_finding_with_its_place(check):
     assert err.startswith("checked 1 object of 1 kind in 1 file; ")
 
 
+def test_what_the_webhook_mends_fails_nothing(check):
+    policy = "rules: {vm-eviction-strategy-default: {action: deny, fix: true}}\n"
+    code, out, _ = check("vm.yaml", "--policy", "policy.yaml", "-o", "json", vm=UNSET, policy=policy)
+    report = json.loads(out)
+    (fixed,) = [result for result in report["results"] if result["fix"]]
+    assert (code, report["summary"]["denied"], fixed["action"]) == (0, 0, "audit")
+    assert report["objects"][0]["allowed"]
+
+
 def test_clean(check):
     code, out, _ = check("vm.yaml", "--select", "vm-run*", "--select", "vm-live-migrate-not-migratable", vm=FINE)
     assert (code, out) == (0, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook import admission
@@ -147,7 +147,8 @@ def lines_of(judged: Judged) -> Iterable[Line]:
     response = judged.response
     for verdict in response.fixed:
         steps = verdict.finding.fix
-        yield _line(judged, verdict, "; ".join(map(str, steps)), fix=steps, fixed=True)
+        noted = replace(verdict, action=min(verdict.action, Action.AUDIT))  # the webhook mends it, so nothing fails
+        yield _line(judged, noted, "; ".join(map(str, steps)), fix=steps, fixed=True)
     for verdict in response.verdicts:
         yield _line(judged, verdict, verdict.finding.message, fix=verdict.finding.fix, exempted=verdict.exempted)
     for rule, what in response.unseen:

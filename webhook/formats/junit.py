@@ -104,7 +104,7 @@ def _outcome(line: Line) -> str:
         return "error"
     if not line.action:
         return "skipped"
-    return "failure" if line.action is Action.DENY and not line.fixed else ""
+    return "failure" if line.action is Action.DENY else ""
 
 
 def _text(line: Line) -> str:
