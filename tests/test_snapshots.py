@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -13,6 +14,7 @@ from webhook.inventory import Inventory, State
 from webhook.model.cluster import Snapshot, Unseen
 from webhook.model.kinds import CONTROLLER_REVISION, FAR_TEMPLATE, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
 from webhook.model.objects import Object
+from webhook.settings import SettingError
 from webhook.snapshots import presentable
 
 
@@ -244,3 +246,27 @@ def test_manifests_beside_such_a_snapshot_are_believed(tmp_path):
     cluster = snapshots.load(tmp_path)
     assert [node.name for node in cluster.known(NODE)] == ["b"]
     assert not cluster.sees_all(NODE)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "it is empty"),
+        ("# nothing\n", "it is empty"),
+        ("[1, 2]\n", "a list is not a Kubernetes object"),
+        ("kind: Snapshot\nitems: []\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1, not ''"),
+        ("apiVersion: virt-admit.io/v1\nkind: Snapshot\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1"),
+        ("apiVersion: virt-admit.io/v1alpha1\nkind: Snapshot\nitems: [1]\n", "each item must be an object"),
+    ],
+)
+def test_a_broken_snapshot_is_not_an_empty_cluster(tmp_path, text, says):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=re.escape(says)):
+        snapshots.load(file)
+
+
+def test_what_others_call_a_snapshot_is_an_object(tmp_path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text("apiVersion: longhorn.io/v1beta2\nkind: Snapshot\nmetadata: {name: a}\n")
+    assert [obj.kind for obj in snapshots.load(file)] == ["Snapshot"]

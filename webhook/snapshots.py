@@ -23,6 +23,7 @@ from webhook.settings import SettingError
 from webhook.trimming import strip, trim
 
 KIND: Final = "Snapshot"
+GROUP: Final = API_VERSION.partition("/")[0]
 
 
 def load(path: Path) -> Snapshot:
@@ -39,6 +40,8 @@ def load(path: Path) -> Snapshot:
     for file in _files(path):
         for data in _read(file):
             parts.add(data, file)
+    if path.is_file() and not parts.documents:  # truncated, or not written yet
+        raise SettingError(f"{path}: it is empty")
     return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version)
 
 
@@ -50,9 +53,13 @@ class _Parts:
         self.complete: set[str] = set()
         self.unreadable: set[str] = set()
         self.server_version: str | None = None
+        self.documents = 0
 
     def add(self, data: Any, file: Path) -> None:
+        self.documents += 1
         document = Object(data)
+        if document.kind == KIND and document.group in ("", GROUP) and document.api_version != API_VERSION:
+            raise SettingError(f"{file}: a Snapshot has apiVersion {API_VERSION}, not {document.api_version!r}")
         unreadable: set[str] = set()
         if (document.api_version, document.kind) == (API_VERSION, KIND):
             unreadable = _names(document, "unreadable", file)
@@ -61,6 +68,8 @@ class _Parts:
             self.server_version = document["serverVersion"].text or self.server_version
             if document["items"].present and not document["items"].is_list:
                 raise SettingError(f"{file}: items must be a list")
+            if any(not item.is_map for item in document["items"].items()):
+                raise SettingError(f"{file}: each item must be an object")
         if document["items"].is_list and document.kind.endswith(("List", KIND)):
             objects = (Object(item.value) for item in document["items"].items() if item.is_map)
             self.objects += [obj for obj in objects if not unreadable or str(kinds.of(obj)) not in unreadable]

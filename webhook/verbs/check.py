@@ -32,7 +32,7 @@ from webhook.verbs.fixes import Source
 
 
 @click.command("check", short_help="Judge manifest files as the webhook would.")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="PATH…")
 @common.cluster_options
 @click.option("--old", type=click.Path(path_type=Path), help="What is there now (file or folder): judge an UPDATE.")
 @click.option(
@@ -89,7 +89,7 @@ def command(
         decided = load_policy(policy_name, load_rules()).at(datetime.date.today())
         chosen = selectors.parse_text(selector)
     except (SettingError, policy.PolicyError, ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise common.failure(error) from None
     if stdout != "report" and any(file is None for _, file in outputs):
         raise click.UsageError(f"stdout is for the {stdout}; give the report a file: -o json=report.json")
     before, missed = _read([str(old)]) if old else ((), ())

@@ -68,6 +68,13 @@ def report_options(function: Command) -> Command:
     return function
 
 
+def failure(error: Exception) -> click.ClickException:
+    """What ends the verb with exit code 2: the words of the error, those of the system without numbers."""
+    if isinstance(error, OSError) and error.strerror:
+        return click.ClickException(": ".join(str(part) for part in (error.filename, error.strerror) if part))
+    return click.ClickException(str(error))
+
+
 def cluster_options(function: Command) -> Command:
     """Which cluster: a snapshot of one, or a live one."""
     for option in reversed(
@@ -124,7 +131,7 @@ def api(kubeconfig: str | None, context: str | None) -> Api:
     try:
         return apiserver.Api.connect(kubeconfig, context)
     except SettingError as error:
-        raise click.ClickException(str(error)) from None
+        raise failure(error) from None
 
 
 def cluster_of(
@@ -150,7 +157,7 @@ def cluster_of(
     try:
         return snapshots.load(cluster)
     except (SettingError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise failure(error) from None
 
 
 def tell_unreadable(cluster: Snapshot | Inventory, looks_up: Iterable[Kind]) -> None:
@@ -187,7 +194,7 @@ def sweep(
         with progress("reading", len(shelves), quiet) as show:
             return live.snapshot(server, shelves, home, show)
     except apiserver.ApiError as error:
-        raise click.ClickException(str(error)) from None
+        raise failure(error) from None
 
 
 @contextlib.contextmanager
@@ -257,4 +264,4 @@ def _write(rendered: str, file: str | None, mode: Literal["wb", "ab"] = "wb") ->
         with open(file, mode) as there:
             there.write(content)
     except OSError as error:
-        raise click.ClickException(str(error)) from None
+        raise failure(error) from None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 import yaml
+from cryptography import x509
 
 from webhook.manifests import rbac, scan_rbac, webhooks
 from webhook.rules import load_rules
@@ -35,9 +36,15 @@ def command(part: str, url: str, ca_file: Path | None) -> int:
         raise click.UsageError("--url and --ca-file belong together")
     if url and not url.startswith("https://"):
         raise click.UsageError("--url must begin with https://")
+    bundle = ca_file.read_bytes() if ca_file else b""
+    try:
+        if ca_file:
+            x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        raise click.UsageError(f"{ca_file} holds no certificate in PEM") from None
     rules = load_rules().at_admission
     objects = [*rbac(rules), *scan_rbac(load_rules())] if part in ("all", "rbac") else []
     if part in ("all", "webhooks"):
-        objects += webhooks(rules, url, ca_file.read_bytes() if ca_file else b"")
+        objects += webhooks(rules, url, bundle)
     click.echo(ORDER + yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)
     return 0

@@ -22,6 +22,7 @@ from webhook.report import Report, identity
 from webhook.rule import Action
 from webhook.rules import Rules, load_rules
 from webhook.settings import SettingError
+from webhook.verbs.common import failure
 from webhook.verbs.scan import judge
 
 
@@ -57,7 +58,7 @@ def diff(old: str, new: str, cluster: Path, output: str) -> int:
         policies = [load_policy(name, rules).at(today) for name in (old, new)]
         snapshot = snapshots.load(cluster)
     except (SettingError, PolicyError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise failure(error) from None
     found = sorted(changes(snapshot, rules, *policies), key=_order)
     if output == "json":
         click.echo(json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False))

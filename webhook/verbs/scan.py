@@ -100,7 +100,7 @@ def command(
         policy = load_policy(policy_name, load_rules()).at(datetime.date.today())
         snapshot = snapshots.load(cluster) if cluster else None
     except (SettingError, PolicyError, ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise common.failure(error) from None
     room = shelves(load_rules(), whole=True) if file else shelves(rules)
     there = common.sweep(room, kubeconfig, context, namespace, quiet) if snapshot is None else snapshot
     if file:
@@ -205,7 +205,7 @@ def _write(api: Api, result: Report, form: str | None, events: bool, unreadable:
         if events:
             publishing.write_events(api, result.judged, now)
     except publishing.NotWritten as error:
-        raise click.ClickException(str(error)) from None
+        raise common.failure(error) from None
 
 
 def _measure(result: Report, there: Cluster, seconds: float, where: str) -> None:
@@ -220,4 +220,4 @@ def _save(there: snapshots.Sweep, file: Path) -> None:
     try:
         snapshots.save(there, file)
     except OSError as error:
-        raise click.ClickException(str(error)) from None
+        raise common.failure(error) from None
