@@ -353,3 +353,12 @@ class TestPods:
         assert len(labelled) == 4
         for file, pairs in labelled:
             assert pairs == manifests.labels("scan" if file.parent.name == "scan" else "webhook"), file
+
+
+def test_what_is_no_certificate_is_not_printed_as_one(tmp_path):
+    (tmp_path / "ca.crt").write_bytes(b"\x7fELF")
+    done = CliRunner().invoke(
+        cli.virt_admit, ["manifests", "--url", "https://127.0.0.1:8443", "--ca-file", str(tmp_path / "ca.crt")]
+    )
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "ca.crt holds no certificate in PEM" in done.stderr

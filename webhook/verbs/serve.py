@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -54,10 +54,23 @@ def certs_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 def issue_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     """The flags that say what is issued, and when it is renewed."""
     for setting in reversed(plan.SETTINGS):
-        function = flag(f"--certs-{setting}", metavar="VALUE", help="docs/certificates.md")(function)
+        function = flag(f"--certs-{setting}", metavar="VALUE", help=_SETTINGS[setting])(function)
     return flag(
         "--cert-name", multiple=True, metavar="NAME", help="Further DNS name or IP address in the certificate."
     )(function)
+
+
+_SETTINGS: Final = {
+    "serving-duration": "How long a certificate lives.  [default: 48h]",
+    "serving-renew-before": "How long before its end it is replaced.  [default: 24h]",
+    "signer-duration": "How long a signer (our CA) lives.  [default: 720h]",
+    "signer-renew-before": "How long before its end it is replaced.  [default: 360h]",
+    "propagation": "Shortest time from publishing a signer to its use.  [default: 60s]",
+    "check-interval": "Time between two rounds of the rotation.  [default: 10s]",
+    "key": "p256, p384, rsa2048 or rsa3072.  [default: p256]",
+    "name-constraints": "on: signers are bound to the names of the certificate.  [default: off]",
+    "profile": f"The four durations at once: {', '.join(plan.PROFILES)}.  [default: daily]",
+}
 
 
 @click.command("serve", short_help="Run the webhook.")
