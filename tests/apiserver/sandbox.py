@@ -12,7 +12,7 @@ import yaml
 from tests.apiserver.binaries import Unavailable, binaries
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
-from tests.apiserver.webhook import Webhook, register
+from tests.apiserver.webhook import VIRT_ADMIT, Webhook, register
 
 NAMESPACES = ("shop", "kubevirt", "openshift-machine-api")
 CLUSTER = Path(__file__).parents[2] / "examples" / "cluster.yaml"
@@ -24,6 +24,7 @@ examples/cluster.yaml. In another terminal:
   export KUBECONFIG={kubeconfig}
   {kubectl} apply -f examples/03-both-keys.yaml           # refused, with what to write instead
   {kubectl} apply -f examples/02-unshared-disk.yaml       # gets the eviction strategy that is safe for it
+  {virt_admit} certs status --certs {certs}
 
 The webhook's log: {log}
 Ctrl-C stops everything.
@@ -48,7 +49,8 @@ def main() -> int:
             plane.kubectl("apply", "--validate=false", "-f", "-", input=yaml.safe_dump_all(items), check=True)
             with Webhook(plane.folder, "--live", "--kubeconfig", plane.kubeconfig, "--log-format", "text") as webhook:
                 register(plane, webhook)
-                print(GREETING.format(kubeconfig=plane.kubeconfig, kubectl=found.kubectl, log=webhook.log), flush=True)
+                places = {"kubectl": found.kubectl, "virt_admit": VIRT_ADMIT, "certs": webhook.ca.parent}
+                print(GREETING.format(kubeconfig=plane.kubeconfig, log=webhook.log, **places), flush=True)
                 while webhook.running:
                     time.sleep(0.2)
                 print(f"the webhook has stopped:\n{webhook.log.read_text()[-3000:]}", file=sys.stderr)
