@@ -82,8 +82,8 @@ class Status:
             when = "now" if self.step.seconds == 0 else f"in {_in_words(self.step.seconds)}, at {self.step.at}"
             lines.append(f"next step  {self.step.name} {when}: {self.step.reason}")
         for entry in self.entries:
-            verdict = "carries the bundle" if entry.injected else "does not carry the bundle"
-            lines.append(f"webhook    {entry.configuration} {entry.name} {verdict}")
+            if entry.injected:  # the others are among the faults
+                lines.append(f"webhook    {entry.configuration} {entry.name} carries the bundle")
         if self.clock_offset:
             lines.append(f"clock      the API server is {self.clock_offset:+.0f} s from this machine")
         lines += [f"attention  {fault}" for fault in self.faults]

@@ -118,6 +118,7 @@ class TestStatus:
         assert found.faults == ("MutatingWebhookConfiguration 1.virt-admit.io does not carry the bundle",)
         assert [entry.injected for entry in found.entries] == [True, True, True, False]
         assert "attention  MutatingWebhookConfiguration 1.virt-admit.io does not" in found.as_text()
+        assert found.as_text().count("MutatingWebhookConfiguration 1.virt-admit.io") == 1
 
     @pytest.mark.parametrize(
         ("after", "faults"),

@@ -309,7 +309,7 @@ class TestFaults:
 
         eventually(lambda: "x509: certificate signed by unknown authority" in cluster.create())
         code, said = cluster.certs("status")
-        assert (code, said.count("does not carry the bundle\n")) == (1, 8)
+        assert (code, said.count("does not carry the bundle\n")) == (1, 4)
         code, said = cluster.certs("verify", cluster.replicas[0].url)
         assert (code, said.count("fails      ")) == (1, 2)
         assert "there is no caBundle" in said
