@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -215,7 +216,7 @@ class TestRotate:
         before = parse(Directory(folder).load().data)
 
         code, out, _ = run("rotate", "--signer", "--certs", folder)
-        assert (code, out.endswith("was asked for; whoever serves does it\n")) == (0, True)
+        assert (code, " is announced; " in out) == (0, True)
         assert parse(Directory(folder).load().data).announced
         code, out, _ = run("rotate", "--signer", "--wait", "--certs", folder, "--certs-propagation", "0s")
 
@@ -223,6 +224,29 @@ class TestRotate:
         assert (code, out.endswith("is done\n")) == (0, True)
         assert after.signer != before.signer
         assert before.signer.cert in after.bundle
+
+    def test_an_announced_signer_of_a_folder_is_taken_into_use_by_issuing_again(self, folder):
+        before = parse(Directory(folder).load().data).signer
+        run("rotate", "--signer", "--certs", folder)
+
+        assert run("issue", folder, "--certs-propagation", "0s", "-o", "json")[0] == 0
+
+        after = parse(Directory(folder).load().data)
+        assert not after.announced
+        assert after.signer != before
+
+    def test_one_thing_at_a_time(self, folder):
+        before = Directory(folder).load()
+
+        for flags in (("--serving", "--signer"), ("--signer", "--serving"), ("--signer", "--revoke", "--yes")):
+            code, out, err = run("rotate", *flags, "--certs", folder)
+            assert (code, out) == (2, "")
+            assert err.endswith("exclude each other")
+        assert Directory(folder).load() == before
+
+    def test_a_request_to_whoever_serves(self, api):
+        for flag in ("--serving", "--signer"):
+            assert run("rotate", flag)[1].endswith(" was asked for; whoever serves does it\n")
 
     @pytest.mark.parametrize("what", ["serving", "signer"])
     def test_a_secret_is_rotated_by_a_replica(self, api, monkeypatch, what):
@@ -282,6 +306,20 @@ class TestRotate:
         assert run("rotate", "--certs-external", folder)[2].startswith("somebody else issues")
         assert run("rotate", "--certs", tmp_path / "empty")[2].startswith("there is no signer yet")
         assert run("bundle", "--certs", tmp_path / "empty")[2].startswith("there is no signer yet")
+
+
+@pytest.mark.parametrize(("args", "code", "stream"), [((), 0, "out"), (("certs",), 2, "err"), (("policy",), 2, "err")])
+def test_without_a_verb_there_is_help(monkeypatch, capsys, args, code, stream):
+    """`virt-admit` alone asks for it; a group alone is wrong usage."""
+    monkeypatch.setattr(sys, "argv", ["virt-admit", *args])
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    said = capsys.readouterr()._asdict()
+    assert ended.value.code == code
+    assert said.pop(stream).startswith("Usage: ")
+    assert said.popitem()[1] == ""
 
 
 def test_the_bundle(folder, api):

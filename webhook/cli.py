@@ -73,8 +73,9 @@ def main() -> None:
     try:
         code = virt_admit(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else "")
-        code = 0
+        asked = error.ctx is not None and error.ctx.parent is None  # `virt-admit` alone asks what there is
+        click.echo(error.format_message(), err=not asked)
+        code = 0 if asked else 2
     except click.ClickException as error:
         error.show()
         code = 2

@@ -137,36 +137,46 @@ def show_status(output: str, **options: Any) -> int:
 @command.command("rotate", short_help="Ask for a new certificate or a new signer.")
 @certs_flags
 @cluster_flags
-@click.option("--serving", "what", flag_value="serving", help="A new serving certificate; the default.")
-@click.option("--signer", "what", flag_value="signer", help="A new signer, which spreads before it is used.")
-@click.option("--revoke", "what", flag_value="revoke", help="The signer's key is known to others: replace it at once.")
+@click.option("--serving", is_flag=True, help="A new serving certificate; the default.")
+@click.option("--signer", is_flag=True, help="A new signer, which spreads before it is used.")
+@click.option("--revoke", is_flag=True, help="The signer's key is known to others: replace it at once.")
 @click.option("--wait", is_flag=True, help="Until it is done.")
 @click.option("--yes", is_flag=True, help="Revoke without asking.")
 @output_flag()
-def rotate(what: str | None, wait: bool, yes: bool, output: str, **options: Any) -> int:
+def rotate(serving: bool, signer: bool, revoke: bool, wait: bool, yes: bool, output: str, **options: Any) -> int:
     """Rotate without one failed call, except with --revoke.
 
-    In a Secret the request is written down, and any replica does it; in a folder it is done here.
+    In a Secret the request is written down, and any replica does it. In a folder it is done here, but for the end of a
+    new signer's spreading: --wait waits for it, or else whoever serves, or the next `certs issue`, takes it into use.
     """
+    given = [name for name, on in (("--serving", serving), ("--signer", signer), ("--revoke", revoke)) if on]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
     place = place_of(options)
     if place.store.external:
         raise StoreError("somebody else issues these certificates: rotate them there")
-    if what == "revoke":
+    if revoke:
         if not yes and not click.confirm("Until every API server has the new bundle, calls may fail. Go on?", err=True):
             raise StoreError("nothing was changed")
         request, done = "revoke", _revoke(place)
     else:
-        request, done = _request(place, "signer" if what == "signer" else "serving")
+        request, done = _request(place, "signer" if signer else "serving")
     finished = done()
     if wait and not finished:
         finished = _wait(done, place.settings.propagation + PATIENCE)
     if output == "json":
         click.echo(_json({"version": 1, "request": request, "done": finished}))
     else:
-        click.echo(f"{request} {'is done' if finished else 'was asked for; whoever serves does it'}")
+        click.echo(f"{request} {'is done' if finished else _pending(place)}")
     if wait and not finished:
         raise click.ClickException("it is not done: does anybody serve with these certificates? See certs status")
     return 0
+
+
+def _pending(place: Place) -> str:
+    if isinstance(place.store, Directory):
+        return "is announced; whoever serves, or certs issue, takes it into use when it has spread"
+    return "was asked for; whoever serves does it"
 
 
 def _request(place: Place, what: Any) -> tuple[str, Callable[[], bool]]:
