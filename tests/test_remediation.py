@@ -109,6 +109,9 @@ def test_budget_where_not_all_can_be_seen(check, most, never, everything):
         (Budget("", None, 0), True, False),
         (Budget("", None, None), False, False),
         (Budget("", 4, 3, 3), False, False),
+        (Budget("", 2, 6, 5), True, False),
+        (Budget("", 2, 6, 2), False, True),
+        (Budget("", None, 6, 5), False, False),
         (Budget("", 4, 0, 0), True, False),
     ],
 )

@@ -48,14 +48,24 @@ class Budget:
         """Whether there is no number of unhealthy ones on which the check acts."""
         if self.most is None:
             return self.share == 0
-        return self.most < max(1, self.least) and self.total != 0
+        reachable = self.most if self.total is None else min(self.most, self.total)
+        return reachable < max(1, self.least) and self.total != 0
+
+    @property
+    def brake(self) -> str:
+        """What the limit does that the check never acts: ``lets none of 2 be unhealthy``; empty if it may act."""
+        if not self.never:
+            return ""
+        if self.total is not None and self.most is not None and self.total < self.least <= self.most:
+            return f"waits until {self.least} are unhealthy, of only {self.total}"
+        return f"lets none{'' if self.total is None else f' of {self.total}'} be unhealthy"
 
     @property
     def everything(self) -> bool:
         """Whether it may take all that it selects at once."""
         if self.most is None:
             return self.share == 100
-        return bool(self.total) and self.most >= (self.total or 0)
+        return not self.never and bool(self.total) and self.most >= (self.total or 0)
 
 
 def budget(check: HealthCheck, selection: Selection) -> Budget:
