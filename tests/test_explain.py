@@ -95,12 +95,17 @@ def test_data():
         ("db", "n0", False), ("web", "n1", True), ("api", "n2", True)
     ]  # fmt: skip
     assert data["obstacles"] == data["unseen"] == []
+    assert (data["unhealthyComplete"], data["never"]) == (True, None)
+
+
+ON_NODE = machine("m0", nodeRef={"name": "n0"})
 
 
 def test_what_cannot_be_seen_is_said():
     check, _ = world()
     explanation = explain(check, NOTHING)
-    assert "selects 0 nodes that can be seen" in lines(explanation)
+    assert "selects cannot be told" in lines(explanation)
+    assert "unhealthy now cannot be told" in lines(explanation)
     assert "limit minHealthy 1: nobody can tell what it allows" in lines(explanation)
     assert "limit maxUnhealthy 100%: no brake, may take all at once" in lines(explain(mhc(), NOTHING))
     assert explanation.unseen == (
@@ -110,7 +115,32 @@ def test_what_cannot_be_seen_is_said():
         "fenceagentsremediationtemplates.fence-agents-remediation.medik8s.io wa/auto",
         "nodes.config.openshift.io cluster",
     )
-    assert not as_data(explanation)["selected"]["complete"]
+    data = as_data(explanation)
+    assert (data["selected"]["complete"], data["unhealthyComplete"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("objects", "complete", "selects", "unhealthy"),
+    [
+        ([machine("m0")], [], "1 machine that can be seen: m0", "1 that can be seen: m0 (has no node)"),
+        ([ON_NODE], ["machines.machine.openshift.io"], "1 machine: m0", "cannot be told"),
+        ([ON_NODE], ["machines.machine.openshift.io", "nodes"], "1 machine: m0", "1: m0 (its node is gone)"),
+        ([ON_NODE, node("n0")], ["machines.machine.openshift.io"], "1 machine: m0", "none"),
+        ([ON_NODE, node("n0")], [], "1 machine that can be seen: m0", "cannot be told"),
+        ([], ["machines.machine.openshift.io"], "0 machines", "none"),
+    ],
+)
+def test_unseen_is_not_absent(objects, complete, selects, unhealthy):
+    found = lines(explain(mhc(), Snapshot(objects, complete=complete)))
+    assert f"selects {selects}" in found
+    assert f"unhealthy now {unhealthy}" in found
+
+
+def test_why_never_as_data():
+    check, cluster = mhc(maxUnhealthy="40%", unhealthyConditions=TIMES), [machine("m0"), machine("m1")]
+    data = as_data(explain(check, Snapshot(cluster, complete=["*"])))
+    assert data["limit"]["never"]
+    assert (data["restart"], data["never"]) == (None, "maxUnhealthy 40% lets none of 2 be unhealthy")
 
 
 FAILED = machine("m0")
@@ -130,10 +160,13 @@ TIMES = [
             "unhealthy if Ready=Unknown for 5m; Ready=False for an unreadable time",
             "or a machine is Failed, or its node is gone; has no node for 10m",
             "unhealthy now 2: m0 (has no node), m1 (has no node)",
-            "VMs restart after 5m50s or later = 50s until noticed + 5m Ready=Unknown + what the platform takes",
+            "VMs restart never: maxUnhealthy 30% lets none of 2 be unhealthy",
             "1. the Machine is deleted, its owner makes another depends on the platform",
         ]),
-        (mhc(unhealthyConditions=TIMES), [machine("m0")], ["limit maxUnhealthy 100%: no brake, may take all 1 at once"]),
+        (mhc(unhealthyConditions=TIMES), [machine("m0")], [
+            "limit maxUnhealthy 100%: no brake, may take all 1 at once",
+            "VMs restart after 5m50s or later = 50s until noticed + 5m Ready=Unknown + what the platform takes",
+        ]),
         (mhc(unhealthyConditions=TIMES), [], ["selects 0 machines", "unhealthy now none"]),
         (mhc(), [], ["unhealthy if (no condition is listed)"]),
         (mhc(nodeStartupTimeout="0"), [], ["or a machine is Failed, or its node is gone"]),
@@ -149,13 +182,17 @@ TIMES = [
         ]),
         (capi(unhealthyRange="[2-3]"), [machine(f"m{i}", CAPI, "c") for i in range(4)], [
             "limit unhealthyRange [2-3]: acts while 2 to 3 of 4 are unhealthy",
-            "VMs restart never: the check does not act on a silent node, or no step has enough time",
+            "VMs restart never: no condition is Ready=Unknown for a time that can be read",
+        ]),
+        (capi(unhealthyRange="[5-6]", unhealthyConditions=TIMES), [machine("m0", CAPI, "c")], [
+            "limit unhealthyRange [5-6]: never acts, for it waits until 5 are unhealthy, of only 1",
+            "VMs restart never: unhealthyRange [5-6] waits until 5 are unhealthy, of only 1",
         ]),
         (nhc(remediationTemplate=template()), [], [
             "does nothing there is no SelfNodeRemediationTemplate wa/auto",
         ]),
         (ladder((1, "1m", SNR.api_version)), [SNR], ["1. SelfNodeRemediation wa/auto 3m 1m: too short"]),
-        (ladder((1, "1m", SNR.api_version), (2, "1h", SNR.api_version)), [SNR], [
+        (ladder((1, "1m", SNR.api_version), (2, "1h", SNR.api_version)), [SNR, node("n0")], [
             "VMs restart after 9m50s = 50s until noticed + 5m Ready=Unknown + 1m wasted + 3m remediator",
             "6m50s cancelled half-way: it would need 3m",
         ]),

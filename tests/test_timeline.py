@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.health_checks import FAR, SNR, ladder, make, mhc, nhc, node, template
+from tests.health_checks import CAPI, FAR, SNR, capi, ladder, machine, make, mhc, nhc, node, template
 from webhook.model import health, timeline
 from webhook.model.cluster import NOTHING, Snapshot, Unseen
 from webhook.model.timeline import Event
@@ -21,7 +21,7 @@ def seconds(span):
 
 
 def course(check, *objects):
-    found = timeline.timeline(health.view(check), Snapshot(objects, complete=["*"]))
+    found = timeline.timeline(health.view(check), Snapshot([node("n0"), machine("m0"), *objects], complete=["*"]))
     return [(*seconds(moment.at), moment.event) for moment in found.moments], found.restart
 
 
@@ -37,7 +37,7 @@ def test_the_ladder_of_the_examples():
     check.data["spec"]["unhealthyConditions"] = UNKNOWN
     fence = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa")
 
-    moments, restart = course(check, node("n0"), fence)
+    moments, restart = course(check, fence)
 
     assert moments == [
         (0, 0, Event.SILENT),
@@ -54,7 +54,7 @@ def test_the_ladder_of_the_examples():
 
 
 def test_a_step_without_enough_time_only_costs_time():
-    moments, restart = course(ladder((1, "1m", SNR), (2, "5m", SNR)), node("n0"))
+    moments, restart = course(ladder((1, "1m", SNR), (2, "5m", SNR)))
     assert moments[3:] == [
         (350, 350, Event.STEP),
         (410, 410, Event.CANCELLED),
@@ -67,7 +67,7 @@ def test_a_step_without_enough_time_only_costs_time():
 
 
 def test_no_step_has_enough_time():
-    moments, restart = course(ladder((1, "1m", SNR)), node("n0"))
+    moments, restart = course(ladder((1, "1m", SNR)))
     assert moments[-1] == (410, 410, Event.EXHAUSTED)
     assert restart is None
 
@@ -133,6 +133,50 @@ def test_a_fence_agent_out_of_sight():
     found = list(timeline.stages(health.view(nhc(remediationTemplate=template(FAR))), NOTHING))
     assert isinstance(found[0], Unseen)
     assert found[1].takes == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("check", "objects", "never"),
+    [
+        (mhc(maxUnhealthy="40%", unhealthyConditions=CONDITIONS), [machine("m0"), machine("m1")],
+         "maxUnhealthy 40% lets none of 2 be unhealthy"),
+        (mhc(maxUnhealthy=0, unhealthyConditions=CONDITIONS), [machine("m0")],
+         "maxUnhealthy 0 lets none of 1 be unhealthy"),
+        (capi(maxUnhealthy="40%", unhealthyConditions=CONDITIONS), [machine("m0", CAPI, "c")],
+         "maxUnhealthy 40% lets none of 1 be unhealthy"),
+        (capi(unhealthyRange="[0-0]", unhealthyConditions=CONDITIONS), [machine("m0", CAPI, "c")],
+         "unhealthyRange [0-0] lets none of 1 be unhealthy"),
+        (capi(unhealthyRange="[2-4]", unhealthyConditions=CONDITIONS), [machine("m0", CAPI, "c")],
+         "unhealthyRange [2-4] waits until 2 are unhealthy, of only 1"),
+        (nhc(minHealthy="51%", remediationTemplate=template()), [node("n0")],
+         "minHealthy 51% lets none of 1 be unhealthy"),
+        (nhc(maxUnhealthy=3, remediationTemplate=template()), [node("n0")],
+         "maxUnhealthy 3 lets none of 1 be unhealthy"),
+        (nhc(remediationTemplate=template()), [], "nothing is selected"),
+        (mhc(unhealthyConditions=CONDITIONS), [], "nothing is selected"),
+        (nhc(selector={"matchLabels": {"-": "a"}}, remediationTemplate=template()), [node("n0")],
+         "the selector is malformed"),
+        (mhc(), [machine("m0")], "no condition is Ready=Unknown for a time that can be read"),
+        (nhc(), [node("n0")], "no remediator is named"),
+        (ladder((1, "1m", SNR)), [node("n0")], "no step has enough time"),
+    ],
+)  # fmt: skip
+def test_a_check_that_never_acts(check, objects, never):
+    found = timeline.timeline(health.view(check), Snapshot(objects, complete=["*"]))
+    assert (found.restart, found.never) == (None, never)
+    assert Event.DOWN not in [moment.event for moment in found.moments]
+
+
+def test_a_limit_of_none_needs_no_look_at_the_cluster():
+    check = mhc(maxUnhealthy="0%", unhealthyConditions=CONDITIONS)
+    assert timeline.timeline(health.view(check), NOTHING).never == "maxUnhealthy 0% lets none be unhealthy"
+
+
+@pytest.mark.parametrize("limit", ["40%", 1, "100%"])
+def test_what_cannot_be_seen_may_be_acted_on(limit):
+    check = mhc(maxUnhealthy=limit, unhealthyConditions=CONDITIONS)
+    found = timeline.timeline(health.view(check), NOTHING)
+    assert (seconds(found.restart.at), found.never) == ((350, None), "")
 
 
 # --- the VMs -----------------------------------------------------------------------------------------------------

@@ -92,6 +92,8 @@ class Timeline:
     moments: tuple[Moment, ...]
     restart: Restart | None
     """If that remediator succeeds; None: never."""
+    never: str = ""
+    """Why never; empty if there is a restart."""
     unseen: tuple[str, ...] = ()
 
 
@@ -112,6 +114,19 @@ def patience(check: HealthCheck) -> int | None:
     """How long Ready must be Unknown until the check acts; None: it never acts on a silent node."""
     silent = [each.time for each in remediation.symptoms(check) if (each.type, each.status) == ("Ready", "Unknown")]
     return min((time for time in silent if time is not None), default=None)
+
+
+def _never_acts(check: HealthCheck, cluster: Cluster) -> str:
+    """Why a check acts on no silent node, whatever happens; empty if it may."""
+    selection = watching.selected_by(check, cluster)
+    if check.selector.errors:
+        return "the selector is malformed"
+    if not selection and not selection.unseen:
+        return "nothing is selected"
+    budget = remediation.budget(check, selection)
+    if budget.never:
+        return f"{budget.limit} {budget.brake}"
+    return "" if patience(check) is not None else "no condition is Ready=Unknown for a time that can be read"
 
 
 # --- what the check does -----------------------------------------------------------------------------------------
@@ -160,9 +175,9 @@ def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
         Moment(exactly(0), Event.SILENT, "the node falls silent"),
         Moment(exactly(grace), Event.NOTICED, f"Ready becomes Unknown, at the end of the grace period{said}"),
     ]
-    wait = patience(check)
-    if wait is None:
-        return Timeline(tuple(moments), None, tuple(unseen))
+    never, wait = _never_acts(check, cluster), patience(check)
+    if never or wait is None:
+        return Timeline(tuple(moments), None, never, tuple(unseen))
     found = list(stages(check, cluster))
     unseen += [each.what for each in found if isinstance(each, Unseen)]
     steps = [each for each in found if isinstance(each, Stage)]
@@ -180,7 +195,9 @@ def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
         begin += stage.timeout
         if number == len(steps):
             moments.append(Moment(exactly(begin), Event.EXHAUSTED, "nothing more is tried"))
-    return Timeline(tuple(moments), restart, tuple(dict.fromkeys(unseen)))
+    if restart is None:
+        never = "no step has enough time" if steps else "no remediator is named"
+    return Timeline(tuple(moments), restart, never, tuple(dict.fromkeys(unseen)))
 
 
 def _end(stage: Stage, begin: int) -> Moment:

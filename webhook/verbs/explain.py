@@ -20,7 +20,7 @@ from webhook.model.labels import Selection
 from webhook.model.objects import Object
 from webhook.model.remediation import Budget, Span
 from webhook.model.texts import count, names
-from webhook.model.timeline import Fate, Restart, Stage, Timeline
+from webhook.model.timeline import Fate, Stage, Timeline
 from webhook.model.units import SECOND, format_duration
 from webhook.verbs import common
 
@@ -44,6 +44,8 @@ class Explanation:
     budget: Budget
     unhealthy: tuple[tuple[str, str], ...]
     """What is selected and counts as unhealthy now: name and reason."""
+    all_unhealthy: bool
+    """Whether these are all, for everything that decides it could be seen."""
     obstacles: tuple[str, ...]
     """Why the check does nothing at all just now."""
     overlaps: tuple[tuple[str, tuple[str, ...]], ...]
@@ -81,12 +83,14 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
 
     course = timeline.timeline(check, cluster)
     budget = remediation.budget(check, selection)
-    unhealthy = tuple(seen(remediation.unhealthy(check, selection, cluster)))
+    states = list(remediation.unhealthy(check, selection, cluster))
+    unhealthy = tuple(seen(states))
     return Explanation(
         check=check,
         selection=selection,
         budget=budget,
         unhealthy=unhealthy,
+        all_unhealthy=not selection.unseen and len(unhealthy) == len(states),
         obstacles=(*seen(remediation.obstacles(check, cluster)), *_exceeded(budget, len(unhealthy))),
         overlaps=tuple(
             (
@@ -229,33 +233,48 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
+_UNTOLD: Final = "cannot be told"
+
+
 def _noun(check: HealthCheck) -> str:
     return "node" if check.kind is kinds.NHC else "machine"
 
 
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     check, selection = explanation.check, explanation.selection
-    seen = " that can be seen" if selection.unseen else ""
-    which = f": {names(obj.name for obj in selection.objects)}" if len(selection) else ""
-    yield "selects", f"{count(len(selection), _noun(check))}{seen}{which}"
+    yield "selects", _selected(selection, _noun(check))
     yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget)}"
     conditions = remediation.symptoms(check)
     yield "unhealthy if", "; ".join(map(_condition, conditions)) or "(no condition is listed)"
     if check.kind is not kinds.NHC:
         yield "or a machine", "; ".join(_machine(check))
-    sick = explanation.unhealthy
-    yield "unhealthy now", f"{len(sick)}: {names(f'{name} ({why})' for name, why in sick)}" if sick else "none"
-    yield "VMs restart", _restart(explanation.timeline.restart)
+    yield "unhealthy now", _sick(explanation.unhealthy, complete=explanation.all_unhealthy)
+    yield "VMs restart", _restart(explanation.timeline)
     for other, shared in explanation.overlaps:
         yield "overlaps with", f"{other}: both watch {names(shared)}"
     for obstacle in explanation.obstacles:
         yield "does nothing", obstacle
 
 
+def _selected(selection: Selection, noun: str) -> str:
+    if selection.unseen and not selection:
+        return _UNTOLD
+    seen = " that can be seen" if selection.unseen else ""
+    which = f": {names(obj.name for obj in selection.objects)}" if selection else ""
+    return f"{count(len(selection), noun)}{seen}{which}"
+
+
+def _sick(unhealthy: Sequence[tuple[str, str]], *, complete: bool) -> str:
+    if not unhealthy:
+        return "none" if complete else _UNTOLD
+    which = names(f"{name} ({why})" for name, why in unhealthy)
+    return f"{len(unhealthy)}{'' if complete else ' that can be seen'}: {which}"
+
+
 def _meaning(budget: Budget) -> str:
     of = "" if budget.total is None else f" of {budget.total}"
     if budget.never:
-        return f"never acts, for it lets none{of} be unhealthy"
+        return f"never acts, for it {budget.brake}"
     if budget.least > 1:
         return f"acts while {budget.least} to {budget.most}{of} are unhealthy"
     if budget.everything:
@@ -292,9 +311,10 @@ def _lasting(span: Span) -> str:
     return str(span) if span.least else f"up to {format_duration(span.most)}"
 
 
-def _restart(restart: Restart | None) -> str:
+def _restart(course: Timeline) -> str:
+    restart = course.restart
     if restart is None:
-        return "never: the check does not act on a silent node, or no step has enough time"
+        return f"never: {course.never}"
     parts = [f"{format_duration(restart.grace)} until noticed", f"{format_duration(restart.patience)} Ready=Unknown"]
     if restart.wasted:
         parts.append(f"{format_duration(restart.wasted)} wasted")
@@ -345,6 +365,7 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
         "machineConditions": list(map(_symptom, remediation.machine_symptoms(check))),
         "startup": None if check.kind is kinds.NHC else _seconds(check.known_startup_time()),
         "unhealthy": [{"name": name, "why": why} for name, why in explanation.unhealthy],
+        "unhealthyComplete": explanation.all_unhealthy,
         "obstacles": list(explanation.obstacles),
         "overlaps": [{"name": other, "shared": list(shared)} for other, shared in explanation.overlaps],
         "steps": [
@@ -368,6 +389,7 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
             "wasted": _seconds(restart.wasted),
             "remediator": _span(restart.takes),
         },
+        "never": explanation.timeline.never or None,
         "vms": [
             {
                 "namespace": fate.vmi.namespace,
