@@ -203,6 +203,11 @@ class ControlPlane:
         self.kubectl("apply", "-f", "-", input=json.dumps(both), check=True)
         return self.kubectl("create", "token", name, "--namespace", namespace, check=True).stdout.strip()
 
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """A kubeconfig with a token of that service account and nothing else; made as its token is."""
+        token = self.service_account_token(namespace, name)
+        return self._write_kubeconfig(f"kubeconfig-{namespace}-{name}", {"token": token})
+
     def serves(self, path: str) -> bool:
         """Whether a GET of that path is answered with 200 now."""
         trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
@@ -251,7 +256,7 @@ class ControlPlane:
         serving.private_key_pem.write_to_path(self.folder / "tls.key")
         (self.folder / "tokens.csv").write_text(f"{self.token},{ADMIN},{ADMIN},system:masters\n")
 
-    def _write_kubeconfig(self, name: str, acting: dict[str, Any]) -> Path:
+    def _write_kubeconfig(self, name: str, user: dict[str, Any]) -> Path:
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -261,7 +266,7 @@ class ControlPlane:
                     "cluster": {"server": self.url, "certificate-authority": str(self.folder / "ca.crt")},
                 }
             ],
-            "users": [{"name": "user", "user": {"token": self.token, **acting}}],
+            "users": [{"name": "user", "user": {"token": self.token, **user}}],
             "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "user"}}],
             "current-context": "sandbox",
         }

@@ -166,13 +166,9 @@ def plane(crds: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kubeconfig(plane: ControlPlane) -> Path:
     """A kubeconfig of the webhook's service account, and of nobody else."""
-    config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": plane.service_account_token(NAMESPACE, SERVICE)}
-    path: Path = tmp_path_factory.mktemp("account") / "kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
+    return plane.service_account_kubeconfig(NAMESPACE, SERVICE)
 
 
 @contextlib.contextmanager

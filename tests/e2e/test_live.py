@@ -57,13 +57,9 @@ def delete(plane: ControlPlane, *objects: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> str:
+def kubeconfig(plane: ControlPlane) -> str:
     """A kubeconfig of the webhook's service account."""
-    config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": plane.service_account_token(NAMESPACE, SERVICE)}
-    path: Path = tmp_path_factory.mktemp("live") / "kubeconfig"
-    path.write_text(json.dumps(config))
-    return str(path)
+    return str(plane.service_account_kubeconfig(NAMESPACE, SERVICE))
 
 
 @pytest.fixture

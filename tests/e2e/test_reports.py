@@ -63,18 +63,16 @@ def rights(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-def scan(plane: ControlPlane, rights: list[dict[str, Any]], tmp_path: Path) -> Scan:
+def scan(plane: ControlPlane, rights: list[dict[str, Any]]) -> Scan:
     """Run the verb as its service account, over one namespace."""
-    config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": plane.service_account_token(NAMESPACE, SCAN)}
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SCAN)
 
     def run(*flags: str) -> subprocess.CompletedProcess[str]:
         command = [
             VIRT_ADMIT,
             "scan",
             "--kubeconfig",
-            tmp_path / "kubeconfig",
+            kubeconfig,
             "-n",
             HOME,
             "--fail-on",

@@ -48,15 +48,6 @@ def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
     crds.kubectl("delete", "secret", "virt-admit-certs", "-n", NAMESPACE, "--ignore-not-found", check=True)
 
 
-def kubeconfig(plane: ControlPlane, account: str, folder: Path) -> Path:
-    """A kubeconfig with a token of that service account and nothing else."""
-    config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": plane.service_account_token(NAMESPACE, account)}
-    path = folder / f"{account}.kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
-
-
 def synced(webhook: Webhook) -> dict[str, bool]:
     """Each kind that is looked up, and whether it can be."""
     lines = webhook.ops("/metrics")[1].splitlines()
@@ -69,7 +60,7 @@ def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     """The webhook as its account: look-ups, the Secret and the configurations through the shipped roles alone."""
     folder = tmp_path_factory.mktemp("rights")
     plane.kubectl("apply", "-k", FOLDER / "webhooks", check=True)
-    config = kubeconfig(plane, SERVICE, folder)
+    config = plane.service_account_kubeconfig(NAMESPACE, SERVICE)
     flags = ("--live", "--kubeconfig", config, "--certs-secret", "virt-admit/virt-admit-certs", "--log-level", "debug")
     with Webhook(folder, *flags, "--cert-name", "127.0.0.1") as running:
         secret = plane.kubectl("get", "secret", "virt-admit-certs", "-n", NAMESPACE, "-o", "json", check=True)
@@ -119,7 +110,7 @@ def test_its_look_ups_are_right(webhook: Webhook, plane: ControlPlane) -> None:
 def test_without_its_role_every_look_up_is_out_of_sight(plane: ControlPlane, tmp_path: Path) -> None:
     """Each kind is listed by its own right, so none that is granted is superfluous."""
     plane.service_account_token(NAMESPACE, "nobody")
-    with Webhook(tmp_path, "--live", "--kubeconfig", kubeconfig(plane, "nobody", tmp_path)) as blind:
+    with Webhook(tmp_path, "--live", "--kubeconfig", plane.service_account_kubeconfig(NAMESPACE, "nobody")) as blind:
         granted = {
             f"{plural}.{group}".rstrip(".")
             for role in (*manifests.rbac(RULES), *(obj for home in HOMES.values() for obj in home))
@@ -142,14 +133,14 @@ def scan(config: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_the_scan_needs_no_other_right(plane: ControlPlane, tmp_path: Path) -> None:
-    done = scan(kubeconfig(plane, SCAN, tmp_path))
+def test_the_scan_needs_no_other_right(plane: ControlPlane) -> None:
+    done = scan(plane.service_account_kubeconfig(NAMESPACE, SCAN))
     assert done.returncode == 0, done.stderr
     assert "not allowed" not in done.stderr
 
 
-def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane, tmp_path: Path) -> None:
-    done = scan(kubeconfig(plane, "nobody", tmp_path))
+def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane) -> None:
+    done = scan(plane.service_account_kubeconfig(NAMESPACE, "nobody"))
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("not allowed to list ")]
     wanted = {str(kind) for kind in (*load_rules().kinds, *reads(load_rules()))}
@@ -166,9 +157,7 @@ def doctor(config: Path) -> tuple[int, dict[str, set[str]]]:
     return done.returncode, found
 
 
-def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(
-    plane: ControlPlane, webhook: Webhook, tmp_path: Path
-) -> None:
+def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(plane: ControlPlane, webhook: Webhook) -> None:
     slice_ = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -196,7 +185,7 @@ def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(
         assert {topic for topic, health in found.items() if "wrong" in health} == {"rights", "endpoints"}
 
         # who may not look cannot tell
-        code, found = doctor(kubeconfig(plane, SERVICE, tmp_path))
+        code, found = doctor(plane.service_account_kubeconfig(NAMESPACE, SERVICE))
         assert (code, found["registration"], found["rights"]) == (2, {"unknown"}, {"unknown"})
     finally:
         plane.kubectl("apply", "-f", FOLDER / "components" / "medik8s" / "rbac.yaml", check=True)
