@@ -22,11 +22,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from webhook import documents, patch
-from webhook.model import kinds
-from webhook.model.objects import Object
-from webhook.model.objects import Path as FieldPath
-from webhook.rule import Patch
+from virt_admit.documents import reader
+from virt_admit.model import json_patch, kinds
+from virt_admit.model.json_patch import Patch
+from virt_admit.model.objects import Object
+from virt_admit.model.objects import Path as FieldPath
 
 HERE = Path(__file__).parent
 START = 20.0
@@ -73,7 +73,7 @@ def show(connection: http.client.HTTPSConnection) -> None:
     """Send every example and print the table."""
     rows = []
     for file in sorted(HERE.glob("[0-9]*.yaml")):
-        found, errors = documents.read(file.read_bytes(), file.name)
+        found, errors = reader.read(file.read_bytes(), file.name)
         if errors:
             raise SystemExit(str(errors[0]))
         rows += [
@@ -87,7 +87,7 @@ def ask(connection: http.client.HTTPSConnection, obj: Object) -> tuple[list[dict
     """What an API server would do: mutate, then validate the result. The patch, and the answer."""
     mutated = post(connection, "/mutate", obj)
     steps: list[dict[str, Any]] = json.loads(base64.b64decode(mutated["patch"])) if "patch" in mutated else []
-    fixed = patch.apply(obj, [Patch(step["op"], pointer(step["path"]), step.get("value")) for step in steps])
+    fixed = json_patch.apply(obj, [Patch(step["op"], pointer(step["path"]), step.get("value")) for step in steps])
     return steps, post(connection, "/validate", fixed)
 
 

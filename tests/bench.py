@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 
 from tests.https.reviews import review, vm
-from webhook import engine
-from webhook.model import kinds
-from webhook.model.cluster import NOTHING, Snapshot
-from webhook.model.objects import Object
-from webhook.policy_reader import load
-from webhook.rules import load_rules
+from virt_admit.engine import review as engine
+from virt_admit.model import kinds
+from virt_admit.model.cluster import NOTHING, Snapshot
+from virt_admit.model.objects import Object
+from virt_admit.policy.parser import load
+from virt_admit.rules import load_rules
 
 REPEATS = 7
 SECONDS = 0.15

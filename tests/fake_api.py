@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from webhook.model.kinds import BUILT_IN_GROUPS, Kind
+from virt_admit.model.kinds import BUILT_IN_GROUPS, Kind
 
 Json = dict[str, Any]
 

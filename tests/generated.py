@@ -8,11 +8,11 @@ from pathlib import Path
 import yaml
 
 from tests.dashboard import dashboard
-from webhook import manifests
-from webhook.rules import load_rules
-from webhook.verbs.rules import page
+from tests.paths import ROOT
+from virt_admit.cli.rules import page
+from virt_admit.install import manifests
+from virt_admit.rules import load_rules
 
-ROOT = Path(__file__).parent.parent
 NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
 
 
@@ -55,7 +55,7 @@ def _rules_page() -> str:
     ]
     for rule in rules:
         names = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
-        action = str(rule.action) + ("" if rule.admission else " (check, scan)")
+        action = str(rule.action) + ("" if rule.at_admission else " (check, scan)")
         lines.append(f"| [{rule.id}](#{rule.id}) | {action} | {names} | {rule.title.replace('|', chr(92) + '|')} |")
     for rule in rules:
         lines += ["", page(rule).replace("# ", "## ", 1).replace("\nAction:", "  \nAction:")]

@@ -1,6 +1,6 @@
 """Health checks, nodes and machines for tests, as short as they can be."""
 
-from webhook.model.objects import Object
+from virt_admit.model.objects import Object
 
 NHC = "remediation.medik8s.io/v1alpha1"
 MHC = "machine.openshift.io/v1beta1"

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.apiserver.control_plane import ControlPlane
-from webhook.model import kinds
-from webhook.model.kinds import Kind
+from tests.paths import DATA
+from virt_admit.model import kinds
+from virt_admit.model.kinds import Kind
 
-REAL = Path(__file__).resolve().parents[3] / "shared" / "crds"
+REAL = DATA / "crds"
 SERVED_SECONDS = 60.0
 
 # As upstream defines them; without the sub-resource a status is written, and judged, with the object itself.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from pathlib import Path
 
 import yaml
 
@@ -13,9 +12,10 @@ from tests.apiserver.binaries import Unavailable, binaries
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import VIRT_ADMIT, Webhook, register
+from tests.paths import EXAMPLES
 
 NAMESPACES = ("shop", "kubevirt", "openshift-machine-api")
-CLUSTER = Path(__file__).parents[2] / "examples" / "cluster.yaml"
+CLUSTER = EXAMPLES / "cluster.yaml"
 
 GREETING = """
 A real API server asks virt-admit about every virtual machine and health check. It holds the small cluster of

@@ -8,7 +8,7 @@ import ssl
 import threading
 from collections.abc import Callable
 
-from certs.context import Front
+from virt_admit_certs.context import Front
 
 
 class Server:

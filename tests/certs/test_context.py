@@ -15,9 +15,9 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.context import Front, build_context
-from certs.issue import KEY_KINDS, Pair, certs_pem, key_pem, new_cross, new_serving, new_signer, sha256
 from tests.certs.listener import Server
+from virt_admit_certs.context import Front, build_context
+from virt_admit_certs.issue import KEY_KINDS, Pair, certs_pem, key_pem, new_cross, new_serving, new_signer, sha256
 
 NOW = datetime.now(UTC)
 REFUSED = (OSError, AssertionError)  # a client may read the end before it knows that it is not let in

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from certs import store as storing
-from certs.store import Directory, ExternalDirectory
+from virt_admit_certs import store as storing
+from virt_admit_certs.store import Directory, ExternalDirectory
 
 OLD = {"ca.crt": b"old ca", "ca.key": b"old key", "tls.crt": b"old cert", "tls.key": b"old tls", "cross.crt": b"x"}
 NEW = {"ca.crt": b"new ca", "ca.key": b"new key", "tls.crt": b"new cert", "tls.key": b"new tls", "next.crt": b"y"}
@@ -315,7 +315,7 @@ def test_two_processes_on_one_directory(root):
     script = textwrap.dedent(
         """
         import sys
-        from certs.store import Directory
+        from virt_admit_certs.store import Directory
         directory, done, lost = Directory(sys.argv[1]), 0, 0
         loaded = directory.load()
         print("ready", flush=True)

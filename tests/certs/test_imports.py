@@ -13,7 +13,7 @@ MODULES = ("issue", "plan", "steps", "store", "rotate", "context", "status", "co
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_stranger_is_imported(module):
-    code = f"import sys, certs.{module}; print(*sorted(set(sys.modules) & {set(STRANGERS)!r}))"
+    code = f"import sys, virt_admit_certs.{module}; print(*sorted(set(sys.modules) & {set(STRANGERS)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == []

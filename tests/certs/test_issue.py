@@ -14,8 +14,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from certs import issue
-from certs.issue import (
+from tests.certs.world import DAY, HOUR, NAMES, SECOND, START, trusts
+from virt_admit_certs import issue
+from virt_admit_certs.issue import (
     KEYS,
     Pair,
     State,
@@ -38,7 +39,6 @@ from certs.issue import (
     render,
     valid,
 )
-from tests.certs.world import DAY, HOUR, NAMES, SECOND, START, trusts
 
 LIFE = timedelta(days=30)
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from certs import plan as planning
-from certs.issue import (
+from tests.certs.world import DAILY, DAY, HOUR, NAMES, SECOND, START, pem, trusts
+from virt_admit_certs import plan as planning
+from virt_admit_certs.issue import (
     State,
     bound,
     issued_by,
@@ -25,7 +26,7 @@ from certs.issue import (
     permits,
     render,
 )
-from certs.plan import (
+from virt_admit_certs.plan import (
     PROFILES,
     SETTINGS,
     STEPS,
@@ -42,8 +43,7 @@ from certs.plan import (
     show_duration,
     upcoming,
 )
-from certs.steps import perform, revoke, timestamp
-from tests.certs.world import DAILY, DAY, HOUR, NAMES, SECOND, START, pem, trusts
+from virt_admit_certs.steps import perform, revoke, timestamp
 
 MINUTE = timedelta(minutes=1)
 RENEW = START + 24 * HOUR

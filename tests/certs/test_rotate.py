@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from certs import rotate
-from certs.context import Front
-from certs.issue import (
+from tests.certs.world import DAILY, DAY, HOUR, KINDS, NAMES, SECOND, START, FakeApi, Replica, Time, pem, trusts
+from tests.waiting import eventually
+from virt_admit_certs import rotate
+from virt_admit_certs.context import Front
+from virt_admit_certs.issue import (
     State,
     certs_pem,
     key_pem,
@@ -29,12 +31,10 @@ from certs.issue import (
     render,
     sha256,
 )
-from certs.plan import Settings, SettingsError, parse_settings
-from certs.rotate import Clock, Rotator
-from certs.steps import perform, timestamp
-from certs.store import Configurations, Directory, ExternalDirectory, ExternalSecret, SecretStore
-from tests.certs.world import DAILY, DAY, HOUR, KINDS, NAMES, SECOND, START, FakeApi, Replica, Time, pem, trusts
-from tests.waiting import eventually
+from virt_admit_certs.plan import Settings, SettingsError, parse_settings
+from virt_admit_certs.rotate import Clock, Rotator
+from virt_admit_certs.steps import perform, timestamp
+from virt_admit_certs.store import Configurations, Directory, ExternalDirectory, ExternalSecret, SecretStore
 
 MINUTE = timedelta(minutes=1)
 ANNOUNCE = START + 360 * HOUR
@@ -647,7 +647,7 @@ class TestErrors:
         assert [record.offset for record in caplog.records if hasattr(record, "offset")] == [-61]
 
     def test_settings_that_change_are_followed_and_bad_ones_are_not(self, api, now, caplog):
-        caplog.set_level("INFO", "certs.rotate")
+        caplog.set_level("INFO", "virt_admit_certs.rotate")
         wanted: list[Settings] = [DAILY]
 
         def follow() -> Settings:

@@ -13,10 +13,19 @@ from typing import Any
 
 import pytest
 
-from certs import store as storing
-from certs.store import ApiError, Configuration, Configurations, Entry, ExternalSecret, Loaded, SecretStore, patch
 from tests.certs.world import KINDS, START, FakeApi, Time
 from tests.waiting import eventually
+from virt_admit_certs import store as storing
+from virt_admit_certs.store import (
+    ApiError,
+    Configuration,
+    Configurations,
+    Entry,
+    ExternalSecret,
+    Loaded,
+    SecretStore,
+    patch,
+)
 
 OLD = {"ca.crt": b"old ca", "ca.key": b"old key", "tls.crt": b"old cert", "tls.key": b"old tls", "cross.crt": b"x"}
 NEW = {"ca.crt": b"new ca", "ca.key": b"new key", "tls.crt": b"new cert", "tls.key": b"new tls", "next.crt": b"y"}

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from certs import commands
-from certs.commands import StoreError, advance, bundle, request_rotation, revoke, rotation_done
-from certs.issue import State, key_pem, names_of, new_signer, parse, render, sha256
-from certs.plan import Seen, parse_settings, upcoming
-from certs.status import Status, status
-from certs.steps import perform
-from certs.store import Configurations, Directory, SecretStore
 from tests.certs.world import DAILY, DAY, HOUR, NAMES, START, FakeApi, Replica, Time, pem
+from virt_admit_certs import commands
+from virt_admit_certs.commands import StoreError, advance, bundle, request_rotation, revoke, rotation_done
+from virt_admit_certs.issue import State, key_pem, names_of, new_signer, parse, render, sha256
+from virt_admit_certs.plan import Seen, parse_settings, upcoming
+from virt_admit_certs.status import Status, status
+from virt_admit_certs.steps import perform
+from virt_admit_certs.store import Configurations, Directory, SecretStore
 
 MINUTE = timedelta(minutes=1)
 

@@ -14,9 +14,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certs.issue import KEYS
-from certs.plan import PROFILES, STEPS, Settings, parse_settings
 from tests.certs.world import HOUR, KINDS, NAMES, SECOND, START, FakeApi, Replica, Time, trusts
+from virt_admit_certs.issue import KEYS
+from virt_admit_certs.plan import PROFILES, STEPS, Settings, parse_settings
 
 MINUTE = timedelta(minutes=1)
 TEN_YEARS = timedelta(days=3653)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from certs.issue import Certificate, State, certs_pem, issued_by, parse, parse_bundle, parse_certs
-from certs.plan import Settings, parse_settings
-from certs.rotate import Clock, Rotator
-from certs.store import Answer, ApiError, Configurations, SecretStore
+from virt_admit_certs.issue import Certificate, State, certs_pem, issued_by, parse, parse_bundle, parse_certs
+from virt_admit_certs.plan import Settings, parse_settings
+from virt_admit_certs.rotate import Clock, Rotator
+from virt_admit_certs.store import Answer, ApiError, Configurations, SecretStore
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("virt-admit-webhook.virt-admit.svc", "virt-admit-webhook.virt-admit.svc.cluster.local")

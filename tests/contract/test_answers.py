@@ -12,23 +12,25 @@ from typing import Any
 
 import pytest
 
-from webhook import engine, snapshots
-from webhook.codec import loads
-from webhook.policy_reader import load as load_policy
-from webhook.rules import load_rules
+from tests.paths import EXAMPLES
+from virt_admit.engine import review
+from virt_admit.kube import snapshots
+from virt_admit.model.json_codec import loads
+from virt_admit.policy.parser import load as load_policy
+from virt_admit.rules import load_rules
 
 HERE = Path(__file__).parent
 RECORDINGS = sorted(HERE.glob("*.json"))
-DECIDE = {"/validate": engine.review, "/mutate": engine.fix}
+DECIDE = {"/validate": review.review, "/mutate": review.fix}
 
 
 def answer(recording: dict[str, Any]) -> Any:
     """What we say today, by the out-of-the-box policy."""
     policy = load_policy("default", load_rules()).at(datetime.date(2026, 11, 21))
-    cluster = snapshots.load(HERE.parents[1] / "examples" / "cluster.yaml")
+    cluster = snapshots.load(EXAMPLES / "cluster.yaml")
     body = json.dumps(recording["review"]).encode()
     decide = DECIDE[recording["endpoint"]]
-    return loads(engine.answer(body, decide, load_rules().at_admission, cluster, policy).body)
+    return loads(review.answer(body, decide, load_rules().at_admission, cluster, policy).body)
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)

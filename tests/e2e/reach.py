@@ -20,13 +20,13 @@ import yaml
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import WITHOUT_STATUS
 from tests.apiserver.webhook import Webhook, register
-from webhook.model import kinds
-from webhook.model.kinds import Kind
-from webhook.model.objects import Object
-from webhook.rule import Action, Rule
-from webhook.rules import load_rules
+from tests.paths import RULE_FOLDER
+from virt_admit.model import kinds
+from virt_admit.model.kinds import Kind
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Rule
+from virt_admit.rules import load_rules
 
-RULES = Path(__file__).parents[2] / "webhook" / "rules"
 BEFORE = "before-virt-admit"
 """Who wrote what was there before; no rule counts for this user."""
 
@@ -68,7 +68,7 @@ def targets() -> dict[Target, list[dict[str, Any]]]:
     """Every rule that the webhook asks, kind by kind, with the cases in which it finds something."""
     found: dict[Target, list[dict[str, Any]]] = {}
     for rule in load_rules().at_admission:
-        file = RULES / rule.module.split(".")[-2] / f"{rule.module.split('.')[-1]}.yaml"
+        file = RULE_FOLDER / rule.module.split(".")[-2] / f"{rule.module.split('.')[-1]}.yaml"
         for case in yaml.load(file.read_text(), yaml.CSafeLoader):
             if case.get("finds") or case.get("fix"):
                 found.setdefault(Target(rule, _shape(rule, Object(case["object"]))), []).append(case)

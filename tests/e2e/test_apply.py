@@ -8,7 +8,7 @@ import yaml
 from tests.apiserver.webhook import Webhook, register
 from tests.https.reviews import vm
 from tests.waiting import eventually
-from webhook import manifests
+from virt_admit.install import manifests
 
 KUBEVIRT = {
     "apiVersion": "kubevirt.io/v1",

@@ -19,20 +19,22 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from certs.commands import request_rotation, rotation_done
-from certs.issue import State, certs_pem, parse
-from certs.store import KubernetesApi, SecretStore
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import vm
 from tests.load import Load, Poster
+from tests.paths import MANIFESTS
 from tests.waiting import eventually
-from webhook import cli, manifests
-from webhook.manifests import NAME
-from webhook.rules import load_rules
-from webhook.settings import CERTS_SECRET, NAMESPACE, SERVICE
+from virt_admit.cli import main
+from virt_admit.install import manifests
+from virt_admit.install.manifests import NAME
+from virt_admit.rules import load_rules
+from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE
+from virt_admit_certs.commands import request_rotation, rotation_done
+from virt_admit_certs.issue import State, certs_pem, parse
+from virt_admit_certs.store import KubernetesApi, SecretStore
 
-RBAC = Path(__file__).parents[2] / "manifests" / "base" / "rbac.yaml"
+RBAC = MANIFESTS / "base" / "rbac.yaml"
 SHOP = "shop-of-certs"
 KINDS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
 SECRET = CERTS_SECRET.partition("/")[2]
@@ -124,7 +126,7 @@ class Cluster:
     def certs(self, verb: str, *args: str) -> tuple[int, str]:
         """``virt-admit certs`` as an administrator: exit code, and all that it says."""
         command = ["certs", verb, *args, "--kubeconfig", str(self.plane.kubeconfig)]
-        result = CliRunner().invoke(cli.virt_admit, command, standalone_mode=False)
+        result = CliRunner().invoke(main.virt_admit, command, standalone_mode=False)
         if isinstance(result.exception, click.ClickException):
             return 2, result.stdout + result.exception.format_message()
         assert result.exception is None, result.exception

@@ -18,21 +18,21 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds, permissive_crds, wait_until_discovered
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
-from webhook import manifests
-from webhook.apiserver import Api
-from webhook.inventory import State, shelves
-from webhook.live import Live, Pace, snapshot
-from webhook.model.cluster import Cluster, Unseen
-from webhook.model.kinds import LEASE, MHC, PVC, VM, Kind
-from webhook.rules import load_rules
-from webhook.settings import NAMESPACE, SERVICE
+from virt_admit.install import manifests
+from virt_admit.kube.cache import State, stores
+from virt_admit.kube.client import Api
+from virt_admit.kube.informers import InformerTimeouts, LiveCluster, snapshot
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import LEASE, MHC, PVC, VM, Kind
+from virt_admit.rules import load_rules
+from virt_admit.settings import NAMESPACE, SERVICE
 
 RULES = load_rules().at_admission
 HOME = "medik8s-leases"
 eventually = partial(waiting.eventually, patience=30)
 """Look-ups are right again in ten seconds, whatever happened; a busy machine gets three times as long."""
-PATIENT = Pace()
-OFTEN = Pace(watch=2, absent=1)
+PATIENT = InformerTimeouts()
+OFTEN = InformerTimeouts(watch=2, absent=1)
 """As in production, but for what would take minutes: a watch asks more often whether it may, and a kind that is not
 installed is looked for more often."""
 
@@ -63,12 +63,12 @@ def kubeconfig(plane: ControlPlane) -> str:
 
 
 @pytest.fixture
-def follow(kubeconfig: str) -> Iterator[Callable[[Pace], Live]]:
+def follow(kubeconfig: str) -> Iterator[Callable[[InformerTimeouts], LiveCluster]]:
     """Start informers that have listed everything; they are stopped at the end."""
-    started: list[Live] = []
+    started: list[LiveCluster] = []
 
-    def start(pace: Pace) -> Live:
-        live = Live(Api.connect(kubeconfig, connections=len(RULES)), RULES, pace)
+    def start(pace: InformerTimeouts) -> LiveCluster:
+        live = LiveCluster(Api.connect(kubeconfig, connections=len(RULES)), RULES, pace)
         started.append(live)
         live.start()
         eventually(lambda: not live.missing)
@@ -102,8 +102,8 @@ def check(name: str) -> dict[str, Any]:
 
 def test_everything_that_rules_look_up_is_listed_and_followed(plane: ControlPlane, follow: Any) -> None:
     live = follow(PATIENT)
-    assert {shelf.state for shelf in live.shelves.values()} <= {State.LISTED, State.ABSENT}
-    absent = {kind for kind, shelf in live.shelves.items() if shelf.state is State.ABSENT}
+    assert {store.state for store in live.stores.values()} <= {State.LISTED, State.ABSENT}
+    absent = {kind for kind, store in live.stores.items() if store.state is State.ABSENT}
     assert {manifests.lookup_namespace(kind, RULES) for kind in absent} == {"openshift-etcd"}, "it is not there"
     assert (
         live.server_version == json.loads(plane.kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
@@ -182,7 +182,7 @@ def test_rights_are_taken_away_and_given_back(plane: ControlPlane, follow: Any) 
 
     delete(plane, binding)
     eventually(lambda: answer(live, MHC, "before") == "unseen")
-    eventually(lambda: live.shelves[PVC].state is State.REFUSED)
+    eventually(lambda: live.stores[PVC].state is State.REFUSED)
     assert answer(live, PVC, "disk") == "unseen"
 
     apply(plane, check("meanwhile"), binding)
@@ -209,9 +209,9 @@ def test_a_kind_that_is_installed_later_and_removed_again(plane: ControlPlane, f
     eventually(lambda: answer(live, VM, "db") == "there")
 
     plane.kubectl("delete", name, check=True)
-    eventually(lambda: answer(live, VM, "db") == "none" and live.shelves[VM].state is State.ABSENT)
+    eventually(lambda: answer(live, VM, "db") == "none" and live.stores[VM].state is State.ABSENT)
     plane.kubectl("apply", "--server-side", "-f", "-", input=_without_status(before), check=True)
-    eventually(lambda: live.shelves[VM].state is State.LISTED)
+    eventually(lambda: live.stores[VM].state is State.LISTED)
 
 
 def _without_status(text: str) -> str:
@@ -229,19 +229,19 @@ def _without_status(text: str) -> str:
 
 def test_a_namespace_that_is_made_later(plane: ControlPlane, follow: Any) -> None:
     live = follow(OFTEN)
-    (kind, *_) = [each for each in live.shelves if manifests.lookup_namespace(each, RULES) == "openshift-etcd"]
+    (kind, *_) = [each for each in live.stores if manifests.lookup_namespace(each, RULES) == "openshift-etcd"]
     assert answer(live, kind, "x", "openshift-etcd") == "none"
     plane.kubectl("create", "namespace", "openshift-etcd", check=True)
     eventually(lambda: answer(live, kind, "x", "openshift-etcd") == "unseen")
     apply(plane, *manifests.rbac_elsewhere(RULES)["openshift-etcd"])
-    eventually(lambda: live.shelves[kind].state is State.LISTED)
+    eventually(lambda: live.stores[kind].state is State.LISTED)
     assert answer(live, kind, "x", "openshift-etcd") == "none"
 
 
 def test_one_sweep(plane: ControlPlane) -> None:
     apply(plane, *(claim(f"many-{number:03}") for number in range(3)), check("swept"))
     every = load_rules()
-    cluster = snapshot(Api.connect(str(plane.kubeconfig)), shelves(every))
+    cluster = snapshot(Api.connect(str(plane.kubeconfig)), stores(every))
     assert cluster.unreadable == set()
     assert {kind.resource for kind in every.kinds} <= cluster.complete
     assert {"many-000", "many-001", "many-002"} <= {obj.name for obj in cluster.list(PVC, "shop")}

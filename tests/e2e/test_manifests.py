@@ -16,15 +16,15 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook, register
 from tests.https.reviews import vm
-from tests.test_docs import blocks
-from webhook import manifests
-from webhook.model.kinds import Kind
-from webhook.rules import load_rules
+from tests.install.test_docs import blocks
+from tests.paths import MANIFESTS
+from virt_admit.install import manifests
+from virt_admit.model.kinds import Kind
+from virt_admit.rules import load_rules
 
-FOLDER = Path(__file__).parents[2] / "manifests"
 BUILDS = tuple(
-    str(file.parent.relative_to(FOLDER))
-    for file in sorted(FOLDER.rglob("kustomization.yaml"))
+    str(file.parent.relative_to(MANIFESTS))
+    for file in sorted(MANIFESTS.rglob("kustomization.yaml"))
     if yaml.safe_load(file.read_text())["kind"] == "Kustomization"
 )
 THIRD_PARTY = (
@@ -40,14 +40,14 @@ FAIL = {"virtual-machines.validate.virt-admit.io"}
 def plane(crds: ControlPlane) -> ControlPlane:
     """The API server with our namespace, and with the kinds of others that our manifests have objects of."""
     install_crds(crds, THIRD_PARTY)
-    crds.kubectl("apply", "-f", FOLDER / "base" / "namespace.yaml", check=True)
+    crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
     for name in manifests.rbac_elsewhere(load_rules().at_admission):
         crds.kubectl("create", "namespace", name)  # it may be there
     return crds
 
 
 def build(plane: ControlPlane, path: str) -> list[dict[str, Any]]:
-    built = plane.kubectl("kustomize", FOLDER / path, check=True).stdout
+    built = plane.kubectl("kustomize", MANIFESTS / path, check=True).stdout
     return [obj for obj in yaml.safe_load_all(built) if obj]
 
 
@@ -152,7 +152,7 @@ def test_audit_neither_refuses_nor_changes(plane: ControlPlane) -> None:
 SHOWN = [
     block
     for page in ("install.md", "metrics.md")
-    for block in blocks((FOLDER.parent / "docs" / page).read_text(), "yaml")
+    for block in blocks((MANIFESTS.parent / "docs" / page).read_text(), "yaml")
     if block.startswith("# ours/")
 ]
 """The kustomizations that the docs show, each with its path in the first line."""
@@ -162,7 +162,7 @@ SHOWN = [
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the manifests, beside which an administrator may put folders of their own."""
     folder = tmp_path_factory.mktemp("checkout")
-    shutil.copytree(FOLDER, folder / "manifests")
+    shutil.copytree(MANIFESTS, folder / "manifests")
     return folder
 
 
@@ -256,7 +256,7 @@ def test_match_conditions_bear_the_largest_objects(plane: ControlPlane, tmp_path
 def test_the_series_of_the_api_server_are_named_as_alerts_and_dashboard_name_them(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
-    from tests.test_monitoring import API_SERVER
+    from tests.serving.test_monitoring import API_SERVER
 
     with Webhook(tmp_path) as webhook:
         register(plane, webhook)

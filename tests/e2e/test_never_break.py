@@ -1,7 +1,7 @@
 """How an admission webhook hurts a cluster, and that we do not: what a real API server has a part in.
 
 What can go wrong is numbered, by whom it hurts, and a test is named after its number. What can be said without an
-API server is in tests/test_never_break.py.
+API server is in tests/rules/test_never_break.py.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tests.apiserver.webhook import Webhook, register
 from tests.e2e.reach import BEFORE, REQUIRED, Reach, reach
 from tests.https.reviews import vm
 from tests.waiting import eventually
-from webhook import manifests
-from webhook.manifests import IGNORE_LABEL, KUBEVIRT_NAMESPACES, SYSTEM_NAMESPACES
-from webhook.model import kinds
-from webhook.model.kinds import Kind
+from virt_admit.install import manifests
+from virt_admit.install.manifests import IGNORE_LABEL, KUBEVIRT_NAMESPACES, SYSTEM_NAMESPACES
+from virt_admit.model import kinds
+from virt_admit.model.kinds import Kind
 
 SHOP, MACHINES, KUBEVIRT = "shop", "openshift-machine-api", "kubevirt"
 MIGRATOR = "system:serviceaccount:kube-system:storage-version-migrator"

@@ -7,7 +7,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +16,11 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import VIRT_ADMIT
 from tests.https.reviews import vm
-from webhook.formats.policy_reports import WRITTEN
-from webhook.manifests import SCAN
-from webhook.settings import NAMESPACE
+from tests.paths import MANIFESTS
+from virt_admit.install.manifests import SCAN
+from virt_admit.reports.formats.policy_reports import WRITTEN
+from virt_admit.settings import NAMESPACE
 
-FOLDER = Path(__file__).parents[2] / "manifests"
 RULE = "vm-running-and-run-strategy"
 HOME = "reported"
 Scan = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -31,7 +30,7 @@ Scan = Callable[..., "subprocess.CompletedProcess[str]"]
 def plane(crds: ControlPlane) -> ControlPlane:
     """The API server with the kinds of reports, and with two namespaces."""
     install_crds(crds, [kind for form in WRITTEN.values() for kind in (form.home, form.cluster)])
-    crds.kubectl("apply", "-f", FOLDER / "base" / "namespace.yaml", check=True)
+    crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
     crds.kubectl("create", "namespace", HOME, check=True)
     return crds
 
@@ -52,8 +51,8 @@ def rights(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
     overlay = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": [os.path.relpath(FOLDER / "scan", folder.resolve())],
-        "components": [os.path.relpath(FOLDER / "components" / "scan-reports", folder.resolve())],
+        "resources": [os.path.relpath(MANIFESTS / "scan", folder.resolve())],
+        "components": [os.path.relpath(MANIFESTS / "components" / "scan-reports", folder.resolve())],
     }
     (folder / "kustomization.yaml").write_text(json.dumps(overlay))
     built = plane.kubectl("kustomize", folder, check=True).stdout
@@ -162,7 +161,7 @@ def test_reports_of_others_are_left_alone(plane: ControlPlane, scan: Scan) -> No
 
 def test_without_the_component_it_may_not(plane: ControlPlane, scan: Scan) -> None:
     apply(plane, running=True, runStrategy="Always")
-    component = FOLDER / "components" / "scan-reports" / "rbac.yaml"
+    component = MANIFESTS / "components" / "scan-reports" / "rbac.yaml"
     plane.kubectl("delete", "-f", component, check=True)
     try:
         for flag, says in (

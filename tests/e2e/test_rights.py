@@ -15,14 +15,14 @@ import yaml
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.webhook import VIRT_ADMIT, Webhook
 from tests.https.reviews import patch_of, review, vm
+from tests.paths import MANIFESTS
 from tests.waiting import eventually
-from webhook import manifests
-from webhook.manifests import SCAN
-from webhook.rules import load_rules
-from webhook.settings import NAMESPACE, SERVICE
-from webhook.trimming import reads
+from virt_admit.install import manifests
+from virt_admit.install.manifests import SCAN
+from virt_admit.kube.field_filter import reads
+from virt_admit.rules import load_rules
+from virt_admit.settings import NAMESPACE, SERVICE
 
-FOLDER = Path(__file__).parents[2] / "manifests"
 RULES = load_rules().at_admission
 HOMES = manifests.rbac_elsewhere(RULES)
 CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
@@ -31,18 +31,18 @@ CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguratio
 @pytest.fixture(scope="module")
 def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
     """The API server with base and scan applied, as an administrator would, and with the optional namespaces."""
-    crds.kubectl("apply", "-f", FOLDER / "base" / "namespace.yaml", check=True)
+    crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
     for name in HOMES:
         crds.kubectl("create", "namespace", name)  # it may be there
-    crds.kubectl("apply", "-k", FOLDER / "base", check=True)
-    crds.kubectl("apply", "-k", FOLDER / "scan", check=True)
+    crds.kubectl("apply", "-k", MANIFESTS / "base", check=True)
+    crds.kubectl("apply", "-k", MANIFESTS / "scan", check=True)
     for component in ("openshift", "medik8s"):
-        crds.kubectl("apply", "-f", FOLDER / "components" / component / "rbac.yaml", check=True)
+        crds.kubectl("apply", "-f", MANIFESTS / "components" / component / "rbac.yaml", check=True)
     yield crds
     for component in ("openshift", "medik8s"):
-        crds.kubectl("delete", "-f", FOLDER / "components" / component / "rbac.yaml", check=True)
+        crds.kubectl("delete", "-f", MANIFESTS / "components" / component / "rbac.yaml", check=True)
     for part in ("scan", "base"):  # all but the namespace, which no controller would empty
-        built = yaml.safe_load_all(crds.kubectl("kustomize", FOLDER / part, check=True).stdout)
+        built = yaml.safe_load_all(crds.kubectl("kustomize", MANIFESTS / part, check=True).stdout)
         rest = yaml.safe_dump_all(obj for obj in built if obj["kind"] != "Namespace")
         crds.kubectl("delete", "-f", "-", input=rest, check=True)
     crds.kubectl("delete", "secret", "virt-admit-certs", "-n", NAMESPACE, "--ignore-not-found", check=True)
@@ -59,7 +59,7 @@ def synced(webhook: Webhook) -> dict[str, bool]:
 def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook]:
     """The webhook as its account: look-ups, the Secret and the configurations through the shipped roles alone."""
     folder = tmp_path_factory.mktemp("rights")
-    plane.kubectl("apply", "-k", FOLDER / "webhooks", check=True)
+    plane.kubectl("apply", "-k", MANIFESTS / "webhooks", check=True)
     config = plane.service_account_kubeconfig(NAMESPACE, SERVICE)
     flags = ("--live", "--kubeconfig", config, "--certs-secret", "virt-admit/virt-admit-certs", "--log-level", "debug")
     with Webhook(folder, *flags, "--cert-name", "127.0.0.1") as running:
@@ -177,7 +177,7 @@ def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(plane: ControlPla
         assert found.pop("failing open") <= {"ok", "note"}
         assert (code, set().union(*found.values())) == (0, {"ok"}), found
 
-        plane.kubectl("delete", "-f", FOLDER / "components" / "medik8s" / "rbac.yaml", check=True)
+        plane.kubectl("delete", "-f", MANIFESTS / "components" / "medik8s" / "rbac.yaml", check=True)
         plane.kubectl("delete", "endpointslice", SERVICE, "-n", NAMESPACE, check=True)
         eventually(lambda: doctor(plane.kubeconfig)[1]["rights"] == {"wrong"})
         code, found = doctor(plane.kubeconfig)
@@ -188,5 +188,5 @@ def test_the_doctor_calls_it_sound_and_sees_what_is_taken_away(plane: ControlPla
         code, found = doctor(plane.service_account_kubeconfig(NAMESPACE, SERVICE))
         assert (code, found["registration"], found["rights"]) == (2, {"unknown"}, {"unknown"})
     finally:
-        plane.kubectl("apply", "-f", FOLDER / "components" / "medik8s" / "rbac.yaml", check=True)
+        plane.kubectl("apply", "-f", MANIFESTS / "components" / "medik8s" / "rbac.yaml", check=True)
         plane.kubectl("delete", "endpointslice", SERVICE, "-n", NAMESPACE, "--ignore-not-found", check=True)

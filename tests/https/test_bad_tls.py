@@ -13,7 +13,7 @@ import pytest
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.waiting import eventually
-from webhook.server import HANDSHAKE
+from virt_admit.serving.gunicorn_app import HANDSHAKE_TIMEOUT
 
 FINE = json.dumps(review(vm())).encode()
 
@@ -112,8 +112,8 @@ def test_who_is_slow_or_silent_in_the_handshake_holds_up_nobody(webhook):
 @pytest.mark.slow
 def test_a_handshake_that_does_not_end_is_given_up(webhook):
     with (
-        socket.create_connection(("127.0.0.1", webhook.port), timeout=HANDSHAKE + 30) as silent,
-        socket.create_connection(("127.0.0.1", webhook.port), timeout=HANDSHAKE + 30) as slow,
+        socket.create_connection(("127.0.0.1", webhook.port), timeout=HANDSHAKE_TIMEOUT + 30) as silent,
+        socket.create_connection(("127.0.0.1", webhook.port), timeout=HANDSHAKE_TIMEOUT + 30) as slow,
     ):
         slow.sendall(client_hello(b"localhost")[:50])
         assert (silent.recv(1), slow.recv(1)) == (b"", b"")

@@ -23,15 +23,15 @@ import pytest
 import trustme
 from cryptography import x509
 
-from certs.commands import request_rotation, rotation_done
-from certs.issue import Pair, certs_pem, key_pem, new_serving, new_signer, sha256
-from certs.store import Directory
 from tests.apiserver.control_plane import free_port
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.load import Load, Poster
 from tests.waiting import eventually
-from webhook.server import GARBAGE
+from virt_admit.serving.gunicorn_app import GC_INTERVAL
+from virt_admit_certs.commands import request_rotation, rotation_done
+from virt_admit_certs.issue import Pair, certs_pem, key_pem, new_serving, new_signer, sha256
+from virt_admit_certs.store import Directory
 
 FINE = json.dumps(review(vm())).encode()
 NOW = datetime.now(UTC)
@@ -44,7 +44,7 @@ NAMES = (
 QUICK = {"VIRT_ADMIT_CERTS_UNSAFE_INTERVALS": "1", "VIRT_ADMIT_CERTS_CHECK_INTERVAL": "50ms"}
 """Look twenty times a second."""
 ROTATIONS = "virt_admit_certificate_rotations_total"
-WARM_UP = GARBAGE + 2
+WARM_UP = GC_INTERVAL + 2
 """Seconds until memory has found its level."""
 
 

@@ -17,7 +17,7 @@ from gunicorn.config import Config
 
 from tests.apiserver.control_plane import free_port
 from tests.apiserver.webhook import VIRT_ADMIT
-from webhook import ops, server
+from virt_admit.serving import gunicorn_app, ops_server
 
 WITH_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
 GREETING = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -31,7 +31,7 @@ async def hello(_scope, _receive, send):
 def served(patience: float, talk: Callable[[int], None]) -> None:
     """Let peers talk, over plain TCP, to connections that wait for a request for so many seconds."""
 
-    class Connection(server._Connection):
+    class Connection(gunicorn_app._Connection):
         def __init__(self, worker: object) -> None:
             super().__init__(worker)
             self._keepalive = patience
@@ -40,7 +40,14 @@ def served(patience: float, talk: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
         config = Config()
         worker = SimpleNamespace(
-            cfg=config, log=server._Log(config), loop=loop, asgi=hello, nr=0, nr_conns=0, alive=True, max_requests=10
+            cfg=config,
+            log=gunicorn_app._Log(config),
+            loop=loop,
+            asgi=hello,
+            nr=0,
+            nr_conns=0,
+            alive=True,
+            max_requests=10,
         )
         async with await loop.create_server(lambda: Connection(worker), "127.0.0.1", 0) as listener:
             await asyncio.to_thread(talk, listener.sockets[0].getsockname()[1])
@@ -74,7 +81,7 @@ def test_a_peer_that_sends_no_request_is_given_up(sent, patience, end):
 
 
 def test_there_are_no_more_connections_than_allowed(monkeypatch):
-    monkeypatch.setattr(server, "CONNECTIONS", 2)
+    monkeypatch.setattr(gunicorn_app, "MAX_CONNECTIONS", 2)
 
     def answered(peer: socket.socket) -> bool:
         peer.sendall(GREETING)
@@ -102,7 +109,7 @@ def test_probes_are_answered_over_both_families(host):
         start_response("200 OK", [])
         return [b"ok"]
 
-    ops.serve_ops(f"[{host}]:{port}", app)
+    ops_server.serve_ops(f"[{host}]:{port}", app)
     connection = http.client.HTTPConnection(host, port, timeout=10)
     connection.request("GET", "/livez")
     assert connection.getresponse().read() == b"ok"
@@ -122,13 +129,16 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path):
 
 def test_api_servers_end_idle_connections_before_us():
     """They do so after 90 seconds, and a POST on a connection that is just being closed is lost."""
-    assert server.KEEPALIVE > 90
+    assert gunicorn_app.KEEPALIVE > 90
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_process_with_keys_makes_no_core_dump():
     get_dumpable = 3  # linux/prctl.h
-    code = f"import ctypes; from webhook import worker; worker._keep_secrets(); print(ctypes.CDLL(None).prctl({get_dumpable}))"
+    code = (
+        "import ctypes; from virt_admit.serving import worker; worker._disable_core_dumps(); "
+        f"print(ctypes.CDLL(None).prctl({get_dumpable}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
 
     assert done.stdout == "0\n"

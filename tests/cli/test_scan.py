@@ -1,0 +1,309 @@
+"""``virt-admit scan`` as administrators and pipelines use it, over files and over a live cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tests.fake_api import FakeApi, path_of
+from virt_admit.cli import common, main
+from virt_admit.cli.scan import judge
+from virt_admit.kube.cache import stores
+from virt_admit.model import kinds
+from virt_admit.model.kinds import MHC, NODE, PVC, VM, VMI
+from virt_admit.policy import parser
+from virt_admit.rules import load_rules
+
+
+def vm(name, namespace="shop", tier="a", **spec):
+    template = {"metadata": {}, "spec": {"evictionStrategy": "None", "domain": {"devices": {}}}}
+    metadata = {"name": name, "namespace": namespace, "labels": {"tier": tier}}
+    return {"metadata": metadata, "spec": {"runStrategy": "Always", "template": template, **spec}}
+
+
+BOTH = {"running": True}
+"""Both keys: denied."""
+
+RULE = "vm-running-and-run-strategy"
+
+
+@pytest.fixture
+def api():
+    """A cluster without nodes or VMIs: VMs, one of which would be denied, and their claims."""
+    with FakeApi() as fake:
+        for kind in {*load_rules().kinds, *(kind for rule in load_rules() for kind in rule.reads)}:
+            fake.install(kind)
+        fake.put(VM, vm("good"))
+        fake.put(VM, vm("bad", **BOTH))
+        fake.put(VM, vm("bad", "other", tier="b", **BOTH))
+        fake.put(PVC, {"metadata": {"name": "disk", "namespace": "shop"}, "spec": {"accessModes": ["ReadWriteOnce"]}})
+        yield fake
+
+
+@pytest.fixture
+def scan(api, tmp_path, monkeypatch):
+    """Run the verb: exit code, stdout, stderr. Without --cluster over the API server."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    def run(*args):
+        where = () if "--cluster" in args else ("--kubeconfig", api.kubeconfig(tmp_path))
+        result = CliRunner().invoke(main.virt_admit, ["scan", *where, *args], standalone_mode=False)
+        if isinstance(result.exception, click.ClickException):
+            return 2, result.stdout, result.exception.message
+        assert result.exception is None, result.exception
+        return result.return_value, result.stdout, result.stderr
+
+    return run
+
+
+def denied(out):
+    return sorted(line.partition(": deny: ")[0] for line in out.splitlines() if ": deny: " in line)
+
+
+def test_a_live_cluster(scan):
+    code, out, err = scan("--select", RULE)
+    assert code == 1
+    assert denied(out) == ["VirtualMachine/other/bad", "VirtualMachine/shop/bad"]
+    assert err == "checked 3 objects of 1 kind\n"
+
+
+def test_json(scan):
+    code, out, _ = scan("--select", RULE, "-o", "json")
+    data = json.loads(out)
+    assert code == 1
+    assert data["summary"] == {"objects": 3, "denied": 2, "warned": 0, "unseen": 0, "errors": 0, "other_kinds": 0}
+    assert [(each["namespace"], each["name"], each["allowed"]) for each in data["objects"]] == [
+        ("other", "bad", False),
+        ("shop", "bad", False),
+        ("shop", "good", True),
+    ]
+    assert {each["rule"] for each in data["results"]} == {RULE}
+    assert data["results"][0]["location"] is None
+    assert data["results"][0]["object"] == {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "namespace": "other",
+        "name": "bad",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "hits"),
+    [
+        (["-n", "shop"], ["VirtualMachine/shop/bad"]),
+        (["-n", "nowhere"], []),
+        (["-l", "tier=b"], ["VirtualMachine/other/bad"]),
+        (["-l", "tier in (a),!old", "-n", "other"], []),
+    ],
+)
+def test_a_part_of_the_cluster(scan, options, hits):
+    code, out, _ = scan("--select", RULE, *options)
+    assert (code, denied(out)) == (int(bool(hits)), hits)
+
+
+def test_nothing_is_fixed(scan, api):
+    """What ``/mutate`` would write is not there yet: the report shows it as something to do, not as done."""
+    api.put(VM, vm("bad", template={"spec": {"domain": {"devices": {}}}}))
+    code, out, _ = scan("-n", "shop", "--select", "vm-eviction-strategy-default", "-o", "json")
+    data = json.loads(out)
+    (result,) = data["results"]
+    assert (code, result["action"], result["object"]["name"]) == (0, "audit", "bad")
+    assert result["fix"][0]["path"] == "/spec/template/spec/evictionStrategy"
+    assert [each["patch"] for each in data["objects"]] == [[], []]
+
+
+def test_rules_that_only_scan_asks(scan):
+    _, out, _ = scan("--select", "vm-shutdown-on-drain")
+    assert "[vm-shutdown-on-drain]" in out
+
+
+def test_all_rules_over_a_real_mixture(scan, api):
+    api.put(NODE, {"metadata": {"name": "one", "labels": {"kubevirt.io/schedulable": "true"}}, "spec": {}})
+    check = {"metadata": {"name": "mhc", "namespace": "openshift-machine-api"}, "spec": {"selector": {}}}
+    api.put(MHC, check)
+    code, out, err = scan()
+    assert code == 1
+    assert "MachineHealthCheck/openshift-machine-api/mhc: " in out
+    assert err.startswith("checked 5 objects of 3 kinds")
+
+
+def test_what_is_being_deleted_is_left_alone(scan, api):
+    leaving = vm("bad", **BOTH)
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-01T10:00:00Z"
+    api.put(VM, leaving)
+    assert denied(scan("--select", RULE)[1]) == ["VirtualMachine/other/bad"]
+
+
+@pytest.mark.parametrize(("level", "code"), [("deny", 1), ("warn", 1), ("never", 0)])
+def test_fail_on(scan, level, code):
+    assert scan("--select", RULE, "--fail-on", level)[0] == code
+
+
+def test_a_policy_decides(scan, tmp_path):
+    (tmp_path / "policy.yaml").write_text(
+        "rules: {vm-running-and-run-strategy: {action: warn}}\n"
+        "exempt: {namespaces: [{match: other, rules: ['*'], reason: not ours}]}\n"
+    )
+    code, out, _ = scan("--select", RULE, "--policy", "policy.yaml")
+    assert (code, denied(out)) == (0, [])
+    assert "VirtualMachine/shop/bad: warn: " in out
+    assert "(exempt: not ours)" in out
+
+
+def test_exemptions_that_silence_nothing(scan, tmp_path):
+    rules = "rules: ['*']"
+    (tmp_path / "policy.yaml").write_text(
+        "exempt:\n"
+        "  namespaces:\n"
+        f"  - {{match: other, {rules}, reason: not ours}}\n"
+        f"  - {{match: nowhere, {rules}, reason: long gone}}\n"
+        f"  - {{match: shop, {rules}, kinds: [Node], reason: of no such kind}}\n"
+        f"  - {{match: old, {rules}, reason: ended, until: 2020-01-31}}\n"
+        "  - {match: shop, rules: [nhc-update-during-remediation], reason: speaks of changes}\n"
+        f"  users: [{{match: admin, {rules}, reason: nobody asks in a scan}}]\n"
+    )
+
+    def useless(*args):
+        lines = scan("--policy", "policy.yaml", *args)[2].splitlines()
+        return [line for line in lines if "silences nothing" in line]
+
+    assert useless() == [
+        "exemption of nowhere silences nothing: long gone",
+        "exemption of shop silences nothing: of no such kind",
+    ]
+    for part in (["-n", "shop"], ["-l", "tier=a"], ["--select", RULE], ["--ignore", RULE], ["-q"]):
+        assert useless(*part) == []
+
+
+# --- what cannot be read
+
+
+def test_a_kind_that_should_be_judged_and_may_not_be_listed(scan, api):
+    api.forbidden.add(path_of(VM))
+    code, out, err = scan("--select", RULE)
+    assert (code, out) == (2, "")
+    assert err.endswith("not allowed to list virtualmachines.kubevirt.io\n")
+
+
+def test_a_kind_that_is_only_looked_up_and_may_not_be_listed(scan, api):
+    api.forbidden.add(path_of(PVC))
+    volumes = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
+    template = {"spec": {"evictionStrategy": "LiveMigrate", "domain": {"devices": {}}, "volumes": volumes}}
+    api.put(VM, vm("bad", template=template))
+    code, out, err = scan("--select", "vm-live-migrate-not-migratable", "--fail-on", "warn")
+    assert code == 0
+    assert "VirtualMachine/shop/bad: unseen: cannot tell without " in out
+    assert "persistentvolumeclaims shop/disk [vm-live-migrate-not-migratable]" in out
+    assert "1 rule could not see what they need" in err
+    assert "not allowed to list persistentvolumeclaims\n" in err
+    assert scan("--select", "vm-live-migrate-not-migratable", "--strict")[0] == 1
+
+
+def test_someone_who_may_only_read_a_namespace(scan, api):
+    api.forbidden |= {path_of(kind) for kind in kinds.ALL}
+    code, out, err = scan("-n", "shop", "--select", RULE)
+    assert (code, denied(out)) == (1, ["VirtualMachine/shop/bad"])
+    assert err == "checked 2 objects of 1 kind\n"
+
+
+def test_an_api_server_that_is_away(scan, api):
+    api.stop()
+    code, out, err = scan()
+    assert (code, out) == (2, "")
+    assert "does not answer" in err
+
+
+def test_no_cluster_at_all(scan, api):
+    code, _, err = scan("--context", "elsewhere")
+    assert code == 2
+    assert "no cluster is configured" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--cluster", "x", "--live"], "excludes"),
+        (["--cluster", "missing"], "missing"),
+        (["-l", "=="], "is not a selector"),
+        (["--select", "nothing"], "there is no rule"),
+        (["--policy", "nothing"], "nothing"),
+        (["-o", "pdf"], "unknown output format"),
+        (["--save", "missing/file"], "missing"),
+        (["--cluster", "x", "--write-reports"], "excludes"),
+        (["--cluster", "x", "--events"], "excludes"),
+        (["--write-reports", "policyreport", "-l", "a=b"], "leave out"),
+        (["--write-reports", "--select", RULE], "leave out"),
+        (["--write-reports=pdf"], "pdf"),
+    ],
+)
+def test_usage(scan, args, says):
+    code, out, err = scan(*args)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+# --- snapshots
+
+
+def test_a_saved_cluster_gives_the_same_report(scan, tmp_path):
+    live = scan("--save", "cluster.json", "-o", "json")
+    again = scan("--cluster", "cluster.json", "-o", "json")
+    assert json.loads(again[1])["results"] == json.loads(live[1])["results"]
+    assert json.loads(again[1])["objects"] == json.loads(live[1])["objects"]
+    assert live[0] == again[0] == 1
+    first = (tmp_path / "cluster.json").read_bytes()
+    scan("--save", "cluster.json", "--select", RULE, "-n", "shop")
+    assert (tmp_path / "cluster.json").read_bytes() == first, "always everything, in the same order"
+
+
+def test_what_a_snapshot_could_not_read(scan, api):
+    api.forbidden.add(path_of(VM))
+    scan("--save", "cluster.json")
+    code, _, err = scan("--cluster", "cluster.json")
+    assert code == 2
+    assert "not allowed to list virtualmachines.kubevirt.io" in err
+
+
+def test_a_folder_of_manifests(scan, tmp_path):
+    for name, kind, obj in [("vm", "VirtualMachine", vm("bad", **BOTH)), ("other", "ConfigMap", {"metadata": {}})]:
+        data = {"apiVersion": "kubevirt.io/v1" if kind == "VirtualMachine" else "v1", "kind": kind, **obj}
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    (tmp_path / "kubeconfig").unlink(missing_ok=True)
+    code, out, err = scan("--cluster", ".", "--select", RULE)
+    assert (code, denied(out)) == (1, ["VirtualMachine/shop/bad"])
+    assert err == "checked 1 object of 1 kind; 1 object of other kinds\n"
+
+
+# --- the machine that runs it
+
+
+def test_reports_do_not_keep_the_cluster_in_memory(api, tmp_path):
+    """A judged object is remembered by its name alone."""
+    rules = common.selected(load_rules(), [RULE], [])
+    cluster = common.sweep(stores(rules), api.kubeconfig(tmp_path), None)
+    report = judge(cluster, [VM], rules, parser.load("default", load_rules()))
+    assert {tuple(one.obj.data) for one in report.judged} == {("apiVersion", "kind", "metadata")}
+
+
+def test_progress_is_shown_on_a_terminal_only(scan, monkeypatch, capsys):
+    assert "reading" not in scan("--select", RULE)[2]
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with common.progress("reading", 2) as show:
+        show(VM, 0)
+        show(VM, 500)
+        show(VMI, 0)
+    shown = capsys.readouterr().err
+    assert "virtualmachines.kubevirt.io 500" in shown
+    assert shown.count("reading") >= 3
+
+
+def test_a_scan_of_files_needs_no_kubernetes_package():
+    code = "import sys; from virt_admit.cli import scan; sys.exit('kubernetes' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

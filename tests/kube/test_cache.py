@@ -1,0 +1,275 @@
+"""Shelves answer as a snapshot does, in a fraction of the memory, while others write to them."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+
+import pytest
+
+from virt_admit.kube.cache import ClusterCache, KindStore, State
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Snapshot, Unseen
+from virt_admit.model.kinds import HCO, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
+from virt_admit.model.objects import Object
+from virt_admit.rule import Context, NoParams
+
+
+def claim(name, namespace="shop", modes=("ReadWriteMany",), **metadata):
+    return {
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": {"accessModes": list(modes), "storageClassName": "fast"},
+        "status": {"phase": "Bound"},
+    }
+
+
+def node(name, heartbeat="10:00", **labels):
+    return {
+        "metadata": {"name": name, "labels": labels, "annotations": {"kubevirt.io/heartbeat": heartbeat}},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}]},
+    }
+
+
+def store(kind, *objects, state=State.LISTED, namespace="", **options):
+    made = KindStore(kind, namespace, **options)
+    by_namespace = {}
+    for obj in objects:
+        made.add(by_namespace, obj)
+    made.replace(by_namespace, state)
+    return made
+
+
+def listed(cluster, kind, namespace=None):
+    """Names of what a list gives, and what it says may be missing."""
+    names = []
+    try:
+        for obj in cluster.list(kind, namespace):
+            names.append(obj.full_name)  # noqa: PERF401 - what came before Unseen counts
+    except Unseen as unseen:
+        return names, unseen.what
+    return names, ""
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("kind", [PVC, VM, HCO, LEASE], ids=str)
+def test_an_object_comes_back_as_the_api_server_would_give_it(kind, whole):
+    """Lists leave out what kind their items are; some are kept as text and some as they are."""
+    spec = {"accessModes": ["ReadWriteOnce"], "runStrategy": "Always", "holderIdentity": "me"}
+    obj = {"metadata": {"name": "x", "namespace": "shop", "deletionTimestamp": "now"}, "spec": spec}
+    cluster = ClusterCache([store(kind, obj, whole=whole)])
+
+    found = cluster.get(kind, "shop", "x")
+
+    assert (found.api_version, found.kind, found.full_name) == (kind.api_version, kind.kind, "shop/x")
+    assert found.deleted
+    assert found["spec"].map.items() <= spec.items()
+    assert [each.data for each in cluster.list(kind)] == [found.data]
+
+
+def test_the_version_that_an_object_came_in_stays():
+    obj = {"apiVersion": "kubevirt.io/v1alpha3", "kind": "VirtualMachine", "metadata": {"name": "x", "namespace": "y"}}
+    assert ClusterCache([store(VM, obj)]).get(VM, "y", "x").data == obj
+
+
+def test_what_nobody_reads_is_not_kept():
+    remembered = "kubectl.kubernetes.io/last-applied-configuration"
+    metadata = {"managedFields": [{}], "annotations": {remembered: "{}", "mine": "1"}}
+    hco = {"metadata": {"name": "x", "namespace": "y", **metadata}, "spec": {}}
+    cluster = ClusterCache([store(PVC, claim("a", **metadata)), store(HCO, hco)])
+
+    assert cluster.get(PVC, "shop", "a").data["metadata"] == {"name": "a", "namespace": "shop"}
+    assert cluster.get(PVC, "shop", "a").data["spec"] == {"accessModes": ["ReadWriteMany"]}
+    assert cluster.get(HCO, "y", "x").data["metadata"] == {"name": "x", "namespace": "y", "annotations": {"mine": "1"}}
+    assert "managedFields" in hco["metadata"]
+
+
+UNSEEN = (State.WAITING, State.REFUSED)
+
+
+@pytest.mark.parametrize("state", State)
+def test_unseen_is_not_absent(state):
+    cluster = ClusterCache([store(PVC, state=state)])
+
+    if state in UNSEEN:
+        with pytest.raises(Unseen, match="persistentvolumeclaims shop/a"):
+            cluster.get(PVC, "shop", "a")
+    else:
+        assert cluster.get(PVC, "shop", "a") is None
+    assert listed(cluster, PVC) == ([], "persistentvolumeclaims" if state in UNSEEN else "")
+    assert list(cluster.known(PVC)) == []
+
+
+def test_a_kind_that_nobody_reads_is_unseen():
+    cluster = ClusterCache([])
+    with pytest.raises(Unseen, match="nodes one"):
+        cluster.get(NODE, "ignored", "one")
+    assert listed(cluster, NODE) == ([], "nodes")
+    assert cluster.known(NODE) == ()
+
+
+def test_only_one_namespace_is_looked_into():
+    lease = {"metadata": {"name": "node-a", "namespace": "medik8s-leases"}, "spec": {"holderIdentity": "nhc"}}
+    cluster = ClusterCache([store(LEASE, lease, namespace="medik8s-leases")])
+
+    assert cluster.get(LEASE, "medik8s-leases", "node-a")["spec"]["holderIdentity"].text == "nhc"
+    assert cluster.get(LEASE, "medik8s-leases", "node-b") is None
+    assert listed(cluster, LEASE, "medik8s-leases") == (["medik8s-leases/node-a"], "")
+    with pytest.raises(Unseen):
+        cluster.get(LEASE, "elsewhere", "node-a")
+    assert listed(cluster, LEASE, "elsewhere") == ([], "leases.coordination.k8s.io")
+    assert listed(cluster, LEASE) == (["medik8s-leases/node-a"], "leases.coordination.k8s.io")
+
+
+def test_it_answers_as_a_snapshot_does():
+    objects = [claim("a"), claim("b"), claim("a", "other"), claim("c", "other")]
+    typed = [Object({"apiVersion": "v1", "kind": "PersistentVolumeClaim", **each}) for each in objects]
+    snapshot, cluster = Snapshot(typed, complete=["*"]), ClusterCache([store(PVC, *objects)])
+
+    for namespace in (None, "shop", "other", "nowhere"):
+        assert listed(cluster, PVC, namespace) == listed(snapshot, PVC, namespace)
+        assert [o.full_name for o in cluster.known(PVC, namespace)] == listed(snapshot, PVC, namespace)[0]
+    for namespace in ("shop", "other", "nowhere"):
+        for name in "abcd":
+            there, here = snapshot.get(PVC, namespace, name), cluster.get(PVC, namespace, name)
+            assert (there is None, there and there.full_name) == (here is None, here and here.full_name)
+
+
+def test_changes():
+    shelf_ = store(PVC, claim("a"), claim("b"))
+    cluster = ClusterCache([shelf_])
+
+    shelf_.put(claim("c", "new"))
+    shelf_.put(claim("a", modes=["ReadWriteOnce"]))
+    shelf_.drop(claim("b"))
+    shelf_.drop(claim("b"))
+    shelf_.drop(claim("x", "nowhere"))
+
+    assert listed(cluster, PVC) == (["shop/a", "new/c"], "")
+    assert cluster.get(PVC, "shop", "a").at("spec", "accessModes").value == ["ReadWriteOnce"]
+    assert len(shelf_) == 2
+    shelf_.drop(claim("c", "new"))
+    assert len(shelf_) == 1
+
+
+def test_derived_values_hold_until_what_they_came_from_changes():
+    nodes, claims = store(NODE, node("a")), store(PVC)
+    cluster = ClusterCache([nodes, claims, store(KUBEVIRT)], "v1.30.0")
+    runs = []
+
+    def count(cluster):
+        runs.append("count")
+        return len(cluster.known(NODE))
+
+    def twice(cluster):
+        runs.append("twice")
+        return 2 * cluster.cached(count) + (cluster.get(KUBEVIRT, "kubevirt", "kubevirt") is not None)
+
+    def ask():
+        runs.clear()
+        return cluster.cached(twice), cluster.cached(count), list(runs)
+
+    assert ask() == (2, 1, ["twice", "count"])
+    assert ask() == (2, 1, [])
+    claims.put(claim("a"))
+    assert ask() == (2, 1, []), "nobody looked at claims"
+    nodes.put(node("a", heartbeat="10:05"))
+    assert ask() == (2, 1, []), "a heartbeat is not kept"
+    nodes.put(node("b"))
+    assert ask() == (4, 2, ["twice", "count"])
+    nodes.drop(node("b"))
+    assert ask() == (2, 1, ["twice", "count"])
+    nodes.replace({}, State.REFUSED)
+    assert ask() == (0, 0, ["twice", "count"])
+    cluster.server_version = "v1.31.0"
+    assert ask() == (0, 0, ["twice", "count"])
+    cluster.stores[KUBEVIRT].replace({}, State.ABSENT)
+    assert ask() == (0, 0, ["twice"])
+
+
+def test_a_relist_that_brings_nothing_new_changes_nothing():
+    shelf_ = store(PVC, claim("a"), claim("b"))
+    before = shelf_.generation
+    by_namespace = {}
+    for obj in (claim("b"), claim("a")):
+        shelf_.add(by_namespace, obj)
+    shelf_.replace(by_namespace, State.LISTED)
+    assert shelf_.generation == before
+
+
+def test_functions_made_on_the_way_do_not_pile_up():
+    cluster = ClusterCache([store(NODE)])
+    for number in range(3000):
+        assert cluster.cached(lambda _, number=number: number) == number
+    assert len(cluster._derived) <= 1000
+
+
+def test_what_could_not_be_derived_is_tried_again():
+    nodes = store(NODE, state=State.WAITING)
+    cluster = ClusterCache([nodes])
+
+    def first(cluster):
+        return cluster.get(NODE, "", "a")
+
+    with pytest.raises(Unseen):
+        cluster.cached(first)
+    nodes.replace({}, State.LISTED)
+    assert cluster.cached(first) is None
+
+
+def test_claims_take_little_memory():
+    """At most 300 bytes a claim: a cluster has a hundred thousand."""
+    many = 20_000
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        shelf_ = store(PVC, *(claim(f"data-volume-{i:08}", f"team-{i % 300}", uid=str(i)) for i in range(many)))
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(shelf_) == many
+    assert taken / many < 250
+
+
+def test_reading_while_somebody_writes():
+    shelf_ = store(VMI, *({"metadata": {"name": f"stays-{i}", "namespace": f"n{i}"}} for i in range(50)))
+    cluster = ClusterCache([shelf_])
+    done = threading.Event()
+
+    def write():
+        number = 0
+        while not done.is_set():
+            number += 1
+            obj = {"metadata": {"name": "comes and goes", "namespace": f"x{number % 97}"}}
+            shelf_.put(obj)
+            if number % 3:
+                shelf_.drop(obj)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(300):
+            names = [obj.name for obj in cluster.list(VMI) if obj.name.startswith("stays")]
+            assert len(names) == 50
+            assert cluster.cached(lambda c: len(c.known(VMI))) >= 50
+    finally:
+        done.set()
+        writer.join()
+
+
+def test_facts_of_looked_up_objects_are_not_mixed_up():
+    """Each look-up makes an object anew, often where the last one was."""
+    cluster = ClusterCache([store(PVC, *(claim(f"{i}") for i in range(50)))])
+    context = Context(cluster, NoParams(), {})
+
+    def name(obj, _cluster):
+        return obj.name
+
+    for i in range(50):
+        assert context.cached(name, cluster.get(PVC, "shop", f"{i}")) == f"{i}"
+
+
+def test_every_kind_can_be_shelved():
+    for kind in kinds.ALL:
+        namespace = {"namespace": "shop"} if kind.namespaced else {}
+        obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x", **namespace}}
+        assert ClusterCache([store(kind, obj)]).get(kind, "shop", "x").data == obj

@@ -1,0 +1,272 @@
+"""A saved cluster answers as the live one did, and tells nobody's secrets; snapshots are read as they say themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.kube.test_cache import claim, node, store
+from tests.rules.test_rules import CASES, ask
+from virt_admit.kube import snapshots
+from virt_admit.kube.cache import ClusterCache, State
+from virt_admit.kube.snapshots import presentable
+from virt_admit.model.cluster import Snapshot, Unseen
+from virt_admit.model.kinds import CONTROLLER_REVISION, FAR_TEMPLATE, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
+from virt_admit.model.objects import Object
+from virt_admit.settings import SettingError
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES)
+def test_rules_say_the_same_of_what_is_saved(rule, case):
+    """But for values that are only compared."""
+
+    def said(result):
+        return [(str(finding.path), finding.message) for finding in result.findings], result.unseen
+
+    shown = {
+        **case,
+        "object": presentable(Object(case["object"])),
+        "cluster": [presentable(Object(data)) for data in case.get("cluster", ())],
+    }
+    assert said(ask(rule, shown)[0]) == said(ask(rule, case)[0])
+
+
+def test_it_answers_as_the_live_one_did(tmp_path):
+    leases = store(LEASE, {"metadata": {"name": "node-a", "namespace": "medik8s-leases"}}, namespace="medik8s-leases")
+    live = ClusterCache(
+        [
+            store(PVC, claim("b"), claim("a"), whole=True),
+            store(NODE, node("one")),
+            store(VM, state=State.ABSENT),
+            store(VMI, state=State.REFUSED),
+            leases,
+        ],
+        "v1.36.3",
+    )
+    snapshots.save(live, tmp_path / "cluster.json")
+    saved = snapshots.load(tmp_path / "cluster.json")
+
+    assert saved.server_version == "v1.36.3"
+    assert saved.unreadable == {"virtualmachineinstances.kubevirt.io"}
+    assert [obj.full_name for obj in saved] == ["medik8s-leases/node-a", "one", "shop/a", "shop/b"]
+    assert saved.get(PVC, "shop", "a").at("status", "phase").text == "Bound", "as the API server gave it"
+    questions = [(PVC, "shop", "a"), (PVC, "shop", "x"), (VM, "shop", "x"), (VMI, "shop", "x"), (KUBEVIRT, "x", "x")]
+    questions += [(LEASE, "medik8s-leases", "node-a"), (LEASE, "medik8s-leases", "x"), (LEASE, "kube-system", "x")]
+    for question in questions:
+        assert answer(saved, *question) == answer(live, *question), question
+
+
+def answer(cluster, kind, namespace, name):
+    try:
+        found = cluster.get(kind, namespace, name)
+    except Unseen as unseen:
+        return unseen.what
+    return found and found.data
+
+
+def test_equal_clusters_give_equal_bytes(tmp_path):
+    snapshots.save(ClusterCache([store(PVC, claim("b"), claim("a", "z"), claim("a")), store(NODE)]), tmp_path / "a")
+    snapshots.save(ClusterCache([store(NODE), store(PVC, claim("a"), claim("b"), claim("a", "z"))]), tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "no unfinished files"
+
+
+def test_an_empty_cluster(tmp_path):
+    snapshots.save(ClusterCache([]), tmp_path / "x")
+    assert json.loads((tmp_path / "x").read_text()) == {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "complete": [],
+        "unreadable": [],
+        "items": [],
+    }
+
+
+def test_what_is_not_ours_is_left_out(tmp_path):
+    secret = Object({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "data": {"password": "hunter2"}})
+    snapshots.save(Snapshot([secret, Object({"apiVersion": "v1", "kind": "Node", **node("one")})]), tmp_path / "x")
+    assert [item["kind"] for item in json.loads((tmp_path / "x").read_text())["items"]] == ["Node"]
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    with pytest.raises(OSError, match="missing"):
+        snapshots.save(ClusterCache([]), tmp_path / "missing" / "x")
+
+
+VOLUMES = [
+    {"name": "init", "cloudInitNoCloud": {"userData": "hunter2", "networkData": "hunter2", "secretRef": {"name": "s"}}},
+    {"name": "drive", "cloudInitConfigDrive": {"userDataBase64": "hunter2", "networkDataBase64": "hunter2"}},
+    {"name": "answers", "sysprep": {"secret": {"name": "hunter2"}}},
+]
+MACHINE = {
+    "volumes": VOLUMES,
+    "accessCredentials": [{"sshPublicKey": {"source": {"secret": {"secretName": "hunter2"}}}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "remains"),
+    [
+        (
+            VM,
+            {"spec": {"template": {"spec": MACHINE}}},
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "volumes": [
+                                {"name": "init", "cloudInitNoCloud": {"secretRef": {"name": "s"}}},
+                                {"name": "drive", "cloudInitConfigDrive": {}},
+                                {"name": "answers", "sysprep": {}},
+                            ]
+                        }
+                    }
+                }
+            },
+        ),
+        (VMI, {"spec": {"accessCredentials": []}}, {"spec": {}}),
+        (
+            FAR_TEMPLATE,
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "sharedparameters": {
+                                "--password": "hunter2",
+                                "--action": "off",
+                                "--plug": "n-{{.NodeName}}",
+                            },
+                            "nodeparameters": {
+                                "--ip": {"one": "hunter2"},
+                                "action": {"one": "reboot"},
+                                "--x": {"one": 5},
+                            },
+                        }
+                    }
+                }
+            },
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "sharedparameters": {
+                                "--password": "removed",
+                                "--action": "off",
+                                "--plug": "removed{{.NodeName}}",
+                            },
+                            "nodeparameters": {
+                                "--ip": {"one": "removed"},
+                                "action": {"one": "reboot"},
+                                "--x": {"one": 5},
+                            },
+                        }
+                    }
+                }
+            },
+        ),
+        (
+            VM,
+            {
+                "spec": {
+                    "dataVolumeTemplates": [{"spec": {"source": {"http": {"url": "https://me:hunter2@host/disk"}}}}]
+                }
+            },
+            {"spec": {"dataVolumeTemplates": [{"spec": {"source": {"http": {"url": "https://host/disk"}}}}]}},
+        ),
+        (
+            VM,
+            {"spec": {"source": {"http": {"extraHeaders": ["Authorization: hunter2"]}}}},
+            {"spec": {"source": {"http": {}}}},
+        ),
+        (
+            KUBEVIRT,
+            {"spec": {"x": [{"env": [{"name": "TOKEN", "value": "hunter2"}, "odd"]}]}},
+            {"spec": {"x": [{"env": [{"name": "TOKEN"}, "odd"]}]}},
+        ),
+        (CONTROLLER_REVISION, {"data": {"spec": {"template": {"args": "hunter2"}}}}, {"data": {"spec": {}}}),
+        (NODE, {"status": {"env": "text", "sysprep": None}}, {"status": {"env": "text", "sysprep": None}}),
+    ],
+)
+def test_secrets_stay_in_the_cluster(kind, fields, remains):
+    names = {"apiVersion": kind.api_version, "kind": kind.kind}
+    obj = Object({**names, "metadata": {"name": "x"}, **fields})
+    before = json.dumps(obj.data)
+
+    assert presentable(obj) == {**names, "metadata": {"name": "x"}, **remains}
+    assert json.dumps(obj.data) == before
+
+
+def test_annotations_that_tell_too_much():
+    annotations = {
+        "kubectl.kubernetes.io/last-applied-configuration": "hunter2",
+        "kubevirt.io/ignitiondata": "hunter2",
+        "mine": "1",
+    }
+    metadata = {"name": "x", "annotations": annotations, "managedFields": [{"manager": "hunter2"}]}
+    shown = presentable(Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata}))
+    assert shown["metadata"] == {"name": "x", "annotations": {"mine": "1"}}
+
+
+NODE_A = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+NODE_B = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "b"}}
+NODE_C = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c"}}
+VMI_A = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "a", "namespace": "x"}}
+
+
+def written(*items, **said):
+    return json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "items": items, **said})
+
+
+def test_what_could_not_be_read_is_not_believed(tmp_path):
+    file = tmp_path / "cluster.json"
+    file.write_text(written(NODE_A, VMI_A, complete=["*"], unreadable=["nodes"]))
+    cluster = snapshots.load(file)
+    assert not cluster.known(NODE)
+    assert not cluster.sees_all(NODE)
+    assert [vmi.name for vmi in cluster.list(VMI)] == ["a"]
+
+
+def test_of_a_mounted_config_map_only_what_is_shown_counts(tmp_path):
+    """While it changes, both generations are there. Its items may be in folders."""
+    for generation, nodes in (("..1", (NODE_A, NODE_A)), ("..2", (NODE_B, NODE_C))):
+        (tmp_path / generation / "more").mkdir(parents=True)
+        for file, node_ in zip(("cluster.json", "more/nodes.json"), nodes, strict=True):
+            (tmp_path / generation / file).write_text(written(node_))
+    (tmp_path / "..data").symlink_to("..2")
+    for name in ("cluster.json", "more"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    assert [obj.name for obj in snapshots.load(tmp_path)] == ["b", "c"]
+
+
+def test_manifests_beside_such_a_snapshot_are_believed(tmp_path):
+    (tmp_path / "cluster.json").write_text(written(NODE_A, unreadable=["nodes"]))
+    (tmp_path / "node.json").write_text(json.dumps(NODE_B))
+    cluster = snapshots.load(tmp_path)
+    assert [node.name for node in cluster.known(NODE)] == ["b"]
+    assert not cluster.sees_all(NODE)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "it is empty"),
+        ("# nothing\n", "it is empty"),
+        ("[1, 2]\n", "a list is not a Kubernetes object"),
+        ("kind: Snapshot\nitems: []\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1, not ''"),
+        ("apiVersion: virt-admit.io/v1\nkind: Snapshot\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1"),
+        ("apiVersion: virt-admit.io/v1alpha1\nkind: Snapshot\nitems: [1]\n", "each item must be an object"),
+    ],
+)
+def test_a_broken_snapshot_is_not_an_empty_cluster(tmp_path, text, says):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=re.escape(says)):
+        snapshots.load(file)
+
+
+def test_what_others_call_a_snapshot_is_an_object(tmp_path):
+    file = tmp_path / "cluster.yaml"
+    file.write_text("apiVersion: longhorn.io/v1beta2\nkind: Snapshot\nmetadata: {name: a}\n")
+    assert [obj.kind for obj in snapshots.load(file)] == ["Snapshot"]

@@ -1,0 +1,637 @@
+"""Why a VM cannot migrate, reason by reason, and the order in which access modes are found."""
+
+import pytest
+
+from virt_admit.model.cluster import NOTHING, Snapshot
+from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY, Answer, verdict
+from virt_admit.model.objects import Object
+
+MASQUERADE = {"networks": [{"name": "default", "pod": {}}], "interfaces": [{"name": "default", "masquerade": {}}]}
+
+
+def vm(spec=None, annotations=None, kind="VirtualMachine", metadata=None, **vm_spec):
+    """A VM on the pod network with masquerade, unless its spec says otherwise. ``spec`` is the VMI spec."""
+    spec = dict(spec or {})
+    devices = dict(spec.pop("devices", {}))
+    networks = spec.pop("networks", None)
+    if networks is None and "interfaces" not in devices and "autoattachPodInterface" not in devices:
+        networks, devices["interfaces"] = MASQUERADE["networks"], MASQUERADE["interfaces"]
+    domain = {"devices": devices} | spec.pop("domain", {})
+    template = {"metadata": {"annotations": annotations or {}}, "spec": {"domain": domain, **spec}}
+    if networks is not None:
+        template["spec"]["networks"] = networks
+    head = {"apiVersion": "kubevirt.io/v1", "kind": kind}
+    meta = {"name": "db", "namespace": "shop"} | (metadata or {})
+    return Object(head | {"metadata": meta, "spec": {"template": template, **vm_spec}})
+
+
+def bare(**vm_spec):
+    """A VM without networks and interfaces: it gets the cluster's default."""
+    return vm({"networks": [], "devices": {"interfaces": []}}, **vm_spec)
+
+
+def obj(api, kind, name, namespace="", **more):
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {}) | more.pop("metadata", {})
+    return Object({"apiVersion": api, "kind": kind, "metadata": metadata, **more})
+
+
+def kubevirt(status=None, **configuration):
+    spec = {"configuration": configuration}
+    return obj("kubevirt.io/v1", "KubeVirt", "kubevirt", "kubevirt", spec=spec, status=status or {})
+
+
+def version(text):
+    return kubevirt({"observedKubeVirtVersion": text})
+
+
+HCO = obj("hco.kubevirt.io/v1", "HyperConverged", "hco", "kubevirt-hyperconverged", spec={})
+
+
+def node(name, **labels):
+    return obj("v1", "Node", name, metadata={"labels": {"kubevirt.io/schedulable": "true", **labels}})
+
+
+def claim(name, *modes):
+    return obj("v1", "PersistentVolumeClaim", name, "shop", spec={"accessModes": list(modes)})
+
+
+def cluster_of(*objects):
+    return Snapshot(objects)
+
+
+def judged(subject, *objects, complete=()):
+    found = verdict(subject, Snapshot(objects, complete))
+    return found.answer, [(reason.name, str(reason.path)) for reason in found.reasons]
+
+
+YES, UNKNOWN = (Answer.YES, []), (Answer.UNKNOWN, [])
+T = "spec.template.spec."
+DEVICES = T + "domain.devices"
+
+
+def no(name, path):
+    return Answer.NO, [(name, path)]
+
+
+# --- interfaces (kubevirt/kubevirt:pkg/network/vmispec/interface.go#VerifyVMIMigratable) ---------------------------
+
+
+def pod_interface(**binding):
+    other = {"name": "other", "sriov": {}}
+    return {
+        "networks": [{"name": "other", "multus": {"networkName": "x", "default": True}}, {"name": "lan", "pod": {}}],
+        "devices": {"interfaces": [other, {"name": "lan", **binding}]},
+    }
+
+
+STUCK = no("InterfaceNotLiveMigratable", DEVICES + ".interfaces[1]")
+NO_INTERFACE = no("InterfaceNotLiveMigratable", DEVICES)
+OPT_IN = {BRIDGE_OPT_IN: ""}
+PLUGINS = kubevirt(network={"binding": {"moving": {"migration": {}}, "stuck": {"migration": None}}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "objects", "answer"),
+    [
+        (pod_interface(masquerade={}), {}, [], YES),
+        (pod_interface(passtBinding={}), {}, [], YES),
+        (pod_interface(bridge={}), {}, [], STUCK),
+        (pod_interface(bridge={}), OPT_IN, [], YES),
+        (pod_interface(bridge={}), {BRIDGE_OPT_IN: "false"}, [], YES),
+        (pod_interface(binding={"name": "moving"}), {}, [PLUGINS], YES),
+        (pod_interface(binding={"name": "stuck"}), {}, [PLUGINS], STUCK),
+        (pod_interface(binding={"name": "other"}), {}, [PLUGINS], STUCK),
+        (pod_interface(binding={"name": "moving"}), {}, [], UNKNOWN),
+        (pod_interface(sriov={}), {}, [], STUCK),
+        (pod_interface(slirp={}), {}, [], STUCK),
+        (pod_interface(macvtap={}), {}, [], STUCK),
+        (pod_interface(passt={}), {}, [], STUCK),
+        (pod_interface(), {}, [], STUCK),
+        (pod_interface(masquerade=None), {}, [], STUCK),
+        ({"networks": [{"name": "lan", "pod": {}}], "devices": {"interfaces": [{"name": "x"}]}}, {}, [], NO_INTERFACE),
+        ({"networks": [{"name": "lan", "pod": {}}]}, {}, [], YES),
+        ({"networks": [], "devices": {"interfaces": [{"name": "lan", "bridge": {}}]}}, {}, [kubevirt()], YES),
+        ({"networks": [{"name": "x", "multus": {}}], "devices": {"interfaces": [{"name": "x"}]}}, {}, [], YES),
+        ({"networks": [{"name": "lan", "pod": None}], "devices": {"interfaces": [{"name": "lan"}]}}, {}, [], YES),
+        ({"devices": {"autoattachPodInterface": False}}, {}, [kubevirt()], YES),
+    ],
+)
+def test_the_interface_on_the_pod_network(spec, annotations, objects, answer):
+    assert judged(vm(spec, annotations), *objects) == answer
+
+
+@pytest.mark.parametrize(
+    ("objects", "annotations", "answer"),
+    [
+        ([], {}, UNKNOWN),
+        ([kubevirt()], {}, NO_INTERFACE),
+        ([kubevirt()], OPT_IN, YES),
+        ([HCO], {}, YES),
+        ([kubevirt(network={"defaultNetworkInterface": "masquerade"})], {}, YES),
+        ([kubevirt(network={"defaultNetworkInterface": "slirp"})], {}, NO_INTERFACE),
+    ],
+)
+def test_a_vm_without_networks_gets_the_default(objects, annotations, answer):
+    spec = {"networks": [], "devices": {"interfaces": []}}
+    assert judged(vm(spec, annotations), *objects) == answer
+
+
+def test_the_opt_in_on_the_vm_itself_has_no_effect():
+    misplaced = vm(pod_interface(bridge={}), metadata={"annotations": OPT_IN})
+    assert judged(misplaced) == STUCK
+    assert "template only" in verdict(misplaced, NOTHING).reasons[0].what
+
+
+# --- devices, launch security, processors --------------------------------------------------------------------------
+
+GPU = {"devices": {"gpus": [{"name": "a", "deviceName": "example.com/vgpu"}]}}
+GATE = {"developerConfiguration": {"featureGates": ["VGPULiveMigration"]}}
+MDEV = {"permittedHostDevices": {"mediatedDevices": [{"resourceName": "example.com/vgpu"}]}}
+STUCK_GPU = no("HostDeviceNotLiveMigratable", DEVICES + ".gpus")
+
+
+@pytest.mark.parametrize(
+    ("spec", "objects", "answer"),
+    [
+        ({"devices": {"hostDevices": [{}]}}, [], no("HostDeviceNotLiveMigratable", DEVICES + ".hostDevices")),
+        ({"devices": {"hostDevices": []}}, [], YES),
+        ({"devices": {"gpus": GPU["devices"]["gpus"] * 2}}, [kubevirt(**GATE, **MDEV)], STUCK_GPU),
+        (GPU, [kubevirt(**GATE, **MDEV)], YES),
+        (GPU, [kubevirt({"observedKubeVirtVersion": "v1.7.0"}, **GATE, **MDEV)], STUCK_GPU),
+        (GPU, [kubevirt(**GATE)], STUCK_GPU),
+        (GPU, [kubevirt(**MDEV)], STUCK_GPU),
+        (GPU, [], STUCK_GPU),
+        ({"devices": {"gpus": [{"name": "a", "claimName": "x"}]}}, [kubevirt(**GATE, **MDEV)], STUCK_GPU),
+    ],
+)
+def test_host_devices(spec, objects, answer):
+    assert judged(vm(spec), *objects) == answer
+
+
+SECURITY = T + "domain.launchSecurity"
+
+
+@pytest.mark.parametrize(
+    ("security", "architecture", "objects", "reasons"),
+    [
+        ({"sev": {}}, "amd64", [], ["SEV"]),
+        ({"snp": {}}, "amd64", [], ["SEV"]),
+        ({"tdx": {}}, "amd64", [], ["TDX"]),
+        ({"sev": {}, "tdx": {}}, "amd64", [], ["SEV"]),
+        ({"tdx": {}}, None, [], ["TDX"]),
+        ({}, "s390x", [], ["SecureExecution"]),
+        ({}, None, [kubevirt({"defaultArchitecture": "s390x"})], ["SecureExecution"]),
+        ({}, None, [kubevirt()], []),
+        ({}, "amd64", [], []),
+        (None, "s390x", [], []),
+    ],
+)
+def test_encrypted_guests(security, architecture, objects, reasons):
+    spec = {"architecture": architecture, "domain": {"launchSecurity": security}}
+    spec["domain"]["devices"] = {"interfaces": MASQUERADE["interfaces"]}
+    found = verdict(vm(spec | {"networks": MASQUERADE["networks"]}), cluster_of(*objects))
+    assert [reason.name for reason in found.reasons] == [f"{name}NotLiveMigratable" for name in reasons]
+    assert all(str(reason.path) == SECURITY for reason in found.reasons)
+    assert found.answer is (Answer.NO if reasons else Answer.YES)
+
+
+def test_an_empty_launch_security_on_an_unknown_architecture():
+    spec = {"domain": {"launchSecurity": {}, "devices": {"interfaces": MASQUERADE["interfaces"]}}}
+    assert judged(vm(spec | {"networks": MASQUERADE["networks"]})) == UNKNOWN
+
+
+def clock(enabled=True, architecture=None, policy=None):
+    """A VM with reenlightenment."""
+    features = [] if policy is None else [{"name": "invtsc", "policy": policy}]
+    state = {} if enabled is None else {"enabled": enabled}
+    domain = {
+        "cpu": {"features": features},
+        "features": {"hyperv": {"reenlightenment": state}},
+        "devices": {"interfaces": MASQUERADE["interfaces"]},
+    }
+    return vm({"domain": domain, "architecture": architecture, "networks": MASQUERADE["networks"]})
+
+
+NO_CLOCK = no("NoTSCFrequencyNotLiveMigratable", T + "domain.features.hyperv.reenlightenment")
+SHOWS = node("a", **{TSC_FREQUENCY: "2600000000"})
+MINIMUM = kubevirt(developerConfiguration={"minimumClusterTSCFrequency": 1})
+
+
+@pytest.mark.parametrize(
+    ("subject", "objects", "complete", "answer"),
+    [
+        (clock(), [], [], UNKNOWN),
+        (clock(), [], ["*"], UNKNOWN),
+        (clock(), [kubevirt()], [], UNKNOWN),
+        (clock(), [MINIMUM], [], YES),
+        (clock(), [SHOWS], [], YES),
+        (clock(None), [SHOWS], [], YES),
+        (clock(), [node("a")], [], NO_CLOCK),
+        (clock(None), [node("a")], [], NO_CLOCK),
+        (clock(), [node("a"), kubevirt()], ["*"], NO_CLOCK),
+        (clock(), [node("a", **{TSC_FREQUENCY: "0"})], [], NO_CLOCK),
+        (clock(), [node("a", **{TSC_FREQUENCY: "2.6e9"})], [], NO_CLOCK),
+        (clock(), [node("a", **{TSC_FREQUENCY: "26", "kubevirt.io/schedulable": "false"})], [], NO_CLOCK),
+        (clock(enabled=False), [node("a")], [], YES),
+        (clock(policy="require"), [node("a")], [], YES),
+        (clock(policy="force"), [node("a")], [], YES),
+        (clock(policy="optional"), [node("a")], [], NO_CLOCK),
+        (clock(policy=""), [node("a")], [], NO_CLOCK),
+        (clock(architecture="arm64"), [SHOWS], [], NO_CLOCK),
+        (clock(), [SHOWS, kubevirt({"defaultArchitecture": "s390x"})], [], NO_CLOCK),
+        (clock(architecture="amd64"), [SHOWS, kubevirt({"defaultArchitecture": "s390x"})], [], YES),
+    ],
+)
+def test_the_clock(subject, objects, complete, answer):
+    assert judged(subject, *objects, complete=complete) == answer
+
+
+PASSTHROUGH = no("HypervPassthroughNotLiveMigratable", T + "domain.features.hypervPassthrough")
+
+
+@pytest.mark.parametrize(
+    ("state", "answer"), [({}, PASSTHROUGH), ({"enabled": True}, PASSTHROUGH), ({"enabled": False}, YES), (None, YES)]
+)
+def test_hyperv_passthrough(state, answer):
+    domain = {"features": {"hypervPassthrough": state}, "devices": {"interfaces": MASQUERADE["interfaces"]}}
+    assert judged(vm({"domain": domain, "networks": MASQUERADE["networks"]})) == answer
+
+
+def with_volume(**source):
+    return vm({"volumes": [None, {}, {"name": "root", **source}]})
+
+
+PVC_PATH = T + "volumes[2].persistentVolumeClaim.claimName"
+DV_PATH = T + "volumes[2].dataVolume.name"
+BY_CLAIM = with_volume(persistentVolumeClaim={"claimName": "root"})
+
+
+@pytest.mark.parametrize(
+    ("modes", "answer"),
+    [
+        (["ReadWriteMany"], YES),
+        (["ReadWriteOnce", "ReadWriteMany"], YES),
+        (["ReadWriteOnce"], no("DisksNotLiveMigratable", PVC_PATH)),
+        (["ReadOnlyMany"], no("DisksNotLiveMigratable", PVC_PATH)),
+        (["ReadWriteOncePod"], no("DisksNotLiveMigratable", PVC_PATH)),
+        ([], UNKNOWN),
+    ],
+)
+def test_claims(modes, answer):
+    assert judged(BY_CLAIM, claim("root", *modes)) == answer
+
+
+def test_claims_out_of_sight_and_claims_that_come_later():
+    assert judged(BY_CLAIM) == UNKNOWN
+    assert judged(BY_CLAIM, complete=["*"]) == UNKNOWN
+    assert judged(with_volume(persistentVolumeClaim={}), complete=["*"]) == UNKNOWN
+    assert judged(BY_CLAIM, obj("v1", "PersistentVolumeClaim", "root", "other", spec={"accessModes": ["x"]})) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("host_disk", "answer"),
+    [
+        ({"path": "/a", "shared": True}, YES),
+        ({"path": "/a", "shared": False}, no("DisksNotLiveMigratable", T + "volumes[2].hostDisk")),
+        ({}, no("DisksNotLiveMigratable", T + "volumes[2].hostDisk")),
+    ],
+)
+def test_host_disks(host_disk, answer):
+    assert judged(with_volume(hostDisk=host_disk)) == answer
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "containerDisk",
+        "cloudInitNoCloud",
+        "cloudInitConfigDrive",
+        "emptyDisk",
+        "ephemeral",
+        "sysprep",
+        "configMap",
+        "secret",
+        "serviceAccount",
+        "downwardAPI",
+        "downwardMetrics",
+        "memoryDump",
+        "containerPath",
+    ],
+)
+def test_volumes_that_never_block(source):
+    assert judged(with_volume(**{source: {"persistentVolumeClaim": {"claimName": "x"}, "claimName": "x"}})) == YES
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"devices": {"disks": [{"lun": {"reservation": True}}]}},
+        {"devices": {"tpm": {"persistent": True}}},
+        {"devices": {"filesystems": [{"name": "x", "virtiofs": {}}]}},
+        {"devices": {"autoattachVSOCK": True, "clientPassthrough": {}, "disks": [{"cache": "none", "io": "native"}]}},
+        {"domain": {"cpu": {"dedicatedCpuPlacement": True, "numa": {}, "realtime": {}}, "devices": MASQUERADE}},
+        {"domain": {"memory": {"hugepages": {"pageSize": "1Gi"}}, "devices": MASQUERADE}},
+        {"domain": {"firmware": {"bootloader": {"efi": {"persistent": True}}}, "devices": MASQUERADE}},
+    ],
+)
+def test_devices_that_never_block(spec):
+    assert judged(vm(spec | {"networks": MASQUERADE["networks"]} if "domain" in spec else spec)) == YES
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"devices": {"hostDevices": [{"deviceName": "a"}]}}, {"devices": {"hostDevices": [{"deviceName": "b"}]}}),
+        ({"devices": {"gpus": [{"deviceName": "a"}]}}, {"devices": {"gpus": [{"claimName": "a"}]}}),
+        ({"domain": {"launchSecurity": {"sev": {}}}}, {"domain": {"launchSecurity": {"snp": {}}}}),
+        ({"volumes": [{"hostDisk": {"path": "/a"}}]}, {"volumes": [{"hostDisk": {"path": "/b"}}]}),
+    ],
+)
+def test_another_offender_is_another_reason(one, other):
+    """So that it is refused on an update where the old one was let through."""
+    assert verdict(vm(one), NOTHING).reasons != verdict(vm(other), NOTHING).reasons
+
+
+def test_all_reasons_are_listed_and_certain_beats_unknown():
+    domain = {"launchSecurity": {"sev": {}}, "devices": {"hostDevices": [{}], "gpus": [{}, {}]}}
+    spec = {"domain": domain, "networks": [], "volumes": [{"hostDisk": {}}, {"dataVolume": {"name": "later"}}]}
+    found = verdict(vm(spec), NOTHING)
+    assert found.answer is Answer.NO
+    assert [reason.name.removesuffix("NotLiveMigratable") for reason in found.reasons] == [
+        "HostDevice",
+        "HostDevice",
+        "SEV",
+        "Disks",
+    ]
+    assert found.unseen == ("kubevirts.kubevirt.io", "persistentvolumeclaims shop/later")
+
+
+# --- instance types and preferences --------------------------------------------------------------------------------
+
+
+def named(kind, name, spec):
+    return obj("instancetype.kubevirt.io/v1beta1", kind, name, spec=spec)
+
+
+def large(spec):
+    return named("VirtualMachineClusterInstancetype", "large", spec)
+
+
+def windows(spec):
+    return named("VirtualMachineClusterPreference", "windows", spec)
+
+
+LARGE = {"instancetype": {"name": "large"}}
+WINDOWS = {"preference": {"name": "windows"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "answer"),
+    [
+        ({}, YES),
+        ({"gpus": [{}]}, no("HostDeviceNotLiveMigratable", "spec.instancetype")),
+        ({"hostDevices": [{}]}, no("HostDeviceNotLiveMigratable", "spec.instancetype")),
+        ({"launchSecurity": {"snp": {}}}, no("SEVNotLiveMigratable", "spec.instancetype")),
+    ],
+)
+def test_instance_types_count(spec, answer):
+    assert judged(vm(**LARGE), large(spec)) == answer
+
+
+@pytest.mark.parametrize(
+    ("spec", "answer"),
+    [
+        ({}, YES),
+        ({"preferredLaunchSecurity": {"tdx": {}}}, no("TDXNotLiveMigratable", "spec.preference")),
+        (
+            {"features": {"preferredHyperv": {"reenlightenment": {}}}},
+            no("NoTSCFrequencyNotLiveMigratable", "spec.preference"),
+        ),
+        (
+            {"preferredArchitecture": "s390x", "preferredLaunchSecurity": {}},
+            no("SecureExecutionNotLiveMigratable", "spec.preference"),
+        ),
+    ],
+)
+def test_preferences_count(spec, answer):
+    assert judged(vm(**WINDOWS), windows(spec), node("a")) == answer
+
+
+def test_a_preferred_masquerade_fills_gaps_only():
+    preference = windows({"devices": {"preferredInterfaceMasquerade": {}}})
+    assert judged(vm(pod_interface(), **WINDOWS), preference) == YES
+    assert judged(vm(pod_interface(bridge={}), **WINDOWS), preference) == STUCK
+    assert judged(bare(**WINDOWS), preference, kubevirt()) == NO_INTERFACE
+
+
+def test_a_preference_may_forbid_the_default_interface():
+    forbids = windows({"devices": {"preferredAutoattachPodInterface": False}})
+    assert judged(bare(**WINDOWS), forbids, kubevirt()) == YES
+
+
+def test_an_opt_in_may_come_from_instance_type_or_preference():
+    opts_in = {"annotations": {BRIDGE_OPT_IN: ""}}
+    assert judged(vm(pod_interface(bridge={}), **LARGE), large(opts_in)) == YES
+    assert judged(vm(pod_interface(bridge={}), **WINDOWS), windows(opts_in)) == YES
+    assert judged(bare(**LARGE), large(opts_in), kubevirt()) == YES
+
+
+@pytest.mark.parametrize("missing", [LARGE, WINDOWS])
+def test_what_an_unseen_instance_type_or_preference_may_bring(missing):
+    assert judged(vm(**missing)) == UNKNOWN
+    assert judged(vm(pod_interface(bridge={}), **missing)) == UNKNOWN
+    assert judged(vm(pod_interface(), **missing)) == UNKNOWN
+    assert judged(bare(**missing), kubevirt()) == UNKNOWN
+    stuck = no("HostDeviceNotLiveMigratable", DEVICES + ".hostDevices")
+    assert judged(vm({"devices": {"hostDevices": [{}]}}, **missing)) == stuck
+
+
+# --- access modes --------------------------------------------------------------------------------------------------
+
+RWX, RWO = {"accessModes": ["ReadWriteMany"]}, {"accessModes": ["ReadWriteOnce"]}
+NOT_SHARED = no("DisksNotLiveMigratable", DV_PATH)
+
+
+def from_template(spec, preference=None, kind="VirtualMachine"):
+    """A VM whose disk ``root`` is made from a template with this DataVolume spec."""
+    more = {"preference": {"name": preference}} if preference else {}
+    template = [
+        None,
+        {"metadata": {"name": "other"}, "spec": {"pvc": RWX}},
+        {"metadata": {"name": "root"}, "spec": spec},
+    ]
+    machine = with_volume(dataVolume={"name": "root"}).data["spec"]
+    whole = {**machine, "dataVolumeTemplates": template, **more}
+    if kind == "VirtualMachinePool":
+        metadata = {"name": "p", "namespace": "shop"}
+        head = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": kind, "metadata": metadata}
+        return Object(head | {"spec": {"virtualMachineTemplate": {"spec": whole}}})
+    return vm_of(whole)
+
+
+def vm_of(spec):
+    metadata = {"name": "db", "namespace": "shop"}
+    return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec})
+
+
+def data_volume(name, spec):
+    return obj("cdi.kubevirt.io/v1beta1", "DataVolume", name, "shop", spec=spec)
+
+
+def storage_class(name, created="2026-01-01T00:00:00Z", vms=None, everything=None):
+    marks = {
+        "storageclass.kubevirt.io/is-default-virt-class": vms,
+        "storageclass.kubernetes.io/is-default-class": everything,
+    }
+    annotations = {key: value for key, value in marks.items() if value is not None}
+    metadata = {"annotations": annotations, "creationTimestamp": created}
+    return obj("storage.k8s.io/v1", "StorageClass", name, metadata=metadata)
+
+
+def profile(name, *sets):
+    return obj("cdi.kubevirt.io/v1beta1", "StorageProfile", name, status={"claimPropertySets": list(sets)})
+
+
+BLOCK_RWO, FILES_RWX = RWO | {"volumeMode": "Block"}, RWX | {"volumeMode": "Filesystem"}
+SHARED_PROFILE, LOCAL_PROFILE = profile("shared", RWX), profile("local", RWO)
+
+
+def test_the_claim_comes_first_then_the_template_then_the_data_volume():
+    says_no = from_template({"pvc": RWO})
+    assert judged(says_no, claim("root", "ReadWriteMany")) == YES
+    assert judged(says_no) == NOT_SHARED
+    assert judged(says_no, data_volume("root", {"pvc": RWX})) == NOT_SHARED
+    without_template = with_volume(dataVolume={"name": "root"})
+    assert judged(without_template, data_volume("root", {"pvc": RWX})) == YES
+    assert judged(without_template, data_volume("root", {"pvc": RWO})) == NOT_SHARED
+    assert judged(without_template, data_volume("root", {"pvc": RWX}), claim("root", "ReadWriteOnce")) == NOT_SHARED
+    assert judged(without_template) == UNKNOWN
+
+
+def test_a_template_may_be_used_as_a_claim():
+    machine = from_template({"pvc": RWO}).data["spec"]
+    volumes = [None, {}, {"persistentVolumeClaim": {"claimName": "root"}}]
+    machine["template"]["spec"]["volumes"] = volumes
+    assert judged(vm_of(machine)) == no("DisksNotLiveMigratable", PVC_PATH)
+
+
+def test_the_members_of_a_pool_get_claims_of_their_own():
+    pool = from_template({"pvc": RWX}, kind="VirtualMachinePool")
+    assert judged(pool, claim("root", "ReadWriteOnce"), data_volume("root", {"pvc": RWO})) == YES
+    pool.data["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"] = []
+    path = "spec.virtualMachineTemplate." + DV_PATH
+    assert judged(pool, claim("root", "ReadWriteOnce")) == no("DisksNotLiveMigratable", path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "objects", "answer"),
+    [
+        ({"pvc": RWX}, [], YES),
+        ({"pvc": {}}, [SHARED_PROFILE, storage_class("shared", vms="true")], UNKNOWN),
+        ({"pvc": {"storageClassName": "shared"}}, [SHARED_PROFILE], UNKNOWN),
+        ({"storage": RWX}, [], YES),
+        ({"storage": RWO}, [], NOT_SHARED),
+        ({}, [], UNKNOWN),
+        ({"storage": {"storageClassName": "shared"}}, [SHARED_PROFILE], YES),
+        ({"storage": {"storageClassName": "local"}}, [LOCAL_PROFILE], NOT_SHARED),
+        ({"storage": {"storageClassName": "local"}}, [], UNKNOWN),
+        ({"storage": {"storageClassName": "local"}}, [profile("local")], UNKNOWN),
+        ({"storage": {"storageClassName": "local"}}, [profile("local", {})], UNKNOWN),
+        ({"storage": {"storageClassName": "x"}}, [profile("x", BLOCK_RWO, FILES_RWX)], NOT_SHARED),
+        ({"storage": {"storageClassName": "x", "volumeMode": "Filesystem"}}, [profile("x", BLOCK_RWO, FILES_RWX)], YES),
+        ({"storage": {"storageClassName": "x", "volumeMode": "Other"}}, [profile("x", BLOCK_RWO, FILES_RWX)], UNKNOWN),
+        ({"storage": {}}, [SHARED_PROFILE], UNKNOWN),
+        ({"storage": {}}, [SHARED_PROFILE, storage_class("shared", everything="true")], YES),
+        (
+            {"storage": {}},
+            [LOCAL_PROFILE, storage_class("local", vms="true"), storage_class("shared", everything="true")],
+            NOT_SHARED,
+        ),
+        (
+            {"storage": {}, "contentType": "archive"},
+            [SHARED_PROFILE, storage_class("local", vms="true"), storage_class("shared", everything="true")],
+            YES,
+        ),
+        ({"storage": {}}, [SHARED_PROFILE, storage_class("shared", vms="false")], UNKNOWN),
+        (
+            {"storage": {}},
+            [
+                SHARED_PROFILE,
+                storage_class("local", vms="true"),
+                storage_class("shared", "2026-02-02T00:00:00Z", "true"),
+            ],
+            YES,
+        ),
+        (
+            {"storage": {}},
+            [SHARED_PROFILE, storage_class("z", vms="true"), storage_class("shared", vms="true")],
+            YES,
+        ),
+    ],
+)
+def test_what_a_template_leads_to(spec, objects, answer):
+    assert judged(from_template(spec), *objects) == answer
+
+
+def test_a_preference_may_name_the_storage_class_of_templates():
+    open_spec = {"storage": {}}
+    prefers = windows({"volumes": {"preferredStorageClassName": "shared"}})
+    defaults = [storage_class("local", vms="true"), LOCAL_PROFILE, SHARED_PROFILE]
+    assert judged(from_template(open_spec, "windows"), prefers, *defaults) == YES
+    assert judged(from_template(open_spec, "windows"), *defaults) == UNKNOWN
+    named_class = {"storage": {"storageClassName": "local"}}
+    assert judged(from_template(named_class, "windows"), prefers, *defaults) == NOT_SHARED
+    only_volume = with_volume(dataVolume={"name": "root"})
+    only_volume.data["spec"]["preference"] = {"name": "windows"}
+    volume = data_volume("root", open_spec)
+    assert judged(only_volume, volume, prefers, *defaults) == NOT_SHARED
+
+
+# --- versions, facts -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "old", "new", "answer"),
+    [
+        (
+            {"devices": {"filesystems": [{"virtiofs": {}}]}},
+            "v1.4.9",
+            "v1.5.0",
+            no("VirtIOFSNotLiveMigratable", DEVICES + ".filesystems[0]"),
+        ),
+        (
+            {"devices": {"disks": [{"lun": {"reservation": True}}]}},
+            "v1.8.2",
+            "v1.9.0",
+            no("PersistentReservationNotLiveMigratable", DEVICES + ".disks[0].lun.reservation"),
+        ),
+        ({"devices": {"tpm": {"persistent": True}}}, "v1.3.0", "v1.4.0", UNKNOWN),
+    ],
+)
+def test_older_releases_could_do_less(spec, old, new, answer):
+    assert judged(vm(spec), version(old)) == answer
+    assert judged(vm(spec), version(new)) == YES
+    assert judged(vm(spec)) == YES
+
+
+def vmi(status, reason="", message=""):
+    condition = {"type": "LiveMigratable", "status": status, "reason": reason, "message": message}
+    data = vm({"volumes": [{"hostDisk": {}}]}).data["spec"]["template"]["spec"]
+    metadata = {"name": "db", "namespace": "shop"}
+    head = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": metadata}
+    return Object(head | {"spec": data, "status": {"conditions": [condition]}})
+
+
+def test_a_running_vmi_knows_best():
+    assert judged(vmi("True")) == YES
+    assert judged(vmi("Unknown")) == no("DisksNotLiveMigratable", "spec.volumes[0].hostDisk")
+    refused = vmi("False", "CPUModeLiveMigratable", "no host model")
+    refused.data["spec"]["volumes"] = []
+    assert judged(refused) == no("CPUModeLiveMigratable", "spec")
+    assert verdict(refused, NOTHING).reasons[0].what == "no host model"
+
+
+def test_the_condition_of_another_kind_says_nothing():
+    stranger = vm()
+    stranger.data["status"] = vmi("False").data["status"]
+    assert judged(stranger) == YES

@@ -1,0 +1,335 @@
+"""Where a VMI may run."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virt_admit.model.cluster import Snapshot, Unseen
+from virt_admit.model.kubevirt.effective import Effective, Inherited, effective
+from virt_admit.model.kubevirt.placement import blocking_constraint, demand, pin, place, places, ready
+from virt_admit.model.objects import Field, Object, Path
+
+T = Path("spec", "template", "spec")
+TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+
+
+def spec(selector=None, terms=None, preferred=None):
+    affinity = {}
+    if terms is not None:
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+    if preferred is not None:
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    return Field({"nodeSelector": selector, "affinity": {"nodeAffinity": affinity}}, T)
+
+
+def label(*values, key="kubernetes.io/hostname", operator="In"):
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def name(value, operator="In"):
+    return {"matchFields": [{"key": "metadata.name", "operator": operator, "values": [value]}]}
+
+
+def pinned(vmi_spec, of_instancetype=None):
+    machine = Effective(Object({}), Field({}), vmi_spec, vmi_spec.at("domain", "devices"), Field(None))
+    if of_instancetype is not None:
+        given = Inherited(Field({"nodeSelector": of_instancetype}), Path("spec", "instancetype"), "instance type 'x'")
+        machine = machine._replace(instancetype=given)
+    return pin(machine)
+
+
+@pytest.mark.parametrize(
+    ("vmi", "expected"),
+    [
+        (spec(), None),
+        (spec({"kubernetes.io/hostname": "a"}), {"a"}),
+        (spec({"zone": "a"}), None),
+        (spec({"kubernetes.io/hostname": 7}), None),
+        (spec(terms=[label("a", "b")]), {"a", "b"}),
+        (spec(terms=[name("a")]), {"a"}),
+        (spec(terms=[label("a"), name("a")]), {"a"}),
+        (spec(terms=[label("a"), name("b")]), {"a", "b"}),
+        (spec(terms=[label("a", "b") | name("b")]), {"b"}),
+        (spec(terms=[label("a") | name("b")]), set()),
+        (spec(terms=[label("a"), label("x", key="zone")]), None),
+        (spec(terms=[label("a", operator="NotIn")]), None),
+        (spec(terms=[label(operator="Exists")]), None),
+        (spec(terms=[name("a", operator="NotIn")]), None),
+        (spec(terms=[{}, label("a")]), {"a"}),
+        (spec(terms=[{}]), None),
+        (spec(terms=[]), None),
+        (spec(terms="a"), None),
+        (spec(terms=[None, 3]), None),
+        (spec({"kubernetes.io/hostname": "a"}, [label("a", "b")]), {"a"}),
+        (spec({"kubernetes.io/hostname": "c"}, [label("a", "b")]), set()),
+        (spec(preferred=[{"weight": 1, "preference": label("a")}]), None),
+        (Field({"nodeSelector": "a", "affinity": "b"}, T), None),
+        (Field(None, T), None),
+    ],
+)
+def test_hosts(vmi, expected):
+    found = pinned(vmi)
+    assert (None if found is None else found.hosts) == expected
+
+
+@pytest.mark.parametrize(
+    ("vmi", "path", "tight"),
+    [
+        (spec({"kubernetes.io/hostname": "a"}), f"{T}.nodeSelector", True),
+        (spec({"kubernetes.io/hostname": "c"}, [label("a", "b")]), f"{T}.nodeSelector", True),
+        (spec(terms=[label("a")]), f"{T}.{TERMS}", True),
+        (spec(terms=[label("a", "b")]), f"{T}.{TERMS}", False),
+        (spec(terms=[label("a") | name("b")]), f"{T}.{TERMS}", True),
+    ],
+)
+def test_what_pins(vmi, path, tight):
+    found = pinned(vmi)
+
+    assert str(found.path) == path
+    assert found.tight is tight
+
+
+def test_the_node_selector_of_an_instance_type_pins_too():
+    found = pinned(spec(), {"kubernetes.io/hostname": "a"})
+    assert (found.hosts, str(found.path)) == ({"a"}, "spec.instancetype")
+    assert pinned(spec({"kubernetes.io/hostname": "b"}), {"kubernetes.io/hostname": "a"}).hosts == {"b"}
+    assert pinned(spec({"zone": "b"}), {"kubernetes.io/hostname": "a"}) is None
+    assert pinned(spec(), {"zone": "a"}) is None
+
+
+# --- candidate nodes -----------------------------------------------------------------------------------------------
+
+
+def node(name, labels=None, taints=None, allocatable=None, unschedulable=None, is_ready="True"):
+    return Object(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubevirt.io/schedulable": "true"} | (labels or {})},
+            "spec": {"taints": taints, "unschedulable": unschedulable},
+            "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": is_ready}]},
+        }
+    )
+
+
+def vm(cpu=None, domain=None, **spec):
+    template = {"spec": {"domain": {"cpu": cpu or {}} | (domain or {})} | spec}
+    return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"template": template}})
+
+
+def kubevirt(**configuration):
+    return Object({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "spec": {"configuration": configuration}})
+
+
+def what_excludes(subject, *nodes, others=(), source_model=None):
+    """What keeps the VM off each of these nodes; ``others`` stand beside them in the cluster."""
+    cluster = Snapshot([*nodes, *others], complete=["*"])
+    wanted = demand(effective(subject, cluster), cluster, source_model)
+    return [blocking_constraint(wanted, place(each)) for each in nodes]
+
+
+def taint(key, effect="NoSchedule", value=None):
+    return {"key": key, "effect": effect, "value": value}
+
+
+def affinity(*terms):
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+ARCH = "kubernetes.io/arch"
+
+
+@pytest.mark.parametrize(
+    ("subject", "candidate", "expected"),
+    [
+        (vm(), node("a"), None),
+        (vm(architecture="arm64"), node("a", {ARCH: "amd64"}), "architecture arm64"),
+        (vm(architecture="arm64"), node("a"), None),
+        (vm(architecture="AMD64"), node("a", {ARCH: "amd64"}), None),
+        (vm(), node("a", {ARCH: "arm64"}), None),
+        (vm(nodeSelector={"zone": "1"}), node("a", {"zone": "1"}), None),
+        (vm(nodeSelector={"zone": "1"}), node("a", {"zone": "2"}), "node selector zone=1"),
+        (vm(nodeSelector={"zone": "1"}), node("a"), "node selector zone=1"),
+        (vm(affinity=affinity(label("1", key="zone"))), node("a", {"zone": "1"}), None),
+        (vm(affinity=affinity(label("1", key="zone"))), node("a", {"zone": "2"}), "node affinity"),
+        (vm(affinity=affinity(label("1", key="zone"), name("a"))), node("a"), None),
+        (vm(affinity=affinity(label("1", key="zone", operator="NotIn"))), node("a", {"zone": "1"}), "node affinity"),
+        (vm(), node("a", taints=[taint("gpu")]), "taint gpu"),
+        (vm(), node("a", taints=[taint("gpu", "NoExecute")]), "taint gpu"),
+        (vm(), node("a", taints=[taint("gpu", "PreferNoSchedule")]), None),
+        (vm(), node("a", taints=[{"effect": "NoSchedule"}, None, "gpu"]), "taint None"),
+        (vm(tolerations=[{"key": "gpu", "operator": "Exists"}]), node("a", taints=[taint("gpu")]), None),
+        (vm(tolerations=[{"key": "gpu", "value": "x"}]), node("a", taints=[taint("gpu", value="y")]), "taint gpu"),
+        (vm(cpu={"dedicatedCpuPlacement": True}), node("a", {"kubevirt.io/cpumanager": "false"}), "dedicated CPUs"),
+        (vm(cpu={"dedicatedCpuPlacement": True}), node("a", {"kubevirt.io/cpumanager": "true"}), None),
+        (
+            vm(domain={"memory": {"hugepages": {"pageSize": "2Mi"}}}),
+            node("a", allocatable={"hugepages-2Mi": "4Gi"}),
+            None,
+        ),
+        (
+            vm(domain={"memory": {"hugepages": {"pageSize": "2Mi"}}}),
+            node("a", allocatable={"hugepages-2Mi": "0"}),
+            "huge pages of 2Mi",
+        ),
+        (
+            vm(domain={"memory": {"hugepages": {"pageSize": "1Gi"}}}),
+            node("a", allocatable={"cpu": "4"}),
+            "huge pages of 1Gi",
+        ),
+        (vm(domain={"memory": {"hugepages": {"pageSize": "1Gi"}}}), node("a"), None),
+    ],
+)
+def test_what_keeps_a_vm_off_a_node(subject, candidate, expected):
+    assert what_excludes(subject, candidate) == [expected]
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        node("a", unschedulable=True),
+        node("a", is_ready="False"),
+        node("a", {"kubevirt.io/schedulable": "false"}),
+        node("a", taints=[taint("node.kubernetes.io/unschedulable")]),
+        node("a", taints=[taint("node.kubernetes.io/not-ready", "NoExecute")]),
+        node("a", taints=[taint("kubevirt.io/drain")]),
+        node("a", taints=[taint("medik8s.io/drain")]),
+    ],
+)
+def test_cordons_and_transient_taints_never_count(candidate):
+    assert what_excludes(vm(), candidate) == [None]
+
+
+@pytest.mark.parametrize(
+    ("subject", "key", "words"),
+    [
+        (vm(cpu={"dedicatedCpuPlacement": True}), "kubevirt.io/cpumanager", "dedicated CPUs"),
+        (vm(cpu={"realtime": {}}), "kubevirt.io/realtime", "real-time CPUs"),
+        (vm(cpu={"features": [{"name": "vmx"}]}), "cpu-feature.node.kubevirt.io/vmx", "CPU feature vmx"),
+        (vm(domain={"machine": {"type": "q35"}}), "machine-type.node.kubevirt.io/q35", "machine type q35"),
+        (vm(domain={"launchSecurity": {"sev": {}}}), "kubevirt.io/sev", "AMD SEV"),
+        (vm(domain={"launchSecurity": {"tdx": {}}}), "kubevirt.io/tdx", "Intel TDX"),
+    ],
+)
+def test_labels_of_the_node_labeller_count_once_some_node_has_them(subject, key, words):
+    assert what_excludes(subject, node("a"), node("b", {key: "true"})) == [words, None]
+    assert what_excludes(subject, node("a"), node("b")) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("launch", "labels", "expected"),
+    [
+        ({"sev": {"policy": {"encryptedState": True}}}, {"kubevirt.io/sev": "true"}, "AMD SEV-ES"),
+        ({"snp": {}}, {"kubevirt.io/sev": "true"}, "AMD SEV-SNP"),
+        ({"snp": {}}, {"kubevirt.io/sev": "true", "kubevirt.io/sev-snp": "true"}, None),
+    ],
+)
+def test_confidential_guests(launch, labels, expected):
+    assert what_excludes(vm(domain={"launchSecurity": launch}), node("a", labels)) == [expected]
+
+
+def test_cpu_features_that_are_no_requirement():
+    features = [{"name": "vmx", "policy": policy} for policy in ("optional", "disable", "forbid", "force")]
+    others = [node("b", {"cpu-feature.node.kubevirt.io/vmx": "true"})]
+
+    assert what_excludes(vm(cpu={"features": features}), node("a"), others=others) == [None]
+
+
+def test_the_cpu_model():
+    offering = node("b", {"cpu-model.node.kubevirt.io/Haswell": "true"})
+
+    subject = vm(cpu={"model": "Haswell"})
+
+    assert what_excludes(subject, node("a"), offering) == ["CPU model Haswell", None]
+    assert what_excludes(subject, node("a")) == [None]
+    assert what_excludes(vm(), node("a"), offering) == [None, None]
+    assert what_excludes(vm(), node("a"), offering, others=[kubevirt(cpuModel="Haswell")]) == [
+        "CPU model Haswell",
+        None,
+    ]
+
+
+def test_where_a_host_model_vmi_can_migrate_to():
+    target = node("b", {"cpu-model-migration.node.kubevirt.io/Haswell": "true"})
+
+    assert what_excludes(vm(), node("a"), target, source_model="Haswell") == ["host model Haswell", None]
+
+
+def test_hyperv_features_count_only_while_kubevirt_checks_them():
+    subject = vm(domain={"features": {"hyperv": {"vpindex": {}, "runtime": {"enabled": False}}}})
+    other = node("b", {"hyperv.node.kubevirt.io/reset": "true"})
+    strict = kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]})
+
+    assert what_excludes(subject, node("a"), others=[other, kubevirt()]) == [None]
+    assert what_excludes(subject, node("a"), others=[other, strict]) == ["Hyper-V vpindex"]
+
+
+def test_an_instance_type_demands_too():
+    instancetype = Object(
+        {
+            "apiVersion": "instancetype.kubevirt.io/v1beta1",
+            "kind": "VirtualMachineClusterInstancetype",
+            "metadata": {"name": "big"},
+            "spec": {
+                "nodeSelector": {"zone": "1"},
+                "cpu": {"guest": 4, "dedicatedCPUPlacement": True},
+                "memory": {"guest": "4Gi", "hugepages": {"pageSize": "1Gi"}},
+                "launchSecurity": {"tdx": {}},
+            },
+        }
+    )
+    subject = vm()
+    subject.data["spec"]["instancetype"] = {"name": "big"}
+    labelled = node("a", {"kubevirt.io/cpumanager": "true", "kubevirt.io/tdx": "true"})
+    cluster = Snapshot([instancetype, labelled], complete=["*"])
+
+    wanted = demand(effective(subject, cluster), cluster)
+
+    assert dict(wanted.selector) == {"zone": "1"}
+    assert wanted.hugepages == "1Gi"
+    assert [words for _, words in wanted.labels] == ["Intel TDX", "dedicated CPUs"]
+
+
+def test_places_are_the_nodes_with_kubevirts_label():
+    nodes = [node("a"), node("b", {"kubevirt.io/schedulable": "false"}), Object({"kind": "Node", "apiVersion": "v1"})]
+
+    assert [(each.name, each.ready) for each in places(Snapshot(nodes))] == [("a", True), ("b", False)]
+    with pytest.raises(Unseen, match="nodes"):
+        places(Snapshot())
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        (node("a"), True),
+        (node("a", unschedulable=True), False),
+        (node("a", is_ready="Unknown"), False),
+        (node("a", {"kubevirt.io/schedulable": "false"}), False),
+        (Object({"metadata": {"labels": {"kubevirt.io/schedulable": "true"}}}), False),
+    ],
+)
+def test_ready(candidate, expected):
+    assert ready(candidate) is expected
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = st.sampled_from(
+    ["nodeSelector", "affinity", "tolerations", "architecture", "domain", "cpu", "features", "memory", "launchSecurity"]
+)
+
+
+@given(st.dictionaries(KEYS, JSON), st.dictionaries(KEYS, JSON), JSON, JSON)
+def test_reading_never_raises(spec, domain, taints, allocatable):
+    subject = Object({"kind": "VirtualMachine", "apiVersion": "kubevirt.io/v1", "spec": {"template": {"spec": spec}}})
+    hostile = vm(domain=domain)
+    candidate = Object({"spec": {"taints": taints}, "status": {"allocatable": allocatable}})
+    labelled = node("a", {"kubevirt.io/cpumanager": "", "hyperv.node.kubevirt.io/ipi": ""})
+    cluster = Snapshot([kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]}), labelled])
+    for each in (subject, hostile):
+        vmi = effective(each, cluster)
+        pin(vmi)
+        blocking_constraint(demand(vmi, cluster), place(candidate))

@@ -1,0 +1,298 @@
+"""What a health check would do, and to how many nodes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.health_checks import CAPI, FAR, MHC, NHC, SNR, capi, ladder, machine, make, mhc, nhc, node, template
+from virt_admit.model.cluster import NOTHING, Snapshot, Unseen
+from virt_admit.model.remediation import health_checks, plan, watching
+from virt_admit.model.remediation.plan import Budget
+from virt_admit.model.units import SECOND
+
+
+def of(check, *objects, complete=("*",)):
+    cluster = Snapshot(objects, complete=complete)
+    view = health_checks.view(check)
+    return view, watching.selected_by(view, cluster), cluster
+
+
+def budget(check, *objects, complete=("*",)):
+    view, selection, _ = of(check, *objects, complete=complete)
+    return plan.budget(view, selection)
+
+
+def nodes(count):
+    return [node(f"n{number}") for number in range(count)]
+
+
+def machines(count, api_version=MHC, namespace="openshift-machine-api"):
+    return [machine(f"m{number}", api_version, namespace) for number in range(count)]
+
+
+# --- how many may be unhealthy -----------------------------------------------------------------------------------
+
+TABLE = """
+        4          8          9          12         15         20
+10%     0/1/3      0/1/7      0/1/8      1/2/10     1/2/13     2/2/18
+25%     1/1/3      2/2/6      2/3/6      3/3/9      3/4/11     5/5/15
+30%     1/2/2      2/3/5      2/3/6      3/4/8      4/5/10     6/6/14
+40%     1/2/2      3/4/4      3/4/5      4/5/7      6/6/9      8/8/12
+49%     1/2/2      3/4/4      4/5/4      5/6/6      7/8/7      9/10/10
+70%     2/3/1      5/6/2      6/7/2      8/9/3      10/11/4    14/14/6
+"""
+"""maxUnhealthy of a MachineHealthCheck / of a NodeHealthCheck / what minHealthy of a NodeHealthCheck allows."""
+
+
+def rows():
+    header, *lines = TABLE.strip().splitlines()
+    for line in lines:
+        percent, *cells = line.split()
+        for total, cell in zip(header.split(), cells, strict=True):
+            yield pytest.param(percent, int(total), *map(int, cell.split("/")), id=f"{percent} of {total}")
+
+
+@pytest.mark.parametrize(("percent", "total", "floor", "ceiling", "rest"), list(rows()))
+def test_each_kind_rounds_in_its_own_way(percent, total, floor, ceiling, rest):
+    assert budget(mhc(maxUnhealthy=percent), *machines(total)).most == floor
+    assert budget(capi(maxUnhealthy=percent), *machines(total, CAPI, "c")).most == floor
+    assert budget(nhc(maxUnhealthy=percent), *nodes(total)).most == ceiling
+    assert budget(nhc(minHealthy=percent), *nodes(total)).most == rest
+
+
+@pytest.mark.parametrize(
+    ("check", "objects", "expected"),
+    [
+        (mhc(maxUnhealthy="3"), machines(5), Budget("maxUnhealthy 3", 5, 3)),
+        (mhc(), machines(5), Budget("maxUnhealthy 100%", 5, 5)),
+        (mhc(maxUnhealthy=-1), machines(5), Budget("maxUnhealthy -1", 5, None)),
+        (capi(maxUnhealthy="3"), machines(5, CAPI, "c"), Budget("maxUnhealthy '3'", 5, None)),
+        (capi(unhealthyRange="[2-4]", maxUnhealthy=1), machines(5, CAPI, "c"), Budget("unhealthyRange [2-4]", 5, 4, 2)),
+        (capi(unhealthyRange="[4-2]"), machines(5, CAPI, "c"), Budget("unhealthyRange [4-2]", 5, None)),
+        (nhc(minHealthy=2), nodes(4), Budget("minHealthy 2", 4, 2)),
+        (nhc(maxUnhealthy=5), nodes(4), Budget("maxUnhealthy 5", 4, 0)),
+        (nhc(maxUnhealthy="3"), nodes(4), Budget("maxUnhealthy '3'", 4, None)),
+    ],
+)
+def test_budget(check, objects, expected):
+    assert budget(check, *objects) == expected
+
+
+@pytest.mark.parametrize(
+    ("check", "most", "never", "everything"),
+    [
+        (mhc(maxUnhealthy=2), 2, False, False),
+        (mhc(maxUnhealthy="40%"), None, False, False),
+        (mhc(maxUnhealthy="0%"), None, True, False),
+        (mhc(maxUnhealthy="all"), None, False, False),
+        (mhc(), None, False, True),
+        (nhc(maxUnhealthy=2), 2, False, False),
+        (nhc(minHealthy=2), None, False, False),
+        (nhc(minHealthy="51%"), None, False, False),
+        (nhc(minHealthy="100%"), None, True, False),
+        (nhc(minHealthy="0%"), None, False, True),
+    ],
+)
+def test_budget_where_not_all_can_be_seen(check, most, never, everything):
+    found = budget(check, *machines(3), *nodes(3), complete=())
+    assert (found.total, found.most) == (None, most)
+    assert (found.never, found.everything) == (never, everything)
+
+
+@pytest.mark.parametrize(
+    ("budget", "never", "everything"),
+    [
+        (Budget("", 4, 2), False, False),
+        (Budget("", 4, 0), True, False),
+        (Budget("", 4, 4), False, True),
+        (Budget("", 0, 0), False, False),
+        (Budget("", None, 0), True, False),
+        (Budget("", None, None), False, False),
+        (Budget("", 4, 3, 3), False, False),
+        (Budget("", 2, 6, 5), True, False),
+        (Budget("", 2, 6, 2), False, True),
+        (Budget("", None, 6, 5), False, False),
+        (Budget("", 4, 0, 0), True, False),
+    ],
+)
+def test_what_a_budget_means(budget, never, everything):
+    assert (budget.never, budget.everything) == (never, everything)
+
+
+# --- what keeps it from acting -----------------------------------------------------------------------------------
+
+HANDLER = mhc("handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}])
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        ([], []),
+        ([HANDLER], []),
+        ([mhc("custom")], ["custom"]),
+        ([HANDLER, mhc("custom")], ["custom"]),
+        ([HANDLER, make(MHC, "MachineHealthCheck", "second", "elsewhere", spec=HANDLER.data["spec"])],
+         ["handler", "second"]),
+        ([capi()], []),
+    ],
+)  # fmt: skip
+def test_conflicting_checks(checks, expected):
+    assert [each.name for each in plan.conflicting(Snapshot(checks, complete=["*"]))] == expected
+
+
+def test_conflicting_checks_out_of_sight():
+    assert plan.conflicting(Snapshot([mhc("custom")]))
+    with pytest.raises(Unseen):
+        plan.conflicting(Snapshot([HANDLER]))
+
+
+def snr_template():
+    return make(SNR, "SelfNodeRemediationTemplate", "auto", "wa", spec={"template": {"spec": {}}})
+
+
+@pytest.mark.parametrize(
+    ("check", "objects", "parts"),
+    [
+        (nhc(remediationTemplate=template()), [snr_template()], []),
+        (nhc(remediationTemplate=template()), [], ["no SelfNodeRemediationTemplate wa/auto"]),
+        (nhc(pauseRequests=["upgrade"]), [], ["paused: upgrade"]),
+        (nhc(), [mhc("custom")], ["openshift-machine-api/custom"]),
+        (nhc(selector={"matchLabels": {"pool": "a b"}}), [], ["malformed"]),
+        (mhc(), [], []),
+        (mhc(remediationTemplate=template()), [snr_template()],
+         ["no SelfNodeRemediationTemplate openshift-machine-api/auto"]),
+    ],
+)  # fmt: skip
+def test_obstacles(check, objects, parts):
+    view, _, cluster = of(check, *objects)
+    found = list(plan.obstacles(view, cluster))
+    assert len(found) == len(parts)
+    assert all(part in text for part, text in zip(parts, found, strict=True))
+
+
+def test_a_paused_machine_health_check():
+    check = mhc()
+    check.data["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": "false"}
+    assert "paused" in next(plan.obstacles(health_checks.view(check), NOTHING))
+
+
+def test_obstacles_out_of_sight():
+    view = health_checks.view(nhc(remediationTemplate=template()))
+    assert [str(each) for each in plan.obstacles(view, NOTHING)] == [
+        "machinehealthchecks.machine.openshift.io",
+        "selfnoderemediationtemplates.self-node-remediation.medik8s.io wa/auto",
+    ]
+
+
+# --- who is unhealthy --------------------------------------------------------------------------------------------
+
+
+def test_unhealthy_nodes_by_the_conditions_of_the_schema():
+    view, selection, cluster = of(
+        nhc(), node("n0"), node("n1", Ready="Unknown"), node("n2", Ready="False"), node("n3", DiskPressure="True")
+    )
+    assert list(plan.unhealthy(view, selection, cluster)) == [("n1", "Ready=Unknown"), ("n2", "Ready=False")]
+
+
+def test_unhealthy_machines():
+    conditions = [{"type": "Ready", "status": "Unknown", "timeout": "5m"}]
+    view, selection, cluster = of(
+        mhc(unhealthyConditions=conditions),
+        node("n0"), node("n1", Ready="Unknown"),
+        machine("m0", nodeRef={"name": "n0"}), machine("m1", nodeRef={"name": "n1"}),
+        machine("m2"), machine("m3", nodeRef={"name": "n3"}), machine("m4", nodeRef={"name": "n0"}, phase="Failed"),
+    )  # fmt: skip
+    assert list(plan.unhealthy(view, selection, cluster)) == [
+        ("m1", "Ready=Unknown"), ("m2", "has no node"), ("m3", "its node is gone"), ("m4", "Failed"),
+    ]  # fmt: skip
+    assert list(plan.nodes_of(view, selection)) == ["n0", "n1", "n3", "n0"]
+
+
+def test_unhealthy_machines_whose_nodes_are_out_of_sight():
+    view, selection, cluster = of(mhc(), machine("m0", nodeRef={"name": "n0"}), complete=())
+    assert [type(each) for each in plan.unhealthy(view, selection, cluster)] == [Unseen]
+
+
+# --- the steps ---------------------------------------------------------------------------------------------------
+
+
+def test_steps_are_taken_by_their_order():
+    check = ladder((20, "10m", FAR), (5, "4m", SNR), (30, "never", "r/v1"))
+    assert [step.order.integer for step in plan.escalation(check)] == [20, 5, 30]
+    first, second, third = plan.steps(health_checks.view(check))
+    assert (first.remediator, first.name, first.known_timeout) == ("SelfNodeRemediation", "wa/auto", 240 * SECOND)
+    assert second.remediator == "FenceAgentsRemediation"
+    assert (third.kind, third.known_timeout) == (None, None)
+    with pytest.raises(Unseen):
+        third.template(Snapshot(complete=["*"]))
+
+
+def test_every_remediator_that_a_check_mentions():
+    both = health_checks.view(
+        nhc(
+            remediationTemplate=template(),
+            escalatingRemediations=[{"remediationTemplate": template(FAR)}, {"order": 5}, None],
+        )
+    )
+    assert [str(step.reference.path) for step in plan.mentioned(both)] == [
+        "spec.remediationTemplate",
+        "spec.escalatingRemediations[0].remediationTemplate",
+    ]
+    assert plan.mentioned(health_checks.view(mhc())) == ()
+
+
+def test_templates_are_found_even_of_a_kind_that_nobody_knows():
+    (step,) = plan.steps(health_checks.view(nhc(remediationTemplate=template("r/v1"))))
+    found = make("r/v1", "RTemplate", "auto", "wa")
+    assert step.template(Snapshot([found])) is found
+    assert list(step.templates(Snapshot([found], complete=["*"]))) == [found]
+    with pytest.raises(Unseen, match="RTemplate wa/auto"):
+        step.template(Snapshot(complete=["*"]))
+    with pytest.raises(Unseen, match=r"rtemplates\.r"):
+        list(step.templates(NOTHING))
+
+
+def test_a_single_template_is_the_only_step():
+    (step,) = plan.steps(health_checks.view(nhc(remediationTemplate=template(), escalatingRemediations=[{"order": 1}])))
+    assert str(step.reference.path) == "spec.remediationTemplate"
+    assert step.refers_to(snr_template())
+    assert not step.refers_to(make(SNR, "SelfNodeRemediationTemplate", "auto", "elsewhere"))
+    assert not step.refers_to(make("other/v1", "SelfNodeRemediationTemplate", "auto", "wa"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "objects", "least", "most"),
+    [
+        (SNR, [], 180, 180),
+        (FAR, [make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa")], 0, 320),
+        (FAR, [], 0, None),
+        ("r/v1", [], 0, None),
+    ],
+)
+def test_how_long_a_step_takes(kind, objects, least, most):
+    (step,) = plan.steps(health_checks.view(nhc(remediationTemplate=template(kind))))
+    found = plan.takes(step, Snapshot(objects, complete=["*"]))
+    assert found == (least * SECOND, None if most is None else most * SECOND)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+FIELDS = st.sampled_from(
+    ["selector", "minHealthy", "maxUnhealthy", "unhealthyConditions", "remediationTemplate", "escalatingRemediations",
+     "pauseRequests", "unhealthyRange", "clusterName", "nodeStartupTimeout"]
+)  # fmt: skip
+
+
+@given(st.dictionaries(FIELDS, JSON), st.sampled_from([NHC, MHC, CAPI]))
+def test_no_check_is_too_odd(spec, api_version):
+    kind = "NodeHealthCheck" if api_version == NHC else "MachineHealthCheck"
+    check = make(api_version, kind, "odd", spec=spec)
+    view, selection, cluster = of(check, *nodes(2), *machines(2), check)
+    found = plan.budget(view, selection)
+    assert found.most is None or found.most >= 0
+    list(plan.unhealthy(view, selection, cluster))
+    list(plan.obstacles(view, cluster))
+    assert {step.known_timeout for step in plan.steps(view)} <= {None}

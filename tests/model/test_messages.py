@@ -1,0 +1,55 @@
+"""Pieces of sentences."""
+
+import pytest
+
+from virt_admit.model import messages
+from virt_admit.model.objects import Path
+
+
+@pytest.mark.parametrize(
+    ("items", "width", "text"),
+    [
+        ([], 120, ""),
+        (["a"], 120, "a"),
+        (["a", "b"], 120, "a, b"),
+        (list("abcde"), 120, "a, b, c, d, e"),
+        (list("abcdefg"), 120, "a, b, c, d, e and 2 more"),
+        (["shop/database", "shop/web"], 20, "shop/database and 1 more"),
+        (["a-name-that-is-too-long"], 5, "a-name-that-is-too-long"),
+    ],
+)
+def test_names(items, width, text):
+    assert messages.names(items, width) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
+def test_count(number, text):
+    assert messages.count(number, "node") == text
+
+
+def test_the_first_text_that_fits_is_taken():
+    path, rule = Path("spec", "x"), "some-rule"
+    room = 256 - len("spec.x:  [virt-admit/some-rule]")
+    assert messages.first_that_fits(path, rule, "a" * room, "b") == "a" * room
+    assert messages.first_that_fits(path, rule, "a" * (room + 1), "b") == "b"
+    assert messages.first_that_fits(path, rule, "a" * 300, "b" * 300) == "b" * 300
+
+
+@pytest.mark.parametrize(
+    ("word", "suggestion"),
+    [
+        ("livemigrate", "LiveMigrate"),
+        ("LiveMigrat", "LiveMigrate"),
+        ("LiveMigrateIfPossibl", "LiveMigrateIfPossible"),
+        ("Shutdown", "None"),
+        ("Nonee", "None"),
+        ("Evict", None),
+        ("", None),
+        ("o", None),
+        (True, None),
+        ("x" * 1_000_000, None),
+    ],
+)
+def test_what_was_meant(word, suggestion):
+    known = ("None", "LiveMigrate", "LiveMigrateIfPossible")
+    assert messages.did_you_mean(word, known, {"shutdown": "None"}) == suggestion

@@ -1,0 +1,172 @@
+"""No rule breaks, whatever it is given: objects come from strangers, and any field may be anything.
+
+What the fields are called is known from the cases of all rules; what stands in them is junk.
+"""
+
+import json
+from itertools import count, islice
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.paths import RULE_FOLDER
+from tests.rules.test_rules import context_of
+from virt_admit.engine.admission_review import Request, encode
+from virt_admit.engine.review import judge, run
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Snapshot
+from virt_admit.model.objects import Object
+from virt_admit.policy.policy import Policy
+from virt_admit.rules import load_rules
+
+RULES = load_rules()
+CASES = [
+    (RULES.by_id[file.stem.replace("_", "-")], case)
+    for file in sorted(RULE_FOLDER.rglob("*.yaml"))
+    for case in json.loads(json.dumps(yaml.load(file.read_text(), yaml.CSafeLoader), default=str))
+]
+
+JUNK = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    1e308,
+    10**4299,
+    "",
+    "x",
+    "-1",
+    "100%",
+    "5m",
+    "\ud800\x00\n%s{}",
+    "9" * 5_000,
+    [],
+    [None],
+    [[], {}, 1, "a", None],
+    {},
+    {"": None},
+    {"a": {"b": [{"c": 1}]}, "key": 1, "name": [], "matchLabels": 5},
+]
+"""Values of every JSON type, among them the largest integer that Python still prints."""
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.sampled_from(JUNK),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def paths(data, prefix=()):
+    """Every place in the data, the root left out."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield (*prefix, key)
+        yield from paths(value, (*prefix, key))
+
+
+def put(data, path, value):
+    """A copy of the data with the value at the path."""
+    step, *rest = path
+    copy = dict(data) if isinstance(data, dict) else list(data)
+    copy[step] = put(copy[step], rest, value) if rest else value
+    return copy
+
+
+def is_faithful(path):
+    """Whether a change there leaves the object one that the rule is asked about, or that can be looked up."""
+    return path not in (("apiVersion",), ("kind",)) and path[-1] not in ("apiVersion", "kind")
+
+
+def ask(rule, case, obj, old, others):
+    cluster = Snapshot(map(Object, others), complete=case.get("complete", ["*"]))
+    context = context_of(rule, case, Object(obj), None if old is None else Object(old), cluster)
+    return run(rule, Object(obj), context)
+
+
+@pytest.mark.parametrize("rule", list(RULES), ids=lambda rule: rule.id)
+def test_a_rule_survives_any_single_fault(rule):
+    """Each field of each case holds junk once: in the object, in the one before, and in the cluster."""
+    turn = count()
+    for case in (case for each, case in CASES if each is rule):
+        obj, old, others = case["object"], case.get("old"), case.get("cluster", [])
+        for path in filter(is_faithful, paths(obj)):
+            for junk in two_of(JUNK, next(turn)):
+                assert not ask(rule, case, put(obj, path, junk), old, others).error, (case["name"], path, junk)
+        for path in filter(is_faithful, paths(old)):
+            for junk in two_of(JUNK, next(turn)):
+                assert not ask(rule, case, obj, put(old, path, junk), others).error, (case["name"], path, junk)
+        for path in filter(is_faithful, paths(others)):
+            if len(path) > 1:
+                junk = JUNK[next(turn) % len(JUNK)]
+                assert not ask(rule, case, obj, old, put(others, path, junk)).error, (case["name"], path, junk)
+
+
+def two_of(values, turn):
+    """Two of them, others at each turn."""
+    return islice(values * 2, turn % len(values), turn % len(values) + 2)
+
+
+OBJECTS: dict[str, list] = {}
+for _rule, _case in CASES:
+    for _data in (_case["object"], *_case.get("cluster", [])):
+        _kind = kinds.of(Object(_data))
+        if _kind is not None and _data not in OBJECTS.setdefault(_kind.resource, []):
+            OBJECTS[_kind.resource].append(_data)
+
+SOME = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@st.composite
+def faulty(draw, objects):
+    """One of the objects, with junk in up to four places."""
+    data = draw(st.sampled_from(objects))
+    for _ in range(draw(st.integers(1, 4))):
+        places = [path for path in paths(data) if is_faithful(path)]
+        if places:
+            data = put(data, draw(st.sampled_from(places)), draw(VALUES))
+    return data
+
+
+EVERYTHING = [data for objects in OBJECTS.values() for data in objects]
+
+
+@pytest.mark.parametrize("kind", RULES.kinds, ids=lambda kind: kind.resource)
+@SOME
+@given(data=st.data())
+def test_every_review_of_faulty_objects_is_answered(kind, data):
+    objects = OBJECTS[kind.resource]
+    obj = data.draw(faulty(objects))
+    old = data.draw(st.none() | faulty(objects))
+    others = data.draw(st.lists(faulty(EVERYTHING), max_size=6))
+    answer(kind, obj, old, others, data.draw(st.sampled_from(["CREATE", "UPDATE", "DELETE"])))
+
+
+@pytest.mark.parametrize("kind", RULES.kinds, ids=lambda kind: kind.resource)
+@SOME
+@given(metadata=VALUES, spec=VALUES, status=VALUES, old=VALUES)
+def test_every_review_of_arbitrary_objects_is_answered(kind, metadata, spec, status, old):
+    head = {"apiVersion": kind.api_version, "kind": kind.kind}
+    obj = head | {"metadata": metadata, "spec": spec, "status": status}
+    answer(kind, obj, head | {"metadata": metadata, "spec": old}, [obj, head | {"spec": old}], "UPDATE")
+
+
+def answer(kind, obj, old, others, operation):
+    request = Request(
+        operation=operation,
+        kind=kind,
+        obj=Object(obj, "shop"),
+        old=Object(old, "shop") if old is not None else None,
+        namespace="shop",
+        uid="1",
+    )
+    response = judge(request, RULES, Snapshot(map(Object, others), complete=["*"]), Policy())
+    assert not response.errors
+    assert json.loads(encode(request, response))["response"]["uid"] == "1"

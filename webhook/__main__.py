@@ -1,5 +1,0 @@
-"""``python -m webhook``: the same as the command ``virt-admit``."""
-
-from webhook.cli import main
-
-main()

@@ -1,1 +1,0 @@
-"""Node maintenance: what a drain would meet, and what stands in its way."""

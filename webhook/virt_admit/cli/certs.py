@@ -1,0 +1,350 @@
+"""``virt-admit certs``: the webhook's certificates, as they are stored, served and trusted. Prints no private key."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+from virt_admit.cli.common import cluster_of
+from virt_admit.cli.serve import Decorator, cert_names, certs_flags, certs_settings, flag, issue_flags
+from virt_admit.model.cluster import NOTHING, Cluster
+from virt_admit.model.kinds import HCO
+from virt_admit.serving.certificates import follows_cluster, schedule_of, store_of
+from virt_admit.settings import Certs, Settings
+from virt_admit_certs import commands, plan, verify
+from virt_admit_certs.commands import StoreError
+from virt_admit_certs.issue import Certificate, names_of, parse
+from virt_admit_certs.rotate import Clock
+from virt_admit_certs.status import CertStatus, described, status
+from virt_admit_certs.store import ApiError, Configurations, Directory, KubernetesApi, Loaded, Store
+
+PATIENCE: Final = timedelta(minutes=5)
+"""How long ``--wait`` waits for somebody else, beside the time that a new signer spreads."""
+
+
+class _Verbs(click.Group):
+    """What cannot be read or written is said in one line, with exit code 2."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            raise
+        except (StoreError, ApiError, ValueError, OSError) as error:
+            raise click.ClickException(str(error)) from None
+
+
+@click.group("certs", cls=_Verbs, short_help="Show or rotate the webhook's certificates.")
+def command() -> None:
+    """Show or rotate the webhook's certificates.
+
+    They are looked for where the flags of `serve` say, without any in the Secret that the shipped manifests use.
+    Exit 0: fine, 1: something needs attention, 2: it could not be told or done.
+    """
+
+
+def cluster_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Which cluster."""
+    function = flag("--context", metavar="NAME", help="Context of the kubeconfig.")(function)
+    return flag("--kubeconfig", metavar="FILE", help="For Secrets and webhook configurations; in a pod its own.")(
+        function
+    )
+
+
+def output_flag() -> Decorator:
+    return click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where certificates are kept, as it was found."""
+
+    store: Store
+    configurations: Configurations | None
+    settings: plan.Settings
+    clock: Clock
+    loaded: Loaded
+
+
+def place_of(options: dict[str, Any]) -> Place:
+    """The place that the flags mean.
+
+    The names wanted are those of the certificate that is there, unless ``--cert-name`` says more: only ``serve``
+    knows all of them.
+
+    Raises:
+        SettingError, SettingsError: they contradict each other.
+        StoreError: there is no cluster.
+        OSError, ApiError: it cannot be read.
+    """
+    certs = certs_settings(options, in_cluster=True)
+    chosen = Settings(certs=certs, kubeconfig=options["kubeconfig"], context=options["context"])
+    try:
+        store, configurations = store_of(chosen)
+    except ApiError as error:
+        raise StoreError(f"{error}; certificates in a folder are named by --certs DIR") from None
+    loaded = store.load()
+    serving = parse(loaded.data).serving
+    names = names_of(serving.cert) if serving else cert_names(certs, ())
+    clock = Clock()
+    clock.hear(loaded.date)
+    settings = schedule_of(Settings(certs=certs, cert_names=(*names, *options["cert_name"])), _cluster(certs, options))
+    return Place(store, configurations, settings, clock, loaded)
+
+
+def _cluster(certs: Certs, options: dict[str, Any]) -> Cluster:
+    """What the schedule depends on."""
+    if not follows_cluster(certs):
+        return NOTHING
+    return cluster_of(None, True, options["kubeconfig"], options["context"], [HCO], quiet=True)
+
+
+@command.command("status", short_help="What is stored, and which step comes next.")
+@certs_flags
+@cluster_flags
+@output_flag()
+def show_status(output: str, **options: Any) -> int:
+    """Show signer, serving certificate, the next step and when, and whether each webhook carries the bundle."""
+    place = place_of(options)
+    unread = ""
+    try:
+        configurations = place.configurations.read() if place.configurations else ()
+    except ApiError as error:
+        configurations, unread = (), str(error)
+    told = status(
+        parse(place.loaded.data, place.loaded.notes),
+        place.clock.now(),
+        place.settings,
+        configurations=configurations,
+        external=place.store.external,
+        clock_offset=place.clock.offset,
+    )
+    click.echo(_json(told.as_json()) if output == "json" else told.as_text().rstrip())
+    if unread:
+        raise click.ClickException(unread)
+    return int(bool(told.faults))
+
+
+@command.command("rotate", short_help="Ask for a new certificate or a new signer.")
+@certs_flags
+@cluster_flags
+@click.option("--serving", is_flag=True, help="A new serving certificate; the default.")
+@click.option("--signer", is_flag=True, help="A new signer, which spreads before it is used.")
+@click.option("--revoke", is_flag=True, help="The signer's key is known to others: replace it at once.")
+@click.option("--wait", is_flag=True, help="Until it is done.")
+@click.option("--yes", is_flag=True, help="Revoke without asking.")
+@output_flag()
+def rotate(serving: bool, signer: bool, revoke: bool, wait: bool, yes: bool, output: str, **options: Any) -> int:
+    """Rotate without one failed call, except with --revoke.
+
+    In a Secret the request is written down, and any replica does it. In a folder it is done here, but for the end of a
+    new signer's spreading: --wait waits for it, or else whoever serves, or the next `certs issue`, takes it into use.
+    """
+    given = [name for name, on in (("--serving", serving), ("--signer", signer), ("--revoke", revoke)) if on]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other")
+    place = place_of(options)
+    if place.store.external:
+        raise StoreError("somebody else issues these certificates: rotate them there")
+    if revoke:
+        if not yes and not click.confirm("Until every API server has the new bundle, calls may fail. Go on?", err=True):
+            raise StoreError("nothing was changed")
+        request, done = "revoke", _revoke(place)
+    else:
+        request, done = _request(place, "signer" if signer else "serving")
+    finished = done()
+    if wait and not finished:
+        finished = _wait(done, place.settings.propagation + PATIENCE)
+    if output == "json":
+        click.echo(_json({"version": 1, "request": request, "done": finished}))
+    else:
+        click.echo(f"{request} {'is done' if finished else _pending(place)}")
+    if wait and not finished:
+        raise click.ClickException("it is not done: does anybody serve with these certificates? See certs status")
+    return 0
+
+
+def _pending(place: Place) -> str:
+    if isinstance(place.store, Directory):
+        return "is announced; whoever serves, or certs issue, takes it into use when it has spread"
+    return "was asked for; whoever serves does it"
+
+
+def _request(place: Place, what: Any) -> tuple[str, Callable[[], bool]]:
+    request = commands.request_rotation(place.store, what)
+
+    def done() -> bool:
+        if isinstance(place.store, Directory):
+            commands.advance(place.store, place.settings, place.clock.now)
+        return commands.rotation_done(place.store, request)
+
+    return request, done
+
+
+def _revoke(place: Place) -> Callable[[], bool]:
+    commands.revoke(place.store, place.settings, place.clock.now)
+
+    def done() -> bool:
+        trusted = commands.bundle(place.store)  # whoever serves may have gone on since
+        configurations = place.configurations.read() if place.configurations else ()
+        return all(found.carries(trusted) for found in configurations)
+
+    return done
+
+
+def _wait(done: Callable[[], bool], patience: timedelta) -> bool:
+    deadline = time.monotonic() + patience.total_seconds()
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.25)
+    return True
+
+
+@command.command("issue", short_help="Issue into a folder, once, without serving.")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@issue_flags
+@output_flag()
+def issue(directory: Path, cert_name: Sequence[str], output: str, **schedule: str | None) -> int:
+    """Issue a CA and a certificate into DIR, or renew what is due there, as `serve --certs DIR` would."""
+    values = {name: value for name in plan.SETTINGS if (value := schedule[f"certs_{name.replace('-', '_')}"])}
+    certs = Certs(directory=directory, schedule=values)
+    settings = schedule_of(Settings(certs=certs, cert_names=cert_names(certs, cert_name)))
+    store, clock = Directory(directory), Clock()
+    done = [step.name for step in commands.advance(store, settings, clock.now)]
+    told = status(parse(store.load().data), clock.now(), settings)
+    if output == "json":
+        click.echo(_json({**told.as_json(), "steps": done}))
+    else:
+        click.echo(f"done       {', '.join(done) or 'nothing was due'}\n{told.as_text().rstrip()}")
+    return int(bool(told.faults))
+
+
+@command.command("bundle", short_help="Print the certificates to trust.")
+@certs_flags
+@cluster_flags
+def show_bundle(**options: Any) -> int:
+    """Print the CA certificates to trust, as PEM."""
+    click.echo(commands.bundle(place_of(options).store), nl=False)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who calls the webhook: with which trust, and by which name."""
+
+    name: str
+    server_name: str
+    bundle: bytes
+    entries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Whether a call of somebody succeeds; ``reason`` and ``remedy`` are empty if it does."""
+
+    caller: str
+    server_name: str
+    entries: tuple[str, ...]
+    succeeds: bool
+    reason: str
+    remedy: str
+
+
+@command.command("verify", short_help="Call the webhook as an API server would.")
+@click.argument("url", metavar="URL")
+@click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Trust these, not the caBundle of the live webhook configurations.",
+)
+@click.option("--server-name", metavar="NAME", help="Verify this name, not the one that API servers do.")
+@cluster_flags
+@output_flag()
+def show_trials(
+    url: str, ca_file: Path | None, server_name: str | None, kubeconfig: str | None, context: str | None, output: str
+) -> int:
+    """Connect to URL, show its certificates, and tell for each webhook configuration whether its calls succeed.
+
+    The name verified is that of the Service or of the URL in the configuration, so URL may be a forwarded port.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname:
+        raise click.UsageError("URL must begin with https:// and name a host")
+    host, port = parts.hostname, parts.port or 443
+    if ca_file:
+        callers = [Caller(str(ca_file), server_name or host, ca_file.read_bytes())]
+    else:
+        callers = list(_callers(Configurations(KubernetesApi.connect(kubeconfig, context)), server_name))
+    if not callers:
+        raise StoreError("there is no webhook configuration virt-admit: give --ca-file")
+    try:
+        try:
+            chain = verify.chain(host, port)
+        except ssl.SSLError:
+            chain = ()  # the calls below tell why
+        path = parts.path.rstrip("/") or "/validate"
+        trials = [_try(caller, host, port, path) for caller in callers]
+    except OSError as error:
+        hint = "; from outside the cluster: kubectl port-forward" if host.endswith(".svc") else ""
+        raise click.ClickException(f"{host}:{port}: {error}{hint}") from None
+    if output == "json":
+        shown = [asdict(described(cert)) for cert in chain]
+        click.echo(_json({"version": 1, "url": url, "chain": shown, "verdicts": [asdict(trial) for trial in trials]}))
+    else:
+        click.echo("\n".join([*_chain_lines(chain), *(line for trial in trials for line in _lines(trial))]))
+    return int(not all(trial.succeeds for trial in trials))
+
+
+def _callers(configurations: Configurations, server_name: str | None) -> Iterator[Caller]:
+    """One for each configuration, name and bundle: entries that share all three make the same calls."""
+    for configuration in configurations.read():
+        alike: dict[tuple[str, bytes], list[str]] = {}
+        for entry in configuration.entries:
+            alike.setdefault((server_name or entry.server_name, entry.bundle), []).append(entry.name)
+        for (name, bundle), entries in alike.items():
+            yield Caller(configuration.kind, name, bundle, tuple(entries))
+
+
+def _try(caller: Caller, host: str, port: int, path: str) -> Trial:
+    failure = verify.call(host, port, caller.server_name or host, caller.bundle, path)
+    reason, remedy = (failure.reason, failure.remedy) if failure else ("", "")
+    if failure and not caller.bundle:
+        reason = f"{reason}; there is no caBundle"
+    return Trial(caller.name, caller.server_name or host, caller.entries, failure is None, reason, remedy)
+
+
+def _chain_lines(chain: Sequence[Certificate]) -> Iterator[str]:
+    for number, cert in enumerate(map(described, chain)):
+        yield from _cert_lines("then" if number else "shown", cert)
+    if not chain:
+        yield "shown      no certificate"
+
+
+def _cert_lines(label: str, cert: CertStatus) -> Iterator[str]:
+    yield f"{label:<10} {cert.subject}, {cert.not_before} to {cert.not_after}"
+    yield f"{'':<10} signed by {cert.issuer}"
+    yield f"{'':<10} sha256 {cert.sha256}"
+    if cert.names:
+        yield f"{'':<10} names {', '.join(cert.names)}"
+
+
+def _lines(trial: Trial) -> Iterator[str]:
+    entries = f" ({', '.join(trial.entries)})" if trial.entries else ""
+    yield f"{'succeeds' if trial.succeeds else 'fails':<10} {trial.caller} as {trial.server_name}{entries}"
+    if not trial.succeeds:
+        yield f"{'':<10} {trial.reason}"
+        yield f"{'':<10} {trial.remedy}"
+
+
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, indent=2)

@@ -1,0 +1,139 @@
+"""``virt-admit rules``: what is judged, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from typing import Any
+
+import click
+
+from virt_admit.model.units import format_duration
+from virt_admit.policy.policy import SHIPPED
+from virt_admit.rule import Action, Rule
+from virt_admit.rules import Rules, load_rules
+from virt_admit.settings import API_VERSION
+
+
+@click.command("rules", short_help="List the rules, or show one with its reasons.")
+@click.argument("rule_id", required=False, metavar="[ID]")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of policy files, for editors.")
+def command(rule_id: str | None, output: str, schema: bool) -> int:
+    """List the rules, or show one with its reasons, parameters and sources."""
+    rules = load_rules()
+    if schema:
+        click.echo(json.dumps(policy_schema(rules), indent=2))
+    elif rule_id is not None:
+        rule = rules.by_id.get(rule_id)
+        if rule is None:
+            raise click.ClickException(f"there is no rule {rule_id}; `virt-admit rules` lists them")
+        click.echo(json.dumps(as_data(rule), indent=2) if output == "json" else page(rule))
+    elif output == "json":
+        click.echo(json.dumps([as_data(rule) for rule in rules], indent=2))
+    else:
+        width = max(len(rule.id) for rule in rules)
+        for rule in rules:
+            click.echo(f"{rule.id:{width}}  {rule.action!s:5}  {rule.title}")
+    return 0
+
+
+def as_data(rule: Rule) -> dict[str, Any]:
+    """A rule as JSON data."""
+    return {
+        "id": rule.id,
+        "title": rule.title,
+        "action": str(rule.action),
+        "fixes": rule.fixable,
+        "admission": rule.at_admission,
+        "kinds": [kind.resource for kind in rule.kinds],
+        "operations": [str(operation) for operation in rule.operations],
+        "reads": [kind.resource for kind in rule.reads],
+        "params": [
+            {"name": each.name, "default": _default(rule, each), "doc": each.metadata.get("doc", "")}
+            for each in dataclasses.fields(rule.params)
+        ],
+        "sources": list(rule.sources),
+        "page": inspect.cleandoc(rule.doc or ""),
+    }
+
+
+def page(rule: Rule) -> str:
+    """A rule's page for people, in Markdown."""
+    data = as_data(rule)
+    where = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
+    when = "at admission, check and scan" if rule.at_admission else "check and scan only"
+    lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {where}", f"Action: {data['action']} ({when})"]
+    if rule.fixable:
+        lines.append(f"Fix: `/mutate` applies it{'' if rule.fix_by_default else ' if the policy says fix: true'}")
+    if data["reads"]:
+        lines.append(f"Looks up: {', '.join(data['reads'])}")
+    lines += [f"Parameter {each['name']} (default {each['default']}): {each['doc']}" for each in data["params"]]
+    return "\n".join([*lines, "Sources: " + "; ".join(rule.sources)])
+
+
+def policy_schema(rules: Rules) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a policy file, made from the rules and their parameters."""
+    strings = {"type": "array", "items": {"type": "string"}}
+    names = {"anyOf": [{"type": "string"}, strings]}
+    action = {"enum": [str(each) for each in Action]}
+    setting = _closed({"action": action, "fix": {"type": "boolean"}})
+    settings = _closed({rule.id: _setting_schema(rule, action) for rule in rules})
+    settings["patternProperties"] = {r"\*": setting}
+    exemption = _closed(
+        {
+            "match": {"type": "string"},
+            "rules": names,
+            "kinds": names,
+            "reason": {"type": "string", "minLength": 1},
+            "until": {"type": "string", "format": "date"},
+            "at_most": action,
+        },
+        required=["match", "rules", "reason"],
+    )
+    exemptions = {"type": "array", "items": exemption}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "virt-admit policy",
+        **_closed(
+            {
+                "apiVersion": {"const": API_VERSION},
+                "kind": {"const": "Policy"},
+                "extends": {"enum": list(SHIPPED)},
+                "rules": settings,
+                "namespaces": {
+                    "type": "array",
+                    "items": _closed({"match": names, "rules": settings}, required=["match"]),
+                },
+                "exempt": _closed({"users": exemptions, "namespaces": exemptions, "annotations": names}),
+            }
+        ),
+    }
+
+
+def _setting_schema(rule: Rule, action: dict[str, Any]) -> dict[str, Any]:
+    params = {each.name: _param_schema(each) for each in dataclasses.fields(rule.params)}
+    more = {"params": _closed(params)} if params else {}
+    return _closed({"action": action, "fix": {"type": "boolean"}, **more}) | {"description": rule.title}
+
+
+def _param_schema(each: dataclasses.Field[Any]) -> dict[str, Any]:
+    doc = {"description": each.metadata.get("doc", "")}
+    if each.metadata.get("unit") == "duration" or isinstance(each.default, str):
+        return {"type": "string", **doc}
+    if isinstance(each.default, bool):
+        return {"type": "boolean", **doc}
+    if isinstance(each.default, int):
+        return {"type": "integer", **doc}
+    return {"type": "array", "items": {"type": "string"}, **doc}
+
+
+def _closed(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": required} if required else {})
+
+
+def _default(rule: Rule, each: dataclasses.Field[Any]) -> Any:
+    value = getattr(rule.params, each.name)
+    return format_duration(value) if each.metadata.get("unit") == "duration" else value

@@ -1,0 +1,260 @@
+"""Fixes in files: each operation of a JSON Patch becomes a few characters at the right place, and all else stays.
+
+Writing a value anew would lose comments, order and quoting. So the text around the marks of the parser is kept as it
+is; a new member of a map goes before its first one, where no comment loses the line that it is about. What comes out
+is read again and must be what the JSON Patch makes of the objects: if the splicing errs, it is seen.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+from virt_admit.documents import reader
+from virt_admit.documents.reader import Document
+from virt_admit.documents.tree import MarkupError, Span
+from virt_admit.documents.yaml_reader import YamlReader
+from virt_admit.model import json_patch
+from virt_admit.model.json_patch import Patch
+from virt_admit.model.objects import Object, Path, Step
+
+
+class Edit(NamedTuple):
+    """Instead of the characters from ``start`` to ``end`` stands ``text``."""
+
+    start: int
+    end: int
+    text: str
+
+
+class CannotEdit(Exception):
+    """Why an operation cannot be done without harm to what stands around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditResult:
+    """A file with its fixes."""
+
+    content: bytes
+    documents: tuple[Document, ...]
+    """What reading the content gives."""
+    fixed: int
+    """Documents that are not as they were."""
+    refused: Mapping[int, str]
+    """By the position of a document in the file: why it is left alone."""
+    roundtrips: bool
+    """Whether reading the new content gives what the JSON Patches make of the old one. If not, nobody should have it."""
+
+
+def edit_text(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> EditResult:
+    """Apply a JSON Patch to each document of a file, in the order in which ``documents.parse`` gives them.
+
+    A document is fixed as a whole or not at all.
+
+    Raises:
+        patch.PatchError: a patch does not fit its object.
+    """
+    refused: dict[int, str] = {}
+    while True:
+        wanted = [() if index in refused else each for index, each in enumerate(patches)]
+        try:
+            after, found, roundtrips = _apply(content, file, wanted)
+        except _RefusedSome as some:
+            refused |= some.why
+        else:
+            return EditResult(after, tuple(found), sum(map(bool, wanted)), refused, roundtrips)
+
+
+class _RefusedSome(Exception):
+    """Which documents have an operation that cannot be done, and why."""
+
+    def __init__(self, why: dict[int, str]) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def _apply(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> tuple[bytes, Sequence[Document], bool]:
+    """The content with all operations done, what it reads as, and whether it should.
+
+    First comes the first operation of every document; then marks are taken anew, for they have moved.
+    """
+    found = _read(content, file)
+    for operations in zip_longest(*patches):
+        steps = list(zip(found, operations, strict=True))
+        wanted = [json_patch.apply(Object(document.data), [step] if step else ()).data for document, step in steps]
+        content = _edited(content, _edits(steps))
+        found = _read(content, file)
+        if _typed([document.data for document in found]) != _typed(wanted):
+            return content, found, False
+    return content, found, True
+
+
+def _read(content: bytes, file: str) -> list[Document]:
+    return reader.read(content, file)[0]
+
+
+def _typed(value: Any) -> str:
+    """Text that tells 1 from true, which are equal in Python; the order of keys means nothing."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _edits(steps: Iterable[tuple[Document, Patch | None]]) -> list[Edit]:
+    edits: list[Edit] = []
+    refused: dict[int, str] = {}
+    for index, (document, operation) in enumerate(steps):
+        if operation is None or operation.op == "test":
+            continue
+        part = document.part
+        try:
+            start, end, text = edit(part.text, document.span, operation)
+        except CannotEdit as refusal:
+            refused[index] = str(refusal)
+        else:
+            edits.append(Edit(part.start + start, part.start + end, text))
+    if refused:
+        raise _RefusedSome(refused)
+    return edits
+
+
+def _edited(content: bytes, edits: Iterable[Edit]) -> bytes:
+    mark = codecs.BOM_UTF8 if content.startswith(codecs.BOM_UTF8) else b""
+    text = content.removeprefix(mark).decode()
+    pieces: list[str] = []
+    at = 0
+    for start, end, new in sorted(edits):
+        pieces += text[at:start], new
+        at = end
+    return mark + "".join((*pieces, text[at:])).encode()
+
+
+# --- one operation -----------------------------------------------------------------------------------------------
+
+
+def edit(text: str, span: Span, operation: Patch) -> Edit:
+    """What an operation on the object at this span is in the text.
+
+    Raises:
+        Refused: it is not the addition or replacement of one value in a map, or other parts of the file share the map.
+    """
+    *steps, last = operation.path
+    parent, holder = _walk(text, span, steps)
+    if operation.op not in ("add", "replace") or not isinstance(last, str) or not isinstance(parent[2], dict):
+        raise CannotEdit(f"{operation.op} {operation.path} has to be done by hand")
+    known = _own(parent, last)
+    if known is not None:
+        return _replacement(text, known, operation)
+    if last in parent[2]:
+        raise CannotEdit(f"{operation.path} comes from a map that is merged in (<<)")
+    quoted = text[_first(text, parent if parent[2] else span)] == '"'
+    return _addition(text, parent, holder, operation, quoted)
+
+
+_SHARED: Final = {"&": "is named by an anchor (&)", "*": "is an alias (*)", "!": "has a tag (!)"}
+
+Member = tuple[int, int, Span]
+"""Begin and end of a key, and the span of its value."""
+
+
+def _walk(text: str, span: Span, steps: Sequence[Step]) -> tuple[Span, Member | None]:
+    """The map at the end of these steps, and the member that holds it, if a member does."""
+    holder: Member | None = None
+    _check_alone(text, span, Path())
+    for count, step in enumerate(steps, 1):
+        path = Path(*steps[:count])
+        if isinstance(step, int):
+            holder, span = None, span[2][step]
+        else:
+            holder = _own(span, step)
+            if holder is None:
+                raise CannotEdit(f"{path} comes from a map that is merged in (<<)")
+            span = holder[2]
+        _check_alone(text, span, path)
+    return span, holder
+
+
+def _check_alone(text: str, span: Span, path: Path) -> None:
+    """That nothing else in the file means this value too."""
+    if shared := _SHARED.get(text[span[0] : span[0] + 1]):
+        raise CannotEdit(f"{path or 'the object'} {shared}")
+
+
+def _own(span: Span, key: str) -> Member | None:
+    """The member of a map that stands in the map itself, not in one that is merged into it."""
+    member: Member | None = span[2].get(key)
+    if member is None or not span[0] <= member[0] <= span[1]:
+        return None
+    inside_another = any(start <= member[0] < end for _, _, (start, end, _) in span[2].values())
+    return None if inside_another else member
+
+
+def _replacement(text: str, member: Member, operation: Patch) -> Edit:
+    key, key_end, (start, end, children) = member
+    old = text[start:end]
+    scalar = children is None
+    simple = old[:1] not in ("&", "!", "|", ">") if scalar else not children and not old[1:-1].strip()
+    if not simple or ":" not in text[key_end:start]:
+        raise CannotEdit(f"{operation.path} has a value that has to be replaced by hand")
+    new = _written(operation.value, text[key] == '"')
+    if start == end:  # nothing stands for null; where exactly, parsers do not agree
+        start = end = text.index(":", key_end) + 1
+    return Edit(start, end, new if text[start - 1].isspace() else f" {new}")
+
+
+_OPENING: Final = re.compile(r"\{(?:\s|#[^\n]*)*")
+"""Up to the first member of a map in braces."""
+_OWN_LINE: Final = re.compile(r"[ \t]*:[ \t]*(?:#[^\n]*)?\r?\n")
+"""What stands behind a key whose value begins in a later line."""
+
+
+def _first(text: str, span: Span) -> int:
+    """Where the first member of a map begins; of an empty one, where it ends."""
+    opening = _OPENING.match(text, span[0])
+    return opening.end() if opening else int(span[0])
+
+
+def _addition(text: str, parent: Span, holder: Member | None, operation: Patch, quoted: bool) -> Edit:
+    """A new first member of a map."""
+    member = f"{_written(operation.path[-1], quoted)}: {_written(operation.value, quoted)}"
+    start, _, children = parent
+    first = _first(text, parent)
+    newline = _newline(text, first)
+    before = text[text.rfind("\n", 0, first) + 1 : first]
+    if not children and text[first] == "}":
+        return Edit(start + 1, start + 1, member)
+    if text[start] == "{":
+        return Edit(first, first, member + (", " if before.strip() else f",{newline}{before}"))
+    indent = " " * len(before)
+    behind = _OWN_LINE.match(text, holder[1], first) if holder else None
+    if behind:  # before the comments, too, that lead to the first member
+        return Edit(behind.end(), behind.end(), indent + member + newline)
+    return Edit(first, first, member + newline + indent)
+
+
+def _newline(text: str, at: int) -> str:
+    """How the line ends that this place is in."""
+    end = text.find("\n", at)
+    if end < 0:  # the last line is like the one before
+        end = text.rfind("\n", 0, at)
+    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
+
+
+def _written(value: Any, quoted: bool) -> str:
+    """A value as YAML, and as JSON too where its neighbours are ``quoted``."""
+    if not quoted and isinstance(value, str) and _PLAIN.fullmatch(value) and _reads_as(value, value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _reads_as(text: str, value: Any) -> bool:
+    try:
+        return [tree.value for tree in YamlReader().documents(text)] == [value]
+    except MarkupError:
+        return False

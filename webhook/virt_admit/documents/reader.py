@@ -1,0 +1,289 @@
+"""Manifests in files: the objects that kubectl would send, and where each of their fields stands."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from virt_admit.documents.json_reader import JsonReader, NotJsonError
+from virt_admit.documents.tree import MarkupError, Span, Tree
+from virt_admit.documents.yaml_reader import YamlReader
+from virt_admit.model.objects import Path, Step
+from virt_admit.model.units import show
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""The files of a folder that are read."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Location:
+    """A piece of a file. Lines and columns begin at 1 and count characters; the end is the place behind it."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A key that stands twice in one map, in lines ``first_line`` and ``line``. The last one wins, as in kubectl."""
+
+    path: Path
+    first_line: int
+    line: int
+
+
+class DocumentError(Exception):
+    """Why a file, or one document of it, cannot be read. Line and column are 0 where there is no such place."""
+
+    def __init__(self, message: str, file: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"{file}:{line}:{column}: {message}" if line else f"{file}: {message}")
+        self.message = message
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """One object from a file. Members of a List or of an OpenShift Template are documents of their own; what is around
+    them is one only if a key of it stands twice."""
+
+    data: dict[str, Any]
+    file: str
+    line: int
+    duplicates: tuple[Duplicate, ...]
+    part: TextChunk = field(repr=False)
+    span: Span = field(repr=False)
+    """Where the object stands in the text of its part."""
+
+    def location(self, path: Iterable[Step]) -> Location:
+        """Where a value stands: a member of a map from its key on, an item of a list from its beginning.
+
+        For a path that the file does not have, it is the key of the nearest map or list around it.
+        """
+        span = self.span
+        start = head = span[0]
+        for step in path:
+            children = span[2]
+            if isinstance(children, dict) and step in children:
+                start, head, span = children[step]
+            elif isinstance(children, list) and isinstance(step, int) and 0 <= step < len(children):
+                span = children[step]
+                start = head = span[0]
+            else:
+                return self.part.location(start, head)
+        return self.part.location(start, span[1])
+
+
+class TextChunk:
+    """A piece of the text of a file, and where it begins there; turns offsets in it into lines and columns."""
+
+    __slots__ = ("_breaks", "file", "first_line", "start", "text")
+
+    def __init__(self, file: str, text: str, first_line: int = 1, start: int = 0) -> None:
+        self.file = file
+        self.text = text
+        self.first_line = first_line
+        self.start = start
+        self._breaks: list[int] | None = None
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Line and column of a character."""
+        if self._breaks is None:
+            self._breaks = [match.end() for match in re.finditer("\n", self.text)]
+        line = bisect_right(self._breaks, offset)
+        return line + self.first_line, offset - (self._breaks[line - 1] if line else 0) + 1
+
+    def location(self, start: int, end: int) -> Location:
+        return Location(self.file, *self.place(start), *self.place(end))
+
+    def error(self, error: MarkupError) -> DocumentError:
+        return DocumentError(error.message, self.file, *self.place(error.offset))
+
+
+def read(content: bytes, file: str) -> tuple[list[Document], list[DocumentError]]:
+    """The documents in a file, and what could not be read of it."""
+    found: list[Document] = []
+    errors: list[DocumentError] = []
+    for each in parse(content, file):
+        if isinstance(each, Document):
+            found.append(each)
+        else:
+            errors.append(each)
+    return found, errors
+
+
+def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
+    """The documents in a file, one by one. One that cannot be read is an error; those after it are read all the same."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode()
+        place = before.count("\n") + 1, len(before) - before.rfind("\n")
+        utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        yield DocumentError(f"not UTF-8 but {'UTF-16' if utf16 else 'other bytes'}: save it as UTF-8", file, *place)
+        return
+    template = "{{" in text
+    for each in (_json if _BRACE.match(text) else _yaml)(file, text):
+        if template and isinstance(each, DocumentError):
+            message = f"{each.message}; the file contains {{{{: if it is a template, render it first"
+            yield DocumentError(message, file, each.line, each.column)
+        else:
+            yield each
+
+
+def find(paths: Iterable[str], stdin: str = "<stdin>") -> Iterator[tuple[str, bytes | DocumentError]]:
+    """Name and content of each file: files as given, the manifests in folders sorted by name, ``-`` for stdin.
+
+    In folders, what is hidden is left out. What cannot be read is an error in place of its content. ``stdin``: what
+    standard input is called.
+    """
+    seen = set()
+    for path in paths:
+        if path == "-":
+            yield stdin, sys.stdin.buffer.read()
+            continue
+        for name in sorted(_walk(path)) if os.path.isdir(path) else [path]:
+            identity = os.path.abspath(name)
+            if identity in seen:
+                continue
+            seen.add(identity)
+            try:
+                with open(name, "rb") as file:
+                    content = file.read()
+            except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+                yield name, DocumentError(getattr(error, "strerror", None) or str(error), name)
+            else:
+                yield name, content
+
+
+def _walk(folder: str) -> Iterator[str]:
+    # a folder that cannot be listed is opened as if it were a file, so that the error is not lost
+    unreadable: list[str] = []
+    for top, folders, files in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            if name.endswith(SUFFIXES) and not name.startswith("."):
+                yield os.path.normpath(os.path.join(top, name))
+    yield from unreadable
+
+
+_BRACE: Final = re.compile(r"\s*\{")
+_SEPARATOR: Final = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
+_PROLOGUE: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")  # what may stand before the --- of a document
+
+
+def _yaml(file: str, text: str, start: int = 0) -> Iterator[Document | DocumentError]:
+    """The documents of a YAML stream. Each is parsed on its own, so that an error ends only its own document."""
+    reader = YamlReader()
+    line = 1 + text.count("\n", 0, start)
+    cuts = [match.start() for match in _SEPARATOR.finditer(text, start)]
+    for cut in (*cuts, len(text)):
+        if _PROLOGUE.fullmatch(text, start, cut):
+            continue
+        part = TextChunk(file, text[start:cut], line, start)
+        line += part.text.count("\n")
+        start = cut
+        try:
+            for tree in reader.documents(part.text):
+                if tree.value is not None:
+                    yield from _documents(part, tree)
+        except MarkupError as error:
+            yield part.error(error)
+
+
+def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
+    """The documents of a JSON stream. What is no JSON is read as YAML from there on, as kubectl does."""
+    whole = TextChunk(file, text)
+    reader = JsonReader(text)
+    while (start := reader.space()) < len(text):
+        try:
+            tree = reader.document()
+        except NotJsonError:
+            yield from _yaml(file, text, start)
+            return
+        except MarkupError as error:
+            yield whole.error(error)
+            return
+        yield from _documents(whole, tree)
+
+
+def _documents(text: TextChunk, tree: Tree) -> Iterator[Document | DocumentError]:
+    """The objects in one document."""
+    repeated: defaultdict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    for children, key, first, again in tree.repeated:
+        repeated[id(children), key].append((first, again))
+    duplicates = [
+        Duplicate(path, text.place(first)[0], text.place(again)[0])
+        for path, first, again in (_repetitions(tree.span, repeated, Path()) if repeated else ())
+    ]
+    yield from _objects(text, tree.value, tree.span, duplicates)
+
+
+def _repetitions(
+    span: Span, repeated: Mapping[tuple[int, str], list[tuple[int, int]]], path: Path
+) -> Iterator[tuple[Path, int, int]]:
+    """The paths of the repeated keys that the value still has: an earlier value is gone with all that it held."""
+    children = span[2]
+    if isinstance(children, dict):
+        for key, (_, _, child) in children.items():
+            for first, again in repeated.get((id(children), key), ()):
+                yield path / key, first, again
+            yield from _repetitions(child, repeated, path / key)
+    elif isinstance(children, list):
+        for index, child in enumerate(children):
+            yield from _repetitions(child, repeated, path / index)
+
+
+def _objects(
+    text: TextChunk, value: Any, span: Span, duplicates: list[Duplicate]
+) -> Iterator[Document | DocumentError]:
+    """The object itself, or what a List or a Template holds."""
+    line, column = text.place(span[0])
+    if not isinstance(value, dict):
+        yield DocumentError(f"{show(value)} is not a Kubernetes object", text.file, line, column)
+        return
+    name = _holder(value)
+    members = value.get(name) if name else None
+    if not name or not isinstance(members, list):
+        yield Document(value, text.file, line, tuple(duplicates), text, span)
+        return
+    own: list[Duplicate] = []
+    within: defaultdict[Step, list[Duplicate]] = defaultdict(list)
+    for each in duplicates:
+        if each.path[0] == name and len(each.path) > 2:
+            within[each.path[1]].append(Duplicate(Path(*each.path[2:]), each.first_line, each.line))
+        else:
+            own.append(each)
+    if own:  # nobody would learn of them otherwise
+        frame = {key: item for key, item in value.items() if key != name}
+        yield Document(frame, text.file, line, tuple(own), text, span)
+    for index, member in enumerate(members):
+        yield from _objects(text, _named(member, value), span[2][name][2][2][index], within[index])
+
+
+def _holder(value: dict[str, Any]) -> str | None:
+    """The field that holds other objects, if the kind has one."""
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind.endswith("List"):
+        return "items"
+    group = str(value.get("apiVersion")).partition("/")[0]
+    return "objects" if kind == "Template" and group in ("template.openshift.io", "v1") else None
+
+
+def _named(member: Any, holder: dict[str, Any]) -> Any:
+    """A member with the kind that its typed list implies: in raw answers of the API server items do not repeat it."""
+    kind = holder["kind"].removesuffix("List")
+    if not isinstance(member, dict) or kind in ("", "Template") or "kind" in member or "apiVersion" in member:
+        return member
+    return {"apiVersion": holder.get("apiVersion"), "kind": kind, **member}

@@ -1,0 +1,1 @@
+"""Decisions: run the rules on one object and answer an AdmissionReview."""

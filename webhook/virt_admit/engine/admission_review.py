@@ -1,0 +1,301 @@
+"""AdmissionReview, the wire format: bytes to ``Request`` and ``Response`` to bytes."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from virt_admit.model import json_codec, kinds
+from virt_admit.model.json_patch import Patch
+from virt_admit.model.kinds import Kind
+from virt_admit.model.messages import cut
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Finding, Operation, Rule
+
+API_VERSION: Final = "admission.k8s.io/v1"
+
+MAX_BODY: Final = 7 * 1024 * 1024
+"""Bytes: two objects of 3 MiB and their envelope (kubernetes-sigs/controller-runtime http.go#maxRequestSize)."""
+MAX_CAUSES: Final = 20
+MAX_MESSAGE: Final = 1500
+"""Characters of ``status.message``."""
+MAX_WARNINGS: Final = 10
+MAX_WARNING: Final = 256
+"""Characters; the API server cuts longer ones when all together pass 4,096 (apiserver filters/warning.go)."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+
+
+class ReviewError(ValueError):
+    """The bytes are no AdmissionReview that could be answered; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked. ``check`` and ``scan`` make such requests too, without ``uid`` and ``user``."""
+
+    operation: str
+    kind: Kind | None
+    """None: a kind that the table does not know."""
+    obj: Object | None
+    old: Object | None = None
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    user: str = ""
+    groups: frozenset[str] = frozenset()
+    subresource: str = ""
+    dry_run: bool = False
+
+    @property
+    def subject(self) -> Object | None:
+        """The object that is judged: on DELETE the old one, for there is no new one."""
+        return self.old if self.operation == Operation.DELETE else self.obj
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A finding with its action."""
+
+    rule: Rule
+    finding: Finding
+    action: Action
+    exempted: str = ""
+    """The reason, if an exemption silenced the finding."""
+
+    @property
+    def text(self) -> str:
+        """One line for people: what is wrong and where, and which rule says so."""
+        return f"{self.finding.path}: {self.finding.message} {tag(self.rule)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is answered: verdicts, strongest first, and what could not be judged."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    patch: tuple[Patch, ...] = ()
+    fixed: tuple[Verdict, ...] = ()
+    """The findings that ``patch`` removes."""
+    unseen: tuple[tuple[Rule, str], ...] = ()
+    errors: tuple[tuple[Rule, str], ...] = ()
+    policy: str = ""
+    """The digest of the policy that decided."""
+
+    @property
+    def allowed(self) -> bool:
+        return not any(verdict.action is Action.DENY for verdict in self.verdicts)
+
+    @property
+    def outcome(self) -> str:
+        """One word for metrics and logs."""
+        if not self.allowed:
+            return "denied"
+        if self.patch:
+            return "fixed"
+        if any(verdict.action is Action.WARN for verdict in self.verdicts):
+            return "warned"
+        return "exempt" if any(verdict.exempted for verdict in self.verdicts) else "allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response as HTTP carries it, and what is worth counting and logging of it."""
+
+    body: bytes
+    request: Request
+    response: Response = field(default_factory=Response)
+
+
+def tag(rule: Rule) -> str:
+    """The mark at the end of each text: nothing else in kubectl's output names us."""
+    return f"[virt-admit/{rule.id}]"
+
+
+def decode(body: bytes) -> Request:
+    """Read an AdmissionReview.
+
+    Raises:
+        ReviewError: not JSON, not an AdmissionReview v1, or without request or uid.
+    """
+    try:
+        review = json_codec.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ReviewError(f"the body is not JSON: {error}") from None
+    if not isinstance(review, dict):
+        raise ReviewError("the body is not a JSON object")
+    if review.get("kind") != "AdmissionReview" or review.get("apiVersion") != API_VERSION:
+        raise ReviewError(f"expected an AdmissionReview of {API_VERSION}")
+    request = review.get("request")
+    if not isinstance(request, dict):
+        raise ReviewError("the AdmissionReview has no request")
+    uid = request.get("uid")
+    if not isinstance(uid, str) or not uid:
+        raise ReviewError("the request has no uid")
+    return _request(Object(request), uid)
+
+
+def _request(request: Object, uid: str) -> Request:
+    namespace = request["namespace"].text or ""
+    user = request["userInfo"]
+    resource = request["resource"]
+    kind = kinds.by_resource(".".join(part for part in (resource["resource"].text, resource["group"].text) if part))
+    if kind is None and not resource.is_map:
+        kind = kinds.find(request.at("kind", "group").text or "", request.at("kind", "kind").text or "")
+    operation = request["operation"].text or ""
+    data = request["object"].value
+    if operation == Operation.CREATE and kind in _LIVES and isinstance(data, dict) and "status" in data:
+        data = {key: value for key, value in data.items() if key != "status"}
+    return Request(
+        uid=uid,
+        operation=operation,
+        kind=kind,
+        obj=_object(data, namespace),
+        old=_object(request["oldObject"].value, namespace),
+        name=request["name"].text or "",
+        namespace=namespace,
+        user=user["username"].text or "",
+        groups=frozenset(item.text for item in user["groups"].items() if item.text),
+        subresource=request["subResource"].text or "",
+        dry_run=request["dryRun"].boolean is True,
+    )
+
+
+_LIVES: Final = (kinds.VM, kinds.VMI)
+"""Kinds of which rules believe the status. What is created with one (``kubectl get -o yaml``, edited) brings that of
+another life: its instance type of then, whether it could migrate there."""
+
+
+def _object(data: Any, namespace: str) -> Object | None:
+    return Object(data, namespace) if isinstance(data, dict) else None
+
+
+def encode(request: Request, response: Response) -> bytes:
+    """Write the answer to a request."""
+    answer: dict[str, Any] = {"uid": request.uid, "allowed": response.allowed}
+    if not response.allowed:
+        answer["status"] = _status(request, [v for v in response.verdicts if v.action is Action.DENY])
+    if response.patch:
+        answer["patchType"] = "JSONPatch"
+        answer["patch"] = base64.b64encode(
+            json_codec.dumps([operation.as_json() for operation in response.patch])
+        ).decode()
+    if warnings := _warnings(response):
+        answer["warnings"] = warnings
+    if audit := _audit(response):
+        answer["auditAnnotations"] = audit
+    return json_codec.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})
+
+
+def _status(request: Request, denials: Sequence[Verdict]) -> dict[str, Any]:
+    subject = request.subject or Object({})
+    shown = denials if len(denials) <= MAX_CAUSES else denials[: MAX_CAUSES - 1]
+    causes = [
+        {
+            "reason": str(verdict.finding.cause),
+            "field": line(str(verdict.finding.path)),
+            "message": line(f"{verdict.finding.message} {tag(verdict.rule)}"),
+        }
+        for verdict in shown
+    ]
+    if more := len(denials) - len(shown):
+        last = denials[len(shown)]
+        causes.append(
+            {
+                "reason": str(last.finding.cause),
+                "field": line(str(last.finding.path)),
+                "message": f"and {more} more; run: virt-admit check {tag(last.rule)}",
+            }
+        )
+    return {
+        "status": "Failure",
+        "code": 422,
+        "reason": "Invalid",
+        "message": _message(subject, denials),
+        "details": {
+            "group": subject.group,
+            "kind": line(subject.kind) or "object",
+            "name": line(subject.name or request.name),
+            "causes": causes,
+        },
+    }
+
+
+def _message(subject: Object, denials: Sequence[Verdict]) -> str:
+    """What kubectl prints where it shows no causes: when several objects of one command are refused."""
+    head = line(f"{subject.kind} {subject.full_name}".strip()) + ": "
+    texts: list[str] = []
+    room = MAX_MESSAGE - len(head)
+    for index, verdict in enumerate(denials):
+        text = line(verdict.text)
+        more = f"and {len(denials) - index} more; run: virt-admit check"
+        if len(text) + len(more) + 4 > room:
+            texts.append(more if texts else cut(text, room))
+            break
+        texts.append(text)
+        room -= len(text) + 2
+    return head + "; ".join(texts)
+
+
+def _warnings(response: Response) -> list[str]:
+    texts = [_fix_text(verdict) for verdict in response.fixed]
+    texts += [_short(verdict) for verdict in response.verdicts if verdict.action is Action.WARN]
+    texts = list(dict.fromkeys(texts))
+    if len(texts) > MAX_WARNINGS:
+        more = len(texts) - MAX_WARNINGS + 1
+        texts = [*texts[: MAX_WARNINGS - 1], f"and {more} more; run: virt-admit check"]
+    return texts
+
+
+def _short(verdict: Verdict) -> str:
+    mark = " " + tag(verdict.rule)
+    text = line(f"{verdict.finding.path}: {verdict.finding.message}")
+    return cut(text, MAX_WARNING - len(mark)) + mark
+
+
+def _fix_text(verdict: Verdict) -> str:
+    changes = ", ".join(map(str, verdict.finding.fix))
+    mark = " " + tag(verdict.rule)
+    return cut(line(changes), MAX_WARNING - len(mark)) + mark
+
+
+def _audit(response: Response) -> dict[str, str]:
+    if not (response.verdicts or response.fixed or response.unseen):  # most answers by far
+        return {}
+    by_action = {action: {v.rule.id for v in response.verdicts if v.action is action} for action in Action}
+    annotations = {
+        "denied-by": by_action[Action.DENY],
+        "warned-by": by_action[Action.WARN],
+        "audited-by": by_action[Action.AUDIT],
+        "fixed-by": {verdict.rule.id for verdict in response.fixed},
+        "exempted-by": {verdict.rule.id for verdict in response.verdicts if verdict.exempted},
+        "unseen": {rule.id for rule, _ in response.unseen},
+    }
+    audit = {key: ",".join(sorted(ids)) for key, ids in annotations.items() if ids}
+    if response.fixed:
+        audit["fix"] = line("; ".join(f"{_fix_text(v)} {v.finding.why}".strip() for v in response.fixed))
+    if audit and response.policy:
+        audit["policy"] = response.policy
+    return audit
+
+
+def line(text: str) -> str:
+    """One printable line: a warning with a control character is dropped by the API server without a word."""
+    return _SURROGATE.sub("�", _CONTROL.sub(" ", text)).strip()
+
+
+def strongest_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Denials, then warnings, then the rest. Of each the first one of a rule at a field comes before further ones: a
+    list that is cut shall not be full of one fault."""
+    met: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    ranked: list[tuple[int, int, Verdict]] = []
+    for verdict in verdicts:
+        place = verdict.rule.id, verdict.finding.path.without_indices
+        ranked.append((-verdict.action, met[place], verdict))
+        met[place] += 1
+    return tuple(verdict for _, _, verdict in sorted(ranked, key=lambda each: each[:2]))

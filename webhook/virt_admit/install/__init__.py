@@ -1,0 +1,1 @@
+"""What is registered in a cluster, and whether the registration works."""

@@ -1,0 +1,182 @@
+"""What is installed in a cluster: our webhook configurations and others', what they call, and what stands behind it.
+
+Everything is plain JSON that an ``Api`` gives.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol
+
+from virt_admit.install.manifests import NAME
+from virt_admit.model import selectors
+from virt_admit.rules import Rules
+from virt_admit.settings import NAMESPACE, SERVICE
+
+Json = Mapping[str, Any]
+
+CONFIGURATIONS: Final = {
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+}
+OURS: Final = frozenset(f"{kind} {NAME}" for kind in CONFIGURATIONS)
+EXTERNAL: Final = "VIRT_ADMIT_CERTS_EXTERNAL"
+
+
+class Unreadable(Exception):
+    """The API server did not give what was asked for; the text says why."""
+
+
+class Api(Protocol):
+    """The API server. Each raises Unreadable."""
+
+    def get(self, path: str, **query: str) -> Json | None:
+        """The object or list at that path; None: there is none."""
+
+    def text(self, path: str) -> str:
+        """What stands at that path."""
+
+    def post(self, path: str, body: dict[str, Any]) -> Json:
+        """The answer to a review."""
+
+
+Connect = Callable[[str, str], str]
+"""Asked with a URL and the bundle as PEM: why a TLS connection fails, verified as an API server would; or nothing."""
+
+
+class Reference(NamedTuple):
+    """The Service that an entry calls."""
+
+    namespace: str
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def host(self) -> str:
+        """The name that API servers verify."""
+        return f"{self.name}.{self.namespace}.svc"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a webhook configuration, ours or another's."""
+
+    configuration: str
+    """Kind and name."""
+    name: str
+    data: Json
+
+    @property
+    def fails(self) -> bool:
+        """Whether requests are refused while nobody answers."""
+        return bool(self.data.get("failurePolicy", "Fail") == "Fail")
+
+    @property
+    def service(self) -> Reference | None:
+        service = self.data["clientConfig"].get("service")
+        return service and Reference(service["namespace"], service["name"], service.get("port", 443))
+
+    @property
+    def url(self) -> str:
+        return str(self.data["clientConfig"].get("url", ""))
+
+    @property
+    def bundle(self) -> bytes:
+        return base64.b64decode(self.data["clientConfig"].get("caBundle") or "")
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether objects in a namespace with these labels are sent."""
+        return selectors.parse(self.data.get("namespaceSelector")).matches(labels)
+
+    @property
+    def asks(self) -> set[tuple[str, ...]]:
+        """What is sent: group, version, resource, operation."""
+        return {
+            place
+            for rule in self.data.get("rules", ())
+            for place in itertools.product(
+                *(rule[key] for key in ("apiGroups", "apiVersions", "resources", "operations"))
+            )
+        }
+
+    def matches_kind(self, group: str, plural: str) -> bool:
+        """Whether creations or updates of a kind are sent."""
+        return any(
+            asked_group in (group, "*") and resource in (plural, "*", "*/*") and operation in ("CREATE", "UPDATE", "*")
+            for asked_group, _, resource, operation in self.asks
+        )
+
+
+class Installation:
+    """What is installed, as far as several topics look at it."""
+
+    def __init__(self, api: Api, rules: Rules, now: datetime, connect: Connect) -> None:
+        self.api, self.rules, self.now, self.connect = api, rules, now, connect
+        self.get = functools.cache(api.get)
+
+    def ours(self) -> list[Entry]:
+        """The entries of our two configurations."""
+        return [entry for entry in self._entries() if entry.configuration in OURS]
+
+    def others(self) -> list[Entry]:
+        """All other entries."""
+        return [entry for entry in self._entries() if entry.configuration not in OURS]
+
+    def services(self) -> list[Reference]:
+        """The Services that our entries call; one, or none if they call URLs."""
+        return sorted({entry.service for entry in self.ours() if entry.service})
+
+    def ready(self, service: Reference) -> int:
+        """How many endpoints of a Service are ready."""
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
+        slices = self._list(path, labelSelector=f"kubernetes.io/service-name={service.name}")
+        return len(
+            {
+                address
+                for each in slices
+                for endpoint in each.get("endpoints") or ()
+                if endpoint.get("conditions", {}).get("ready") is not False
+                for address in endpoint["addresses"]
+            }
+        )
+
+    def namespace_labels(self) -> Mapping[str, str]:
+        """The labels of our namespace; those that each namespace has if there is none."""
+        found = self.get(f"/api/v1/namespaces/{NAMESPACE}") or {"metadata": {}}
+        return {"kubernetes.io/metadata.name": NAMESPACE, **(found["metadata"].get("labels") or {})}
+
+    def deployment(self) -> Json | None:
+        return self.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{SERVICE}")
+
+    def issued_by_another(self) -> str:
+        """The Secret that somebody else issues into, as ``namespace/name``; empty if we issue."""
+        deployment = self.deployment()
+        pod = deployment["spec"]["template"]["spec"] if deployment else {"containers": ()}
+        for container in pod["containers"]:
+            places = {each["name"]: each.get("value", "") for each in container.get("env") or ()}
+            arguments = " ".join(container.get("args") or ()).replace("=", " ").split()
+            if "--certs-external" in arguments[:-1]:
+                places[EXTERNAL] = arguments[arguments.index("--certs-external") + 1]
+            mounted = {each["mountPath"]: each["name"] for each in container.get("volumeMounts") or ()}
+            for volume in pod.get("volumes") or ():
+                if volume["name"] == mounted.get(places.get(EXTERNAL, "")) and "secret" in volume:
+                    return f"{NAMESPACE}/{volume['secret']['secretName']}"
+        return ""
+
+    def _entries(self) -> Iterator[Entry]:
+        for kind, plural in CONFIGURATIONS.items():
+            for obj in self._list(f"/apis/admissionregistration.k8s.io/v1/{plural}"):
+                for entry in obj.get("webhooks", ()):
+                    yield Entry(f"{kind} {obj['metadata']['name']}", entry["name"], entry)
+
+    def _list(self, path: str, **query: str) -> Sequence[Json]:
+        found = self.get(path, **query)
+        return found["items"] if found else ()

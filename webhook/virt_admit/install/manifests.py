@@ -1,0 +1,307 @@
+"""What the cluster needs to call us, made from the rules: webhook configurations and RBAC.
+
+Every default is spelled out, or GitOps tools re-apply for ever (argoproj/argo-cd#17643). There is no ``caBundle`` key:
+the rotation loop owns that field.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from virt_admit import __version__
+from virt_admit.kube.field_filter import lookup_namespace, reads
+from virt_admit.model import kinds
+from virt_admit.model.kinds import Kind
+from virt_admit.reports.formats.policy_reports import WRITTEN
+from virt_admit.rule import Operation
+from virt_admit.rules import Rules
+from virt_admit.settings import DOMAIN, NAMESPACE, SERVICE
+
+NAME: Final = "virt-admit"
+SCAN: Final = f"{NAME}-scan"
+READER: Final = f"{NAME}-reader"
+WATCH: Final = ("get", "list", "watch")
+IGNORE_LABEL: Final = f"{DOMAIN}/ignore"
+
+
+def labels(component: str = "webhook") -> dict[str, str]:
+    """The labels on all our objects."""
+    return {
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/instance": NAME,
+        "app.kubernetes.io/managed-by": "kustomize",
+        "app.kubernetes.io/name": NAME,
+        "app.kubernetes.io/part-of": NAME,
+        "app.kubernetes.io/version": __version__,
+    }
+
+
+SYSTEM_NAMESPACES: Final = ("kube-system", NAMESPACE)
+KUBEVIRT_NAMESPACES: Final = ("kube-public", "kube-node-lease", "kubevirt", "kubevirt-hyperconverged", "openshift-cnv")
+"""Left out for virtual machines alone: HyperConverged, KubeVirt and CDI live there."""
+
+KUBEVIRT_ACCOUNTS: Final = (
+    "^system:serviceaccount:[^:]+:"
+    "(kubevirt-controller|kubevirt-apiserver|kubevirt-handler|kubevirt-operator|kubevirt-synchronization-controller)$"
+)
+
+NOT_DELETED: Final = (
+    "not-being-deleted",
+    "request.operation == 'DELETE' || !has(object.metadata.deletionTimestamp)",
+)
+NOT_KUBEVIRT: Final = ("not-kubevirt-itself", f"!request.userInfo.username.matches('{KUBEVIRT_ACCOUNTS}')")
+CHANGED: Final = (
+    "something-changed",
+    "request.operation != 'UPDATE' || object.?spec != oldObject.?spec"
+    " || object.metadata.?annotations != oldObject.metadata.?annotations"
+    " || object.metadata.?labels != oldObject.metadata.?labels",
+)
+"""Status writes, storage migration and finalizers change none of the three."""
+
+_SKIP: Final = "node-labeller.kubevirt.io/skip-node"
+_EXCLUDE: Final = "remediation.medik8s.io/exclude-from-remediation"
+_ROLL_OUT: Final = "^system:serviceaccount:(openshift-machine-config-operator|openshift-machine-api):"
+
+
+def _added_or_changed(where: str, key: str) -> str:
+    new, old = f"object.metadata.{where}", f"oldObject.metadata.{where}"
+    return (
+        f"(has({new}) && '{key}' in {new} && (oldObject == null || !has({old}) || !('{key}' in {old})"
+        f" || {old}['{key}'] != {new}['{key}']))"
+    )
+
+
+NODE_CHANGED: Final = (
+    "cordon-or-annotation",
+    " || ".join(
+        (
+            "(request.operation == 'UPDATE' && has(object.spec.unschedulable) && object.spec.unschedulable"
+            " && !(has(oldObject.spec.unschedulable) && oldObject.spec.unschedulable))",
+            _added_or_changed("annotations", _SKIP),
+            _added_or_changed("labels", _EXCLUDE),
+        )
+    ),
+)
+"""Kubelets and virt-handler write nodes all the time; one expression, for a list of conditions is AND-ed."""
+NOT_A_KUBELET: Final = ("not-a-kubelet", "!('system:nodes' in request.userInfo.groups)")
+NOT_A_ROLL_OUT: Final = ("not-a-roll-out", f"!request.userInfo.username.matches('{_ROLL_OUT}')")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of a webhook configuration. A kind stands in exactly one validating entry: of several denials users
+    would see only the first to arrive (kubernetes/kubernetes#132637)."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    conditions: tuple[tuple[str, str], ...] = (NOT_DELETED, CHANGED)
+    operations: tuple[Operation, ...] = tuple(Operation)
+    """At most these, of those that the rules ask for."""
+    timeout: int = 5
+    """Seconds."""
+    exact: bool = False
+    """Whether each version is matched as it is sent, not converted to the registered one."""
+    without: tuple[str, ...] = SYSTEM_NAMESPACES
+    """Namespaces that are left out."""
+
+
+ENTRIES: Final = (
+    Entry(
+        name="virtual-machines",
+        kinds=(kinds.VM, kinds.POOL, kinds.VMIRS),
+        conditions=(NOT_DELETED, NOT_KUBEVIRT, CHANGED),
+        without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
+    ),
+    Entry(
+        name="instances",
+        kinds=(kinds.VMI,),
+        conditions=(NOT_DELETED, NOT_KUBEVIRT),
+        operations=(Operation.CREATE,),  # it has no status sub-resource: an update is a heartbeat
+        without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
+    ),
+    Entry(name="health-checks", kinds=(kinds.MHC, kinds.CAPI_MHC, kinds.NHC)),
+    Entry(name="machines", kinds=(kinds.MACHINE, kinds.MACHINE_SET), timeout=3),
+    Entry(name="maintenance", kinds=(kinds.NM, kinds.NM_KUBEVIRT)),
+    Entry(
+        name="templates",
+        kinds=(kinds.SNR_TEMPLATE, kinds.SNR_CONFIG, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE),
+        timeout=3,
+    ),
+    Entry(name="nodes", kinds=(kinds.NODE,), conditions=(NOT_A_KUBELET, NOT_A_ROLL_OUT, NODE_CHANGED), timeout=2),
+    Entry(name="hyperconverged", kinds=(kinds.HCO,), exact=True),
+    Entry(
+        name="configuration",
+        kinds=(kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM),
+        # HyperConverged gives the dry runs of its webhook 3 s
+        # (kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#updateDryRunTimeOut)
+        timeout=2,
+    ),
+)
+
+MAY_FAIL: Final = frozenset((f"virtual-machines.validate.{DOMAIN}",))
+"""The entries with which requests may be refused while nobody answers (``failurePolicy: Fail``)."""
+
+MUTATING: Final = Entry(
+    name="virtual-machines",
+    kinds=(kinds.VM, kinds.POOL, kinds.VMIRS),
+    conditions=(NOT_DELETED, NOT_KUBEVIRT),
+    timeout=3,
+    without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
+)
+
+
+def webhooks(rules: Rules, url: str = "", ca: bytes = b"") -> list[dict[str, Any]]:
+    """The two webhook configurations. With ``url`` they call that URL and carry the CA, else they name the Service."""
+    validating = [_entry(entry, rules, "validate", url, ca) for entry in ENTRIES]
+    fixing = Rules(rule for rule in rules if rule.fixable)
+    mutating = _entry(MUTATING, fixing, "mutate", url, ca) | {"reinvocationPolicy": "IfNeeded"}
+    return [
+        _object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", NAME) | {"webhooks": [mutating]},
+        _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", NAME) | {"webhooks": validating},
+    ]
+
+
+def _entry(entry: Entry, rules: Rules, verb: str, url: str, ca: bytes) -> dict[str, Any]:
+    return {
+        "name": f"{entry.name}.{verb}.{DOMAIN}",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": _client(verb, url, ca),
+        "failurePolicy": "Ignore",
+        "matchPolicy": "Exact" if entry.exact else "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": entry.timeout,
+        "namespaceSelector": {
+            "matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(entry.without)},
+                {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["true"]},
+            ]
+        },
+        "objectSelector": {},
+        "matchConditions": [{"name": name, "expression": expression} for name, expression in entry.conditions],
+        "rules": [_rule(kind, _operations(kind, rules, entry), entry.exact) for kind in entry.kinds],
+    }
+
+
+def _client(verb: str, url: str, ca: bytes) -> dict[str, Any]:
+    if not url:
+        return {"service": {"name": SERVICE, "namespace": NAMESPACE, "path": f"/{verb}", "port": 443}}
+    client = {"url": f"{url.rstrip('/')}/{verb}"}
+    return client | ({"caBundle": base64.b64encode(ca).decode()} if ca else {})
+
+
+def _operations(kind: Kind, rules: Rules, entry: Entry) -> list[str]:
+    asked = {operation for rule in rules.by_kind[kind] for operation in rule.operations}
+    return [str(operation) for operation in entry.operations if operation in asked]
+
+
+def _rule(kind: Kind, operations: list[str], exact: bool) -> dict[str, Any]:
+    # Equivalent converts to the registered version; these two kinds are judged by the version that was sent
+    every_version = exact or kind is kinds.CAPI_MHC
+    return {
+        "apiGroups": [kind.group],
+        "apiVersions": list(kind.versions if every_version else kind.versions[:1]),
+        "operations": operations,
+        "resources": [kind.plural, *(f"{kind.plural}/{name}" for name in kind.subresources)],
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+    }
+
+
+def rbac(rules: Rules) -> list[dict[str, Any]]:
+    """Roles of the webhook: read what rules look up; its own Secret and configurations by name. No write to user
+    objects. ``create`` with a name permits creation by server-side apply of that name alone."""
+    configurations = {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
+        "resourceNames": [NAME],
+        "verbs": ["get", "patch"],
+    }
+    secret = {
+        "apiGroups": [""],
+        "resources": ["secrets"],
+        "resourceNames": [f"{NAME}-certs"],
+        "verbs": ["get", "create", "patch"],
+    }
+    return [
+        *_granted(READER, _lookup_rules(reads(rules), rules, WATCH), [SERVICE]),
+        *_granted(f"{NAME}-configurations", [configurations], [SERVICE]),
+        *_granted(f"{NAME}-certs", [secret], [SERVICE], NAMESPACE),
+    ]
+
+
+def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
+    """What rules look up in one namespace alone, by that namespace: roles there, for the webhook and for the scan. Not
+    every cluster has the namespaces, and no role can be made for one that is missing."""
+    homes = sorted({home for kind in reads(rules) if (home := lookup_namespace(kind, rules))})
+    return {
+        home: list(
+            _granted(
+                READER,
+                _read_rules((kind for kind in reads(rules) if lookup_namespace(kind, rules) == home), WATCH),
+                [SERVICE, SCAN],
+                home,
+            )
+        )
+        for home in homes
+    }
+
+
+def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
+    """The role of the scan: list what rules judge and what they look up."""
+    wanted = sorted({*rules.kinds, *reads(rules)})
+    return list(_granted(SCAN, _lookup_rules(wanted, rules, ("get", "list")), [SCAN], component="scan"))
+
+
+def reports_rbac() -> list[dict[str, Any]]:
+    """What the scan may do besides, to write reports and Events (``--write-reports``, ``--events``)."""
+    granted = [
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+        *(
+            {
+                "apiGroups": [form.home.group],
+                "resources": sorted((form.home.plural, form.cluster.plural)),
+                "verbs": ["list", "create", "patch", "delete"],
+            }
+            for form in WRITTEN.values()
+        ),
+    ]
+    return list(_granted(f"{SCAN}-reports", granted, [SCAN], component="scan"))
+
+
+def _lookup_rules(wanted: Iterable[Kind], rules: Rules, verbs: Iterable[str]) -> list[dict[str, Any]]:
+    """To read what is looked up in the whole cluster; of the rest, to see whether its namespace is there at all."""
+    homes = {kind: lookup_namespace(kind, rules) for kind in wanted}
+    names = sorted({home for home in homes.values() if home})
+    namespaces = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": names, "verbs": ["get"]}
+    return [*_read_rules((kind for kind, home in homes.items() if not home), verbs), *([namespaces] if names else ())]
+
+
+def _read_rules(wanted: Iterable[Kind], verbs: Iterable[str]) -> list[dict[str, Any]]:
+    groups: dict[str, list[str]] = {}
+    for kind in wanted:
+        groups.setdefault(kind.group, []).append(kind.plural)
+    return [
+        {"apiGroups": [group], "resources": sorted(plurals), "verbs": list(verbs)}
+        for group, plurals in sorted(groups.items())
+    ]
+
+
+def _granted(
+    name: str, rules: list[dict[str, Any]], accounts: Iterable[str], namespace: str = "", component: str = "webhook"
+) -> Iterator[dict[str, Any]]:
+    """A role, and its binding to service accounts of ours; in one namespace, or in the whole cluster."""
+    group, role = "rbac.authorization.k8s.io", "Role" if namespace else "ClusterRole"
+    yield _object(f"{group}/v1", role, name, namespace, component) | {"rules": rules}
+    yield _object(f"{group}/v1", f"{role}Binding", name, namespace, component) | {
+        "roleRef": {"apiGroup": group, "kind": role, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": each, "namespace": NAMESPACE} for each in accounts],
+    }
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = "", component: str = "webhook") -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "labels": labels(component)}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

@@ -1,0 +1,218 @@
+"""A cluster in a file: written without what is nobody's business, and read.
+
+Secrets are never read from a cluster. User data of guests, credentials of fence agents and values of environment
+variables are left out, and so is what lies in the pods and revisions of others. Equal clusters give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+from virt_admit.documents import reader
+from virt_admit.documents.reader import SUFFIXES
+from virt_admit.kube.field_filter import strip, trim
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Snapshot
+from virt_admit.model.objects import Object
+from virt_admit.settings import API_VERSION, SettingError
+
+KIND: Final = "Snapshot"
+GROUP: Final = API_VERSION.partition("/")[0]
+
+
+def load(path: Path) -> Snapshot:
+    """The cluster in a file or a folder of files: snapshots, ordinary manifests, Lists.
+
+    What snapshots say of ``complete`` and ``unreadable`` is added up; ordinary manifests are complete for nothing.
+    What a snapshot holds of kinds that it calls unreadable itself does not count.
+
+    Raises:
+        SettingError: a file is not YAML or JSON, or says something that a snapshot cannot say.
+        OSError: it cannot be read.
+    """
+    parts = _Parts()
+    for file in _files(path):
+        for data in _read(file):
+            parts.add(data, file)
+    if path.is_file() and not parts.documents:  # truncated, or not written yet
+        raise SettingError(f"{path}: it is empty")
+    return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version)
+
+
+class _Parts:
+    """What the documents of a snapshot add up to."""
+
+    def __init__(self) -> None:
+        self.objects: list[Object] = []
+        self.complete: set[str] = set()
+        self.unreadable: set[str] = set()
+        self.server_version: str | None = None
+        self.documents = 0
+
+    def add(self, data: Any, file: Path) -> None:
+        self.documents += 1
+        document = Object(data)
+        if document.kind == KIND and document.group in ("", GROUP) and document.api_version != API_VERSION:
+            raise SettingError(f"{file}: a Snapshot has apiVersion {API_VERSION}, not {document.api_version!r}")
+        unreadable: set[str] = set()
+        if (document.api_version, document.kind) == (API_VERSION, KIND):
+            unreadable = _names(document, "unreadable", file)
+            self.complete |= _names(document, "complete", file)
+            self.unreadable |= unreadable
+            self.server_version = document["serverVersion"].text or self.server_version
+            if document["items"].present and not document["items"].is_list:
+                raise SettingError(f"{file}: items must be a list")
+            if any(not item.is_map for item in document["items"].items()):
+                raise SettingError(f"{file}: each item must be an object")
+        if document["items"].is_list and document.kind.endswith(("List", KIND)):
+            objects = (Object(item.value) for item in document["items"].items() if item.is_map)
+            self.objects += [obj for obj in objects if not unreadable or str(kinds.of(obj)) not in unreadable]
+        elif document.kind:
+            self.objects.append(document)
+
+
+def _names(document: Object, key: str, file: Path) -> set[str]:
+    field = document[key]
+    if (field.present and not field.is_list) or any(item.text is None for item in field.items()):
+        raise SettingError(f'{file}: {key} must be a list of plural.group, or ["*"]')
+    return {item.text for item in field.items() if item.text}
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """The file, or those of the folder and the folders in it, symlinks followed. Without hidden ones: where a ConfigMap
+    is mounted, they are what it was and what it is."""
+    if not path.is_dir():
+        yield path
+        return
+    for entry in sorted(path.iterdir()):
+        if not entry.name.startswith(".") and (entry.is_dir() or (entry.suffix in SUFFIXES and entry.is_file())):
+            yield from _files(entry)
+
+
+def _read(file: Path) -> Iterator[Any]:
+    text = file.read_bytes()
+    if text.lstrip()[:1] == b"{":  # what `scan --save` writes; parsing it as YAML would take 50 times as long
+        try:
+            yield json.loads(text)
+        except ValueError:
+            pass  # several JSON documents, or YAML in flow style
+        else:
+            return
+    found, errors = reader.read(text, str(file))
+    if errors:
+        raise SettingError(str(errors[0]))
+    for document in found:
+        yield document.data
+
+
+class Sweep(Protocol):
+    """What was read of a cluster: a ``Snapshot`` or an ``ClusterCache``."""
+
+    @property
+    def server_version(self) -> str | None: ...
+
+    @property
+    def complete(self) -> frozenset[str]: ...
+
+    @property
+    def unreadable(self) -> frozenset[str]: ...
+
+    def __iter__(self) -> Iterator[Object]: ...
+
+
+def save(sweep: Sweep, path: Path) -> None:
+    """Write a snapshot file: one line per object, sorted if the sweep is. Readers see the old file or the new one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with unfinished.open("w", encoding="utf-8") as file:
+            _write(sweep, file)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _write(sweep: Sweep, file: IO[str]) -> None:
+    head = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        **({"serverVersion": sweep.server_version} if sweep.server_version else {}),
+        "complete": sorted(sweep.complete),
+        "unreadable": sorted(sweep.unreadable),
+    }
+    file.write(json.dumps(head, indent=1).removesuffix("\n}") + ',\n "items": [')
+    separator = "\n"
+    for obj in sweep:
+        if kinds.of(obj) is not None:
+            file.write(separator + json.dumps(presentable(obj), sort_keys=True, ensure_ascii=False))
+            separator = ",\n"
+    file.write("\n ]\n}\n")
+
+
+_DROPPED: Final = frozenset(
+    (
+        *("userData", "userDataBase64", "networkData", "networkDataBase64"),  # cloud-init
+        *("accessCredentials", "extraHeaders"),
+        "kubevirt.io/ignitiondata",  # an annotation
+    )
+)
+_PARAMETERS: Final = frozenset(("sharedparameters", "nodeparameters"))  # of fence agents
+_OTHERS: Final = frozenset((kinds.POD, kinds.CONTROLLER_REVISION))
+"""Kinds that are mostly not about machines, and full of other people's containers."""
+
+_TEMPLATE: Final = re.compile(
+    r"""\{\{ (?: /\* (?>.*?\*/) | "(?:[^"\\]|\\.)*+" | `[^`]*+` | [^"`}] )*+ \}\} | \{\{""", re.DOTALL | re.VERBOSE
+)
+"""An expression of a Go template, with its comments and quoted texts; or where one begins that never ends."""
+_LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def presentable(obj: Object) -> dict[str, Any]:
+    """An object without what should not leave the cluster. Every rule says of it what it says of the whole one."""
+    kind = kinds.of(obj)
+    data = trim(kind, obj.data) if kind in _OTHERS and kind is not None else strip(obj.data)
+    cleaned: dict[str, Any] = _clean(data)
+    return cleaned
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _field(key, below) for key, below in value.items() if key not in _DROPPED}
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    return value
+
+
+def _field(key: str, value: Any) -> Any:
+    if key == "sysprep" and isinstance(value, dict):
+        return {}  # that there is such a volume is no secret
+    if key in _PARAMETERS:
+        return _blank(value)
+    if key == "env" and isinstance(value, list):
+        return [_clean(_without_value(item)) for item in value]
+    if key == "url" and isinstance(value, str):
+        return _LOGIN.sub("", value)
+    return _clean(value)
+
+
+def _without_value(item: Any) -> Any:
+    return {key: value for key, value in item.items() if key != "value"} if isinstance(item, Mapping) else item
+
+
+def _blank(value: Any, name: str = "") -> Any:
+    """Parameters without their values. Two things are no secrets, and rules judge them: what the agent shall do, and
+    where the name of the node is filled in."""
+    if isinstance(value, dict):
+        return {key: _blank(below, name or key) for key, below in value.items()}
+    if isinstance(value, str) and name.lstrip("-") != "action":
+        said = "removed" if _TEMPLATE.sub("", value) else ""
+        return said + "".join(_TEMPLATE.findall(value))
+    return value

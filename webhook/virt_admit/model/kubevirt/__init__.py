@@ -1,0 +1,1 @@
+"""Facts about KubeVirt: VMs, their instances, migration, placement, storage and configuration."""

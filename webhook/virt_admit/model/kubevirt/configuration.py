@@ -1,0 +1,460 @@
+"""What the cluster's KubeVirt and HyperConverged resources say, and what holds where they are silent.
+
+There is one KubeVirt and one HyperConverged in a cluster; where a list shows several, the oldest counts. Source:
+kubevirt/kubevirt:pkg/virt-config/virt-config.go.
+
+What a function here cannot tell it raises as ``Unseen``; a resource that does not exist (yet) tells no more than
+one that cannot be read.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from virt_admit.model import kinds, nodes
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import CDI, HCO, KUBEVIRT, Kind
+from virt_admit.model.nodes import SCHEDULABLE, WORKER
+from virt_admit.model.objects import Field, Object
+
+# --- where a setting lives -----------------------------------------------------------------------------------------
+
+
+class Setting(enum.Enum):
+    """A setting that HyperConverged, KubeVirt and CDI keep in different places."""
+
+    UPDATES = "update methods and batches"
+    MIGRATIONS = "migration limits"
+    EVICTION_STRATEGY = "eviction strategy"
+    OBSOLETE_CPU_MODELS = "obsolete CPU models"
+    MIN_CPU_MODEL = "minimum CPU model"
+    DEFAULT_CPU_MODEL = "default CPU model"
+    CERTIFICATES = "certificates"
+    TLS = "TLS profile"
+
+
+_HCO_V1BETA1: Final[Mapping[Setting, str]] = {
+    Setting.UPDATES: "spec.workloadUpdateStrategy",
+    Setting.MIGRATIONS: "spec.liveMigrationConfig",
+    Setting.EVICTION_STRATEGY: "spec.evictionStrategy",
+    Setting.OBSOLETE_CPU_MODELS: "spec.obsoleteCPUs.cpuModels",
+    Setting.MIN_CPU_MODEL: "spec.obsoleteCPUs.minCPUModel",
+    Setting.DEFAULT_CPU_MODEL: "spec.defaultCPUModel",
+    Setting.CERTIFICATES: "spec.certConfig",
+    Setting.TLS: "spec.tlsSecurityProfile",
+}
+_HCO_V1: Final[Mapping[Setting, str]] = {
+    Setting.UPDATES: "spec.virtualization.workloadUpdateStrategy",
+    Setting.MIGRATIONS: "spec.virtualization.liveMigrationConfig",
+    Setting.EVICTION_STRATEGY: "spec.virtualization.evictionStrategy",
+    Setting.OBSOLETE_CPU_MODELS: "spec.virtualization.obsoleteCPUModels",
+    Setting.DEFAULT_CPU_MODEL: "spec.virtualization.virtualMachineOptions.defaultCPUModel",
+    Setting.CERTIFICATES: "spec.security.certConfig",
+    Setting.TLS: "spec.security.tlsSecurityProfile",
+}
+_KUBEVIRT: Final[Mapping[Setting, str]] = {
+    Setting.UPDATES: "spec.workloadUpdateStrategy",
+    Setting.MIGRATIONS: "spec.configuration.migrations",
+    Setting.EVICTION_STRATEGY: "spec.configuration.evictionStrategy",
+    Setting.OBSOLETE_CPU_MODELS: "spec.configuration.obsoleteCPUModels",
+    Setting.MIN_CPU_MODEL: "spec.configuration.minCPUModel",
+    Setting.DEFAULT_CPU_MODEL: "spec.configuration.cpuModel",
+    Setting.CERTIFICATES: "spec.certificateRotateStrategy.selfSigned",
+    Setting.TLS: "spec.configuration.tlsConfiguration",
+}
+_CDI: Final[Mapping[Setting, str]] = {
+    Setting.CERTIFICATES: "spec.certConfig",
+    Setting.TLS: "spec.config.tlsSecurityProfile",
+}
+
+
+def setting(obj: Object, what: Setting) -> Field:
+    """Where this object keeps a setting, by its kind and version; absent where it has no such setting.
+
+    Names inside the blocks are equal in all kinds, but obsolete models are a list in HyperConverged and a map in
+    KubeVirt.
+    """
+    kind = kinds.of(obj)
+    if kind is KUBEVIRT:
+        places = _KUBEVIRT
+    elif kind is HCO:
+        places = _HCO_V1BETA1 if obj.version == "v1beta1" else _HCO_V1
+    else:
+        places = _CDI if kind is CDI else {}
+    place = places.get(what)
+    return obj.at(*place.split(".")) if place else obj["-"]
+
+
+# --- versions ------------------------------------------------------------------------------------------------------
+
+
+class Version(NamedTuple):
+    """A release of KubeVirt or of HyperConverged."""
+
+    major: int
+    minor: int
+    patch: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+
+_VERSION: Final = re.compile(r"v?([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?(?![0-9])")
+
+NEWEST: Final = Version(1, 10)
+"""The newest release of KubeVirt whose behaviour is built into this package."""
+
+
+def parse_version(text: str | None) -> Version | None:
+    """``v1.4.0-rc.1`` is read as 1.4.0; what does not begin with a version is None."""
+    found = _VERSION.match(text or "")
+    return Version(*(int(part or 0) for part in found.groups())) if found else None
+
+
+def kubevirt_version(cluster: Cluster) -> Version | None:
+    """The release that runs, from ``status.observedKubeVirtVersion``; None: unknown, to be taken as the newest."""
+    return cluster.cached(_kubevirt_version)
+
+
+def _kubevirt_version(cluster: Cluster) -> Version | None:
+    kubevirt_ = _or_none(kubevirt, cluster)
+    return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text) if kubevirt_ is not None else None
+
+
+def hco_release(hyperconverged_: Object) -> Version | None:
+    """The release of the operator that serves a HyperConverged; None: unknown, to be taken as the newest."""
+    for item in hyperconverged_.at("status", "versions").items():
+        if item["name"].text == "operator":
+            return parse_version(item["version"].text)
+    return None
+
+
+class Change(enum.Enum):
+    """What some release of KubeVirt changed, for whoever still runs an older one."""
+
+    EXTERNAL = ("eviction strategy External", Version(0, 53))
+    LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
+    PERSISTENT_STATE = ("persistent vTPM and EFI on storage that is not shared can be migrated", Version(1, 4))
+    VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
+    PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
+
+    @property
+    def since(self) -> Version:
+        """The first release with it."""
+        return self.value[1]
+
+
+def has_release(cluster: Cluster, since: Version) -> bool:
+    """Whether the cluster's KubeVirt is of this release or later; an unknown one is the newest."""
+    version = kubevirt_version(cluster)
+    return version is None or version >= since
+
+
+def newer_than_known(cluster: Cluster) -> bool:
+    """Whether KubeVirt says that it is of a release that may know words that this package does not."""
+    version = kubevirt_version(cluster)
+    return version is not None and version[:2] > NEWEST[:2]
+
+
+# --- the two resources ---------------------------------------------------------------------------------------------
+
+
+def kubevirt(cluster: Cluster) -> Object | None:
+    """The KubeVirt resource, or None if there is none.
+
+    Raises:
+        Unseen: none is known, but there may be one.
+    """
+    return _seen(cluster.cached(_kubevirt))
+
+
+def hyperconverged(cluster: Cluster) -> Object | None:
+    """The HyperConverged resource, or None if there is none.
+
+    Raises:
+        Unseen: none is known, but there may be one.
+    """
+    return _seen(cluster.cached(_hyperconverged))
+
+
+def _seen(found: Object | Unseen | None) -> Object | None:
+    if isinstance(found, Unseen):
+        raise Unseen(found.what)
+    return found
+
+
+def _kubevirt(cluster: Cluster) -> Object | Unseen | None:
+    return _oldest(cluster, KUBEVIRT)
+
+
+def _hyperconverged(cluster: Cluster) -> Object | Unseen | None:
+    return _oldest(cluster, HCO)
+
+
+def _oldest(cluster: Cluster, kind: Kind) -> Object | Unseen | None:
+    found = cluster.known(kind)
+    if found:
+        return min(found, key=_age)
+    try:
+        return next(cluster.list(kind), None)
+    except Unseen as unseen:
+        return unseen
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    """Sorts the oldest first; RFC 3339 in UTC sorts as text, and what was never created is the youngest."""
+    return obj.metadata["creationTimestamp"].text or "~", obj.full_name
+
+
+def _kubevirt_or_unseen(cluster: Cluster) -> Object:
+    """For settings that cannot be told without a KubeVirt resource: one that is not there (yet) tells nothing."""
+    found = kubevirt(cluster)
+    if found is None:
+        raise Unseen(str(KUBEVIRT))
+    return found
+
+
+def _or_none(read: Callable[[Cluster], Object | None], cluster: Cluster) -> Object | None:
+    try:
+        return read(cluster)
+    except Unseen:
+        return None
+
+
+# --- eviction strategy, availability -------------------------------------------------------------------------------
+
+
+class ClusterStrategy(NamedTuple):
+    """The eviction strategy of VMs that have none of their own."""
+
+    value: str | None
+    """None: unknown. Anything else is as written, known word or not."""
+    origin: str
+    """The kind of the resource that says it, for texts; empty where nobody says it."""
+    said: bool
+    """Whether somebody said it; False: it is KubeVirt's built-in None, or unknown."""
+
+
+UNKNOWN_STRATEGY: Final = ClusterStrategy(None, "", said=False)
+BUILT_IN_STRATEGY: Final = ClusterStrategy("None", "", said=False)
+
+
+def eviction_strategy(cluster: Cluster, subject: Object | None = None) -> ClusterStrategy:
+    """The cluster's eviction strategy; never raises.
+
+    What a KubeVirt or HyperConverged under review (``subject``) says comes first, and the subject stands for the
+    stored one of its kind. Then KubeVirt, then HyperConverged, then what HyperConverged would choose by the number
+    of its nodes (``status.infrastructureHighlyAvailable``), then KubeVirt's built-in None. With neither resource in
+    sight it is unknown.
+    """
+    if subject is None:
+        return cluster.cached(_eviction_strategy)
+    kind = kinds.of(subject)
+    kubevirt_ = subject if kind is KUBEVIRT else _or_none(kubevirt, cluster)
+    hyperconverged_ = subject if kind is HCO else _or_none(hyperconverged, cluster)
+    order = (hyperconverged_, kubevirt_) if kind is HCO else (kubevirt_, hyperconverged_)
+    return _strategy(order, hyperconverged_)
+
+
+def _eviction_strategy(cluster: Cluster) -> ClusterStrategy:
+    hyperconverged_ = _or_none(hyperconverged, cluster)
+    return _strategy((_or_none(kubevirt, cluster), hyperconverged_), hyperconverged_)
+
+
+def _strategy(order: tuple[Object | None, ...], hyperconverged_: Object | None) -> ClusterStrategy:
+    there = [obj for obj in order if obj is not None]
+    if not there:
+        return UNKNOWN_STRATEGY
+    for obj in there:
+        value = setting(obj, Setting.EVICTION_STRATEGY).text
+        if value is not None:
+            return ClusterStrategy(value, obj.kind, said=True)
+    if hyperconverged_ is not None:
+        available = _infrastructure(hyperconverged_)
+        if available is not None:
+            value = "LiveMigrate" if available else "None"
+            return ClusterStrategy(value, hyperconverged_.kind, said=True)
+    return BUILT_IN_STRATEGY
+
+
+def _infrastructure(hyperconverged_: Object) -> bool | None:
+    return hyperconverged_.at("status", "infrastructureHighlyAvailable").boolean
+
+
+def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | None:
+    """Whether VMs have another node to go to; None: nothing tells.
+
+    HyperConverged says it in its status. Else nodes are counted, two or more being yes: those that KubeVirt calls
+    schedulable if any node has that label, else the workers if any node has that role.
+
+    Raises:
+        Unseen: HyperConverged does not say it, and no node is known, but there may be some.
+    """
+    hyperconverged_ = subject if subject is not None and kinds.of(subject) is HCO else _or_none(hyperconverged, cluster)
+    said = _infrastructure(hyperconverged_) if hyperconverged_ is not None else None
+    if said is not None:
+        return said
+    schedulable = nodes.of_kubevirt(cluster)
+    if schedulable:
+        return sum(node.labels[SCHEDULABLE] == "true" for node in schedulable) >= 2
+    workers = sum(WORKER in node.labels for node in nodes.every(cluster))
+    return workers >= 2 if workers else None
+
+
+# --- CPU models ----------------------------------------------------------------------------------------------------
+
+_OLD_MODELS: Final = (
+    "486", "pentium", "pentium2", "pentium3", "pentiumpro", "coreduo", "n270", "core2duo", "Conroe", "athlon",
+    "phenom", "qemu64", "qemu32", "kvm64", "kvm32", "Opteron_G1", "Opteron_G2",
+)  # fmt: skip
+
+PREDEFINED_OBSOLETE: Final = frozenset(_OLD_MODELS) | {f"{model}-v1" for model in _OLD_MODELS}
+"""kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels; compared exactly."""
+
+HOST_MODEL: Final = "host-model"
+HOST_PASSTHROUGH: Final = "host-passthrough"
+
+
+def own_obsolete_models(obj: Object) -> frozenset[str]:
+    """The models that are obsolete if this KubeVirt or HyperConverged has its way.
+
+    HyperConverged adds to the predefined ones. The keys of KubeVirt's map *replace* them, whatever the values; an
+    empty map is none.
+    """
+    models = setting(obj, Setting.OBSOLETE_CPU_MODELS)
+    if kinds.of(obj) is KUBEVIRT:
+        return frozenset(models.map) or PREDEFINED_OBSOLETE
+    return PREDEFINED_OBSOLETE | {item.text for item in models.items() if item.text}
+
+
+def obsolete_models(cluster: Cluster) -> frozenset[str]:
+    """The models that the node labeller takes off all nodes, as far as that can be seen; never raises."""
+    return cluster.cached(_obsolete_models)
+
+
+def _obsolete_models(cluster: Cluster) -> frozenset[str]:
+    kubevirt_ = _or_none(kubevirt, cluster)
+    if kubevirt_ is not None and setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
+        return own_obsolete_models(kubevirt_)
+    hyperconverged_ = _or_none(hyperconverged, cluster)
+    return PREDEFINED_OBSOLETE if hyperconverged_ is None else own_obsolete_models(hyperconverged_)
+
+
+def default_cpu_model(cluster: Cluster) -> str:
+    """The model of VMs that name none: KubeVirt's ``cpuModel``, else ``host-model`` (on arm64 the passthrough).
+
+    Raises:
+        Unseen: KubeVirt cannot be seen.
+    """
+    return setting(_kubevirt_or_unseen(cluster), Setting.DEFAULT_CPU_MODEL).text or HOST_MODEL
+
+
+# --- what decides on migrations ------------------------------------------------------------------------------------
+
+
+class Gate(enum.Enum):
+    """A feature gate whose state matters here: its name, the release that knows it, and since when it is on."""
+
+    VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 8), None)
+    DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
+    HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
+
+    def __init__(self, gate: str, since: Version, on_since: Version | None) -> None:
+        self.gate = gate
+        self.since = since
+        self.on_since = on_since
+
+
+def gate_is_disabled(cluster: Cluster, gate: Gate) -> bool:
+    """Whether KubeVirt can be seen and says that the gate be shut; never raises."""
+    kubevirt_ = _or_none(kubevirt, cluster)
+    return kubevirt_ is not None and _said(kubevirt_, gate) is False
+
+
+def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
+    """Whether a feature gate is open; a release before the gate ignores its name.
+
+    Raises:
+        Unseen: KubeVirt cannot be seen.
+    """
+    said = _said(_kubevirt_or_unseen(cluster), gate)
+    if said is None:
+        return gate.on_since is not None and has_release(cluster, gate.on_since)
+    return said and has_release(cluster, gate.since)
+
+
+def _said(kubevirt_: Object, gate: Gate) -> bool | None:
+    """What KubeVirt's lists say of a gate; opening it outweighs shutting it (featuregate#IsEnabled)."""
+    developer = kubevirt_.at("spec", "configuration", "developerConfiguration")
+    for key, state in (("featureGates", True), ("disabledFeatureGates", False)):
+        if any(item.value == gate.gate for item in developer[key].items()):
+            return state
+    return None
+
+
+def default_binding(cluster: Cluster) -> str:
+    """How VMs without networks are tied to the pod network.
+
+    KubeVirt's ``defaultNetworkInterface``, else ``bridge``. HyperConverged writes ``masquerade`` there.
+
+    Raises:
+        Unseen: neither resource can be seen.
+    """
+    kubevirt_ = _or_none(kubevirt, cluster)
+    if kubevirt_ is not None:
+        return kubevirt_.at("spec", "configuration", "network", "defaultNetworkInterface").text or "bridge"
+    if _or_none(hyperconverged, cluster) is not None:
+        return "masquerade"
+    raise Unseen(str(KUBEVIRT))
+
+
+def binding_migrates(cluster: Cluster, plugin: str) -> bool:
+    """Whether KubeVirt has a network binding plugin of that name, registered as fit for migration.
+
+    Raises:
+        Unseen: KubeVirt cannot be seen.
+    """
+    bindings = _kubevirt_or_unseen(cluster).at("spec", "configuration", "network", "binding")
+    return bindings[plugin]["migration"].present
+
+
+def mediated_devices(cluster: Cluster) -> frozenset[str]:
+    """The resource names of the mediated devices that VMs may use.
+
+    Raises:
+        Unseen: KubeVirt cannot be seen.
+    """
+    devices = _kubevirt_or_unseen(cluster).at("spec", "configuration", "permittedHostDevices", "mediatedDevices")
+    return frozenset(name for item in devices.items() if (name := item["resourceName"].text))
+
+
+def minimum_tsc_frequency(cluster: Cluster) -> int | None:
+    """Hertz that every node's time stamp counter is said to reach; None: nothing is said.
+
+    Raises:
+        Unseen: KubeVirt cannot be seen.
+    """
+    developer = _kubevirt_or_unseen(cluster).at("spec", "configuration", "developerConfiguration")
+    frequency = developer["minimumClusterTSCFrequency"].integer
+    return frequency if frequency is not None and frequency > 0 else None
+
+
+def said_architecture(cluster: Cluster) -> str | None:
+    """The architecture of VMs that name none, as KubeVirt's operator found it; None: KubeVirt does not say (yet).
+
+    Raises:
+        Unseen: KubeVirt cannot be seen.
+    """
+    return _kubevirt_or_unseen(cluster).at("status", "defaultArchitecture").text or None
+
+
+def default_architecture(cluster: Cluster) -> str:
+    """The same, and the likely ``amd64`` if KubeVirt does not say.
+
+    Raises:
+        Unseen: KubeVirt cannot be seen.
+    """
+    return said_architecture(cluster) or "amd64"

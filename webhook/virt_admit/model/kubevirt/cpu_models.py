@@ -1,0 +1,143 @@
+"""CPU models that nodes offer.
+
+KubeVirt's node labeller marks each node with the models that its processor can run and that are not obsolete. The pod
+of a VMI with a named model gets that label as node selector, so a model that no node offers is never scheduled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from virt_admit.model import nodes
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import KUBEVIRT, NODE
+from virt_admit.model.kubevirt import configuration, effective
+from virt_admit.model.kubevirt.effective import Effective
+from virt_admit.model.objects import Path
+from virt_admit.model.units import show
+
+READS: Final = (*effective.READS, KUBEVIRT, NODE)
+
+OFFERED: Final = "cpu-model.node.kubevirt.io/"
+"""Label prefix: the node can run this model."""
+HOST: Final = "host-model-cpu.node.kubevirt.io/"
+"""Label prefix: what ``host-model`` means on the node."""
+TARGET: Final = "cpu-model-migration.node.kubevirt.io/"
+"""Label prefix: the node can take a migrating ``host-model`` VMI that started on a node of this model."""
+
+SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
+"""Annotation of nodes that the labeller leaves as they are; only its presence counts (node_labeller.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The models that nodes offer, each with the names of those nodes."""
+
+    nodes: Mapping[str, tuple[str, ...]]
+    conclusive: bool
+    """Whether any node has a label of the kind; if not, the labeller has not run, and nothing can be concluded."""
+
+    def by(self, model: str) -> tuple[str, ...]:
+        """The nodes that offer a model, compared exactly."""
+        return self.nodes.get(model, ())
+
+    def alike(self, model: str) -> tuple[str, ...]:
+        """The models on offer whose names differ from this one only in case."""
+        folded = model.casefold()
+        return tuple(sorted(name for name in self.nodes if name != model and name.casefold() == folded))
+
+    def most_common(self, number: int, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """The models that most nodes offer, leaving some out."""
+        order = sorted((-len(nodes), model) for model, nodes in self.nodes.items() if model not in without)
+        return tuple(model for _, model in order[:number])
+
+
+def offers(cluster: Cluster) -> Offers:
+    """What the nodes of the cluster offer.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    nodes.every(cluster)
+    return cluster.cached(_offers)
+
+
+def _offers(cluster: Cluster) -> Offers:
+    offering: dict[str, list[str]] = {}
+    conclusive = False
+    for node in cluster.known(NODE):
+        for label, value in node.metadata["labels"].map.items():
+            if label.startswith(OFFERED):
+                conclusive = True
+                if value == "true":
+                    offering.setdefault(label.removeprefix(OFFERED), []).append(node.name)
+    return Offers({model: tuple(sorted(names)) for model, names in offering.items()}, conclusive)
+
+
+def host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    """What ``host-model`` means on each node that says so.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    nodes.every(cluster)
+    return cluster.cached(_host_models)
+
+
+def _host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    found = {
+        node.name: frozenset(label.removeprefix(HOST) for label in node.labels if label.startswith(HOST))
+        for node in cluster.known(NODE)
+    }
+    return {name: models for name, models in found.items() if models}
+
+
+class Model(NamedTuple):
+    """The named CPU model of a VMI."""
+
+    name: str
+    path: Path
+    """Where the object decides on it."""
+    source: str = ""
+    """Who names it: ``instance type 'u1'``, ``KubeVirt``; empty: the object itself."""
+
+    @property
+    def phrase(self) -> str:
+        """``CPU model 'Conroe' of KubeVirt``."""
+        return f"CPU model {show(self.name)}" + (f" of {self.source}" if self.source else "")
+
+    @property
+    def remedy(self) -> str:
+        """What the object can do about it: where its instance type names a model, it must not name one itself."""
+        return "write host-model" if self.source in ("", _DEFAULT) else "use another instance type"
+
+
+_DEFAULT: Final = "KubeVirt"
+
+
+def named(vmi: Effective, cluster: Cluster) -> Model | None:
+    """The model that a VMI runs with, if it is a named one: its own, its instance type's, or KubeVirt's default.
+
+    None for ``host-model`` and ``host-passthrough``, and on arm64, where there are no named models.
+
+    Raises:
+        Unseen: the VM names none, and its instance type or KubeVirt cannot be seen.
+    """
+    if (vmi.architecture or _default_architecture(cluster)) == "arm64":
+        return None
+    given = vmi.cpu_model
+    name, path, source = given.field.text, given.field.path, given.source
+    if not name:
+        if vmi.instancetype_unseen:
+            raise Unseen(vmi.instancetype_unseen)
+        name, path, source = configuration.default_cpu_model(cluster), vmi.spec["domain"]["cpu"].path, _DEFAULT
+    return None if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH) else Model(name, path, source)
+
+
+def _default_architecture(cluster: Cluster) -> str:
+    try:
+        return configuration.default_architecture(cluster)
+    except Unseen:
+        return "amd64"

@@ -1,0 +1,368 @@
+"""Can a VMI be live-migrated? Yes, no (with every reason), or unknown.
+
+KubeVirt decides it on the running VMI and publishes the first reason that it meets as condition ``LiveMigratable``.
+Here all are found, before the VMI exists. Sources: kubevirt/kubevirt:
+pkg/virt-handler/vm.go#calculateLiveMigrationCondition, pkg/network/vmispec/interface.go#VerifyVMIMigratable,
+pkg/virt-controller/watch/topology/tsc.go.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model import kinds, nodes
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import HCO, KUBEVIRT, NODE, VMI
+from virt_admit.model.kubevirt import configuration, effective, storage
+from virt_admit.model.kubevirt.configuration import Change, Gate
+from virt_admit.model.kubevirt.effective import Effective, Given
+from virt_admit.model.messages import count
+from virt_admit.model.nodes import SCHEDULABLE
+from virt_admit.model.objects import Field, Object, Path
+from virt_admit.model.selectors import integer
+from virt_admit.model.units import show
+
+BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
+"""Annotation of the VMI that lets it migrate with a bridge on the pod network; any value will do."""
+
+TSC_FREQUENCY: Final = "cpu-timer.node.kubevirt.io/tsc-frequency"
+"""Label of nodes: hertz of their time stamp counter."""
+
+
+READS: Final = (*effective.READS, *storage.READS, KUBEVIRT, HCO, NODE)
+"""The kinds that ``verdict`` looks up."""
+
+
+class Answer(enum.Enum):
+    """Whether something can be migrated."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that certainly rules out a migration."""
+
+    name: str
+    """The reason as KubeVirt writes it into the condition: ``DisksNotLiveMigratable``."""
+    path: Path
+    what: str
+    """What it is about, what matters most first: ``ReadWriteOnce claim 'spool'``."""
+    remedy: str = ""
+    """What makes it go away, if anything does: ``make it ReadWriteMany``."""
+    value: object = None
+    """What offends: while it stays, the reason is the same one, however its text reads; None: ``path`` tells enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a VMI can be migrated."""
+
+    answer: Answer
+    reasons: tuple[Reason, ...] = ()
+    """Why not; all of them, in KubeVirt's order."""
+    unseen: tuple[str, ...] = ()
+    """What could not be seen; it may hide further reasons."""
+
+
+def verdict(obj: Object, cluster: Cluster) -> Verdict:
+    """Whether the VMI of an object can be migrated; never raises.
+
+    A running VMI says it itself. Otherwise each check is made for itself: one that meets something unseen leaves
+    the certain reasons of the others standing.
+    """
+    status = obj.condition("LiveMigratable")["status"].text if kinds.of(obj) is VMI else None
+    if status == "True":
+        return Verdict(Answer.YES)
+    vmi = effective.effective(obj, cluster)
+    reasons: list[Reason] = []
+    unseen = list(vmi.unseen)
+    for check in _CHECKS:
+        try:
+            for item in check(vmi, cluster):
+                if isinstance(item, Reason):
+                    reasons.append(item)
+                else:
+                    unseen.append(item.what)
+        except Unseen as blind:
+            unseen.append(blind.what)
+    if status == "False" and not reasons:
+        reasons.append(_published(vmi))
+    answer = Answer.UNKNOWN if unseen else Answer.YES
+    if reasons:
+        answer = Answer.NO
+    return Verdict(answer, tuple(reasons), tuple(dict.fromkeys(unseen)))
+
+
+def _published(vmi: Effective) -> Reason:
+    """The reason that KubeVirt gives for a running VMI."""
+    condition = vmi.obj.condition("LiveMigratable")
+    what = condition["message"].text or "KubeVirt says so"
+    return Reason(condition["reason"].text or "NotLiveMigratable", vmi.spec.path, what)
+
+
+_Found = Iterator[Reason | Unseen]
+
+
+# --- the network ---------------------------------------------------------------------------------------------------
+
+
+def _interfaces(vmi: Effective, cluster: Cluster) -> _Found:
+    """Only the interface on the pod network counts."""
+    interfaces = list(vmi.devices["interfaces"].items())
+    networks = list(vmi.spec["networks"].items())
+    if not interfaces:
+        if not networks:
+            yield from _default_interface(vmi, cluster)
+        return
+    pod = next((network for network in networks if network["pod"].is_map), None)
+    if pod is None:
+        return
+    name = pod["name"].value
+    primary = next((interface for interface in interfaces if interface["name"].value == name), None)
+    if primary is None:
+        yield _interface(vmi.devices, f"no interface for the pod network {show(name)}", "add one with masquerade")
+    elif not (primary["masquerade"].is_map or primary["passtBinding"].is_map):
+        yield from _other_binding(primary, vmi, cluster)
+
+
+def _default_interface(vmi: Effective, cluster: Cluster) -> _Found:
+    """KubeVirt adds a pod network before it looks at the preference's masquerade; but the latter may say: none."""
+    attach = vmi.autoattach_pod_interface
+    if attach is False or (attach is None and vmi.preference_unseen):
+        return
+    binding = configuration.default_binding(cluster)
+    if binding == "masquerade" or (binding == "bridge" and _may_have_opted_in(vmi)):
+        return
+    yield _interface(
+        vmi.devices,
+        f"no interface is given and the cluster's default is {show(binding)}",
+        "add one with masquerade",
+    )
+
+
+def _other_binding(primary: Field, vmi: Effective, cluster: Cluster) -> _Found:
+    binding = primary["binding"]
+    if primary["bridge"].is_map:
+        if not _may_have_opted_in(vmi):
+            yield _interface(primary, _bridge(vmi), value="bridge")
+    elif binding.is_map:
+        plugin = binding["name"].text or ""
+        if not configuration.binding_migrates(cluster, plugin):
+            yield _interface(primary, f"binding plugin {show(plugin)} is not registered for migration", value=plugin)
+    elif method := next((key for key in ("sriov", "slirp", "macvtap", "passt") if primary[key].present), ""):
+        yield _interface(primary, f"{method} on the pod network", value=method)
+    elif not (vmi.prefers_masquerade or vmi.unseen):
+        yield _interface(primary, "no binding on the pod network")
+
+
+def _interface(place: Field, what: str, remedy: str = "use masquerade", value: object = None) -> Reason:
+    return Reason("InterfaceNotLiveMigratable", place.path, what, remedy, value)
+
+
+def _may_have_opted_in(vmi: Effective) -> bool:
+    """Whether the annotation is there, or an instance type or preference out of sight may bring it."""
+    return bool(vmi.unseen) or vmi.annotated(BRIDGE_OPT_IN)
+
+
+def _bridge(vmi: Effective) -> str:
+    if vmi.obj.annotation(BRIDGE_OPT_IN).present:
+        return "bridge, its opt-in annotation counts in the template only"
+    return "bridge on the pod network"
+
+
+# --- devices -------------------------------------------------------------------------------------------------------
+
+
+def _host_devices(vmi: Effective, cluster: Cluster) -> _Found:
+    devices = vmi.host_devices
+    if devices.field.is_list and devices.field.value:
+        yield _device(devices, count(len(devices.field.value), "host device"))
+    gpus = vmi.gpus
+    if gpus.field.is_list and gpus.field.value:
+        why = _stuck_gpu(gpus.field, cluster)
+        if why:
+            yield _device(gpus, why)
+
+
+def _device(given: Given, what: str) -> Reason:
+    devices = tuple(tuple(device[key].value for key in _DEVICE) for device in given.field.items())
+    if given.source:
+        what, remedy = f"{given.source} brings {what}", "choose another"
+    else:
+        remedy = "remove it" if len(devices) == 1 else "remove them"
+    return Reason("HostDeviceNotLiveMigratable", given.field.path, what, remedy, devices)
+
+
+_DEVICE: Final = ("deviceName", "claimName", "requestName")
+"""What a host device or a graphics card is: a resource of the node, or a request of a resource claim."""
+
+
+def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
+    """Why the graphics cards cannot move; empty: they can. A single one may, if it is a mediated device."""
+    if len(gpus.value) > 1:
+        return count(len(gpus.value), "GPU")
+    name = gpus[0]["deviceName"].text
+    try:
+        if not configuration.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION):
+            return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off)"
+        if name in configuration.mediated_devices(cluster):
+            return ""
+        return f"GPU {show(name)}, no mediated device" if name else "a GPU that is no mediated device"
+    except Unseen:
+        return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off by default)"
+
+
+def _older_releases(vmi: Effective, cluster: Cluster) -> _Found:
+    """What the KubeVirt of this cluster cannot do yet."""
+    version = configuration.kubevirt_version(cluster)
+    if version is None:
+        return
+    unable = f"KubeVirt {version} cannot move"
+    if version < Change.VIRTIOFS.since:
+        for filesystem in vmi.devices["filesystems"].items():
+            if filesystem["virtiofs"].is_map:
+                name = filesystem["name"].value
+                yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"{unable} virtiofs", value=name)
+    if version < Change.PERSISTENT_RESERVATION.since:
+        for disk in vmi.devices["disks"].items():
+            reservation = disk["lun"]["reservation"]
+            if reservation.boolean:
+                what, name = f"{unable} a persistent reservation", disk["name"].value
+                yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what, value=name)
+    if version < Change.PERSISTENT_STATE.since and _keeps_state(vmi):  # it had to be on shared storage
+        yield Unseen("the storage of vTPM and EFI state")
+
+
+def _keeps_state(vmi: Effective) -> bool:
+    efi = vmi.spec.at("domain", "firmware", "bootloader", "efi", "persistent")
+    return bool(efi.boolean or vmi.devices["tpm"]["persistent"].boolean)
+
+
+# --- the processor -------------------------------------------------------------------------------------------------
+
+
+def _launch_security(vmi: Effective, cluster: Cluster) -> _Found:
+    security, source = vmi.launch_security
+    if not security.is_map:
+        return
+    brings = f" ({source} asks for it)" if source else ""
+    what = f"the guest's memory is encrypted{brings}"
+    if security["sev"].present or security["snp"].present:
+        yield Reason("SEVNotLiveMigratable", security.path, what, value=sorted(security.map))
+    elif security["tdx"].present:
+        yield Reason("TDXNotLiveMigratable", security.path, what)
+    architecture = effective.architecture(vmi, cluster)
+    if architecture == "s390x":
+        yield Reason("SecureExecutionNotLiveMigratable", security.path, what)
+    elif architecture is None and not any(security[key].present for key in ("sev", "snp", "tdx")):
+        yield Unseen("the cluster's default architecture")
+
+
+def _clock(vmi: Effective, cluster: Cluster) -> _Found:
+    """Reenlightenment needs to know how fast the clock of the next node ticks."""
+    feature, source = vmi.reenlightenment
+    if not feature.is_map or feature["enabled"].boolean is False or _needs_invtsc_to_boot(vmi):
+        return
+    brings = f" ({source} brings reenlightenment)" if source else ""
+    architecture = effective.architecture(vmi, cluster) or "amd64"
+    if architecture != "amd64":
+        what = f"no TSC frequency on {show(architecture)}{brings}"
+    elif not _tsc_frequency_is_known(cluster):
+        what = f"no node exposes its TSC frequency{brings}"
+    else:
+        return
+    yield Reason("NoTSCFrequencyNotLiveMigratable", feature.path, what, "drop reenlightenment")
+
+
+def _needs_invtsc_to_boot(vmi: Effective) -> bool:
+    return any(
+        feature["name"].value == "invtsc" and feature["policy"].value in ("require", "force")
+        for feature in vmi.spec["domain"]["cpu"]["features"].items()
+    )
+
+
+def _tsc_frequency_is_known(cluster: Cluster) -> bool:
+    try:
+        if configuration.minimum_tsc_frequency(cluster) is not None:
+            return True
+    except Unseen:
+        pass
+    if not nodes.every(cluster):
+        raise Unseen(str(NODE))
+    return cluster.cached(_some_node_shows_its_tsc_frequency)
+
+
+def _some_node_shows_its_tsc_frequency(cluster: Cluster) -> bool:
+    return any(
+        labels.get(SCHEDULABLE) == "true" and (integer(labels.get(TSC_FREQUENCY)) or 0) > 0
+        for labels in (node.labels for node in nodes.every(cluster))
+    )
+
+
+def _hyperv_passthrough(vmi: Effective, _: Cluster) -> _Found:
+    passthrough = vmi.spec.at("domain", "features", "hypervPassthrough")
+    if passthrough.is_map and passthrough["enabled"].boolean is not False:
+        what = "Hyper-V features of this node's kernel"
+        yield Reason("HypervPassthroughNotLiveMigratable", passthrough.path, what, "name the features singly")
+
+
+# --- disks ---------------------------------------------------------------------------------------------------------
+
+_NOT_SHARED: Final = "DisksNotLiveMigratable"
+
+
+def _disks(vmi: Effective, cluster: Cluster) -> _Found:
+    """Every claim must be shared, whatever it is used for; nothing else but a host disk can be in the way."""
+    for volume in vmi.spec["volumes"].items():
+        claim = claim_of(volume)
+        if claim is not None:
+            yield from _claim(claim, vmi, cluster)
+        elif volume["hostDisk"].is_map and volume["hostDisk"]["shared"].boolean is not True:
+            host_disk = volume["hostDisk"]
+            yield Reason(
+                _NOT_SHARED,
+                host_disk.path,
+                "a host disk that is not shared",
+                "use a ReadWriteMany claim",
+                host_disk["path"].value,
+            )
+
+
+def claim_of(volume: Field) -> Field | None:
+    """Where a volume names the claim that it is, directly or as a data volume; None: it is something else."""
+    for source, name in (("persistentVolumeClaim", "claimName"), ("dataVolume", "name")):
+        if isinstance(volume.map.get(source), dict):
+            return volume.at(source, name)
+    return None
+
+
+def _claim(claim: Field, vmi: Effective, cluster: Cluster) -> _Found:
+    if not claim.text:
+        yield Unseen(f"the name of the claim at {claim.path}")
+        return
+    try:
+        access = storage.access(vmi, claim.text, cluster)
+    except Unseen as unseen:
+        yield unseen
+        return
+    if not access.shared:
+        by = f" by storage class {show(access.storage_class)}" if access.storage_class else ""
+        what = f"{', '.join(access.modes)[:60]} claim {show(claim.text)}{by}"
+        yield Reason(_NOT_SHARED, claim.path, what, "make it ReadWriteMany", claim.text)
+
+
+_CHECKS: Final[tuple[Callable[[Effective, Cluster], _Found], ...]] = (
+    _interfaces,
+    _host_devices,
+    _launch_security,
+    _clock,
+    _hyperv_passthrough,
+    _disks,
+    _older_releases,
+)

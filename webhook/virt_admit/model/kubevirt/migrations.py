@@ -1,0 +1,71 @@
+"""Migrations (VirtualMachineInstanceMigration), grouped by the VMI that they move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import VMIM
+from virt_admit.model.kubevirt import vms
+from virt_admit.model.objects import Object
+
+AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpdateMigration")
+"""Annotations of migrations that a drain or a workload update asked for. They are repeated without end."""
+
+FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
+"""Phases of a migration, and of a VMI, that has ended."""
+
+RETRY_LOOP: Final = 3
+"""Failed automatic migrations in a row from which on one speaks of a loop."""
+
+
+def of_vmi(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
+    """The known migrations of a VMI, oldest first."""
+    return cluster.cached(_by_vmi).get((vms.home(vmi), vmi.name), ())
+
+
+def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
+    """The migrations of a VMI that are neither Succeeded nor Failed.
+
+    Raises:
+        Unseen: after those that are known, if there may be more.
+    """
+    yield from (each for each in of_vmi(vmi, cluster) if each.at("status", "phase").text not in FINAL_PHASES)
+    cannot_see = cluster.cached(_unseen)
+    if cannot_see:
+        raise Unseen(cannot_see)
+
+
+def failed_in_a_row(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
+    """The known automatic migrations of a VMI that failed since one succeeded, oldest first."""
+    failed: list[Object] = []
+    for migration in of_vmi(vmi, cluster):
+        phase = migration.at("status", "phase").text
+        if phase == "Succeeded":
+            failed.clear()
+        elif phase == "Failed" and any(key in migration.annotations for key in AUTOMATIC):
+            failed.append(migration)
+    return tuple(failed)
+
+
+def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
+    groups: dict[tuple[str, str], list[Object]] = {}
+    for migration in cluster.known(VMIM):
+        name = migration.at("spec", "vmiName").text or ""
+        groups.setdefault((vms.home(migration), name), []).append(migration)
+    return {key: tuple(sorted(group, key=_age)) for key, group in groups.items()}
+
+
+def _age(migration: Object) -> tuple[str, str]:
+    """Sorts the oldest first: RFC 3339 in UTC sorts as text."""
+    return migration.metadata["creationTimestamp"].text or "", migration.name
+
+
+def _unseen(cluster: Cluster) -> str:
+    try:
+        for _ in cluster.list(VMIM):
+            pass
+    except Unseen as unseen:
+        return unseen.what
+    return ""

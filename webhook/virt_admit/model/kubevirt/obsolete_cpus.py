@@ -1,0 +1,52 @@
+"""Whom it hits when a CPU model becomes obsolete.
+
+The node labeller takes an obsolete model off all nodes. A VM with that model then finds no node: it does not
+start again, and it does not migrate either, since a migration is the start of another pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import NODE, VM, VMI
+from virt_admit.model.kubevirt import configuration, cpu_models, vmis
+from virt_admit.model.objects import Object
+
+
+def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
+    """The models that are obsolete with this HyperConverged or KubeVirt and were not with the old one."""
+    models = configuration.own_obsolete_models(obj)
+    return models if old is None else models - configuration.own_obsolete_models(old)
+
+
+def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """The VMs by the CPU model that they name, as far as they are known, and running VMIs whose VM cannot be seen."""
+    return cluster.cached(_vms_by_model)
+
+
+def _vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for vm in cluster.known(VM):
+        model = vm.at("spec", "template", "spec", "domain", "cpu", "model").text
+        if model:
+            found.setdefault(model, []).append(vm.full_name)
+    for vmi in cluster.known(VMI):
+        model = vmi.at("spec", "domain", "cpu", "model").text
+        if model and vmis.running(vmi) and not _has_vm(vmi, cluster):
+            found.setdefault(model, []).append(vmi.full_name)
+    return {model: sorted(names) for model, names in found.items()}
+
+
+def _has_vm(vmi: Object, cluster: Cluster) -> bool:
+    try:
+        return vmis.owner_vm(vmi, cluster) is not None
+    except Unseen:
+        return False
+
+
+def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:
+    """The known nodes that the labeller skips and that go on offering a model."""
+    for node in cluster.known(NODE):
+        if cpu_models.SKIP_NODE in node.annotations and node.labels.get(cpu_models.OFFERED + model) == "true":
+            yield node.name

@@ -1,0 +1,290 @@
+"""Where a VMI may run: the hosts that its spec names, and the nodes that could take it.
+
+KubeVirt looks at none of this when it publishes ``LiveMigratable``. So a VMI with one possible node counts as
+migratable, its migration target never schedules, and a drain of that node waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from virt_admit.model import nodes
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import NODE
+from virt_admit.model.kubevirt import cpu_models
+from virt_admit.model.kubevirt.configuration import Gate, gate_is_on
+from virt_admit.model.kubevirt.cpu_models import OFFERED, TARGET, named
+from virt_admit.model.kubevirt.effective import Effective, architecture
+from virt_admit.model.nodes import SCHEDULABLE
+from virt_admit.model.objects import Field, Object, Path
+from virt_admit.model.scheduling import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
+from virt_admit.model.units import parse_quantity
+
+READS: Final = cpu_models.READS
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+_REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+
+
+@dataclass(frozen=True, slots=True)
+class HostPin:
+    """What ties a VMI spec to hosts by name: ``hosts`` is empty where the restrictions contradict each other."""
+
+    hosts: frozenset[str]
+    path: Path
+
+    @property
+    def tight(self) -> bool:
+        """Whether at most one host is left: the VMI is *pinned*, it can migrate nowhere."""
+        return len(self.hosts) <= 1
+
+
+def pin(vmi: Effective) -> HostPin | None:
+    """What ties a VMI to hosts by name, and where that is said; None if nothing does.
+
+    Preferred affinity, ``NotIn`` and ``Exists`` tie to nothing.
+    """
+    selector = vmi.node_selector.field
+    host = selector.texts.get(HOSTNAME)
+    named = _affinity_hosts(vmi.spec)
+    if host is not None:
+        return HostPin(frozenset((host,)) if named is None else named & {host}, selector.path)
+    terms = vmi.spec.at(*_REQUIRED, "nodeSelectorTerms")
+    return None if named is None else HostPin(named, terms.path)
+
+
+def _affinity_hosts(spec: Field) -> frozenset[str] | None:
+    """The union over the alternatives, if each of them names hosts; a term without requirements is no alternative."""
+    required = spec.at(*_REQUIRED)
+    if not required.is_map:
+        return None
+    terms = [term for term in parse_node_selector(required.value).terms if term.labels or term.fields]
+    union: frozenset[str] = frozenset()
+    for term in terms:
+        choices = [values for key in (HOSTNAME, NAME_FIELD) if (values := term.allowed_values(key)) is not None]
+        if not choices:
+            return None
+        union |= frozenset.intersection(*choices)
+    return union if terms else None
+
+
+# --- candidate nodes -----------------------------------------------------------------------------------------------
+
+_TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
+"""Taints that a cordon, a drain or a maintenance puts on a node for a while. They never count: during a drain every
+answer must be the same as before it, or what the drain stopped could not be made again."""
+
+_HARD: Final = ("NoSchedule", "NoExecute")
+
+_MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
+_CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
+_HYPERV: Final = "hyperv.node.kubevirt.io/"
+_FAMILIES: Final = (
+    OFFERED,
+    TARGET,
+    _MACHINE_TYPE,
+    _CPU_FEATURE,
+    _HYPERV,
+    "kubevirt.io/cpumanager",
+    "kubevirt.io/realtime",
+    "kubevirt.io/sev",
+    "kubevirt.io/tdx",
+)
+"""How labels begin that KubeVirt writes on nodes. If no node has any of a family, nothing is concluded from it."""
+
+_HYPERV_FEATURES: Final = (
+    "vpindex", "runtime", "reset", "synic", "synictimer", "frequencies", "reenlightenment", "tlbflush", "ipi",
+)  # fmt: skip
+"""nodeselectorrenderer.go#makeHVFeatureLabelTable; required of nodes only while gate HypervStrictCheck is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node that runs KubeVirt: what decides on whether it can take a VMI."""
+
+    name: str
+    labels: Mapping[str, Any]
+    taints: tuple[Any, ...]
+    """Those that keep pods off and are there to stay."""
+    allocatable: Mapping[str, Any] | None
+    ready: bool
+    """Whether it takes VMIs just now."""
+
+
+def each_place(cluster: Cluster) -> Iterator[Place]:
+    """The nodes that carry the label key ``kubevirt.io/schedulable``, whatever its value: it flickers.
+
+    One by one, for two are often enough to know, and nodes change too often to keep much of them.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    return (place(node) for node in nodes.every(cluster) if SCHEDULABLE in node.metadata["labels"].map)
+
+
+def places(cluster: Cluster) -> tuple[Place, ...]:
+    """The same, for those who need all of them again and again."""
+    nodes.every(cluster)
+    return cluster.cached(_places)
+
+
+def _places(cluster: Cluster) -> tuple[Place, ...]:
+    return tuple(each_place(cluster))
+
+
+def place(node: Object) -> Place:
+    """A node as placement sees it. Cordons and transient taints are left out."""
+    allocatable = node.at("status", "allocatable")
+    return Place(
+        node.name,
+        node.metadata["labels"].map,
+        tuple(taint.value for taint in node.at("spec", "taints").items() if _stays(taint)),
+        allocatable.map if allocatable.is_map else None,
+        ready(node),
+    )
+
+
+def _stays(taint: Field) -> bool:
+    return taint["effect"].text in _HARD and not (taint["key"].text or "").startswith(_TRANSIENT)
+
+
+def ready(node: Object) -> bool:
+    """Whether a node takes VMIs just now: served by virt-handler, not cordoned, Ready."""
+    return (
+        node.metadata["labels"].map.get(SCHEDULABLE) == "true"
+        and not node.at("spec", "unschedulable").boolean
+        and node.condition("Ready")["status"].value == "True"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a node must be like to take a VMI."""
+
+    selector: Mapping[str, str]
+    affinity: NodeSelector | None
+    tolerations: Any
+    labels: tuple[tuple[str, str], ...]
+    """Labels that KubeVirt writes and that must be ``"true"``, each with what it stands for."""
+    architecture: str | None
+    hugepages: str | None
+    """The size of the huge pages that it uses, ``2Mi``."""
+
+
+def demand(vmi: Effective, cluster: Cluster, source_model: str | None = None) -> Demand:
+    """What a VMI demands of a node. What cannot be seen demands nothing: a node that is left out then is out for sure.
+
+    ``source_model`` is the host model that a running ``host-model`` VMI would migrate away from. Capacity is left out
+    but for huge pages: it changes by the minute.
+    """
+    spec = vmi.spec
+    required = spec.at(*_REQUIRED)
+    hugepages = spec.at("domain", "memory", "hugepages", "pageSize").text
+    labels = [*_cpu_model(vmi, cluster), *_cpu(spec["domain"]), *_security(vmi.launch_security.field)]
+    if source_model:
+        labels.append((TARGET + source_model, f"host model {source_model}"))
+    hyperv = spec.at("domain", "features", "hyperv")
+    if hyperv.present and _is_on(cluster, Gate.HYPERV_STRICT_CHECK):
+        labels += _hyperv(hyperv)
+    if vmi.instancetype is not None:
+        labels += _cpu(vmi.instancetype.spec)
+        hugepages = hugepages or vmi.instancetype.spec.at("memory", "hugepages", "pageSize").text
+    conclusive = cluster.cached(_conclusive) if labels else ()
+    return Demand(
+        vmi.node_selector.field.texts,
+        parse_node_selector(required.value) if required.is_map else None,
+        spec["tolerations"].value,
+        tuple(each for each in labels if each[0].startswith(conclusive)),
+        architecture(vmi, cluster, certain=True),
+        hugepages,
+    )
+
+
+def _is_on(cluster: Cluster, gate: Gate) -> bool:
+    try:
+        return gate_is_on(cluster, gate)
+    except Unseen:
+        return False
+
+
+# The labels that virt-controller puts into the pod's node selector: nodeselectorrenderer.go, template.go
+
+
+def _cpu_model(vmi: Effective, cluster: Cluster) -> Iterator[tuple[str, str]]:
+    try:
+        model = named(vmi, cluster)
+    except Unseen:
+        return
+    if model is not None:
+        yield OFFERED + model.name, f"CPU model {model.name}"
+
+
+def _cpu(domain: Field) -> Iterator[tuple[str, str]]:
+    """Of a domain, or of an instance type, which spells one key differently and has no features and no machine."""
+    cpu = domain["cpu"]
+    if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
+        yield "kubevirt.io/cpumanager", "dedicated CPUs"
+    if cpu["realtime"].present:
+        yield "kubevirt.io/realtime", "real-time CPUs"
+    for feature in cpu["features"].items():
+        name = feature["name"].text
+        if name and feature["policy"].value in (None, "", "require"):
+            yield _CPU_FEATURE + name, f"CPU feature {name}"
+    machine = domain.at("machine", "type").text
+    if machine:
+        yield _MACHINE_TYPE + machine, f"machine type {machine}"
+
+
+def _security(launch: Field) -> Iterator[tuple[str, str]]:
+    if launch["sev"].present or launch["snp"].present:
+        yield "kubevirt.io/sev", "AMD SEV"
+    if launch.at("sev", "policy", "encryptedState").boolean:
+        yield "kubevirt.io/sev-es", "AMD SEV-ES"
+    if launch["snp"].present:
+        yield "kubevirt.io/sev-snp", "AMD SEV-SNP"
+    if launch["tdx"].present:
+        yield "kubevirt.io/tdx", "Intel TDX"
+
+
+def _hyperv(hyperv: Field) -> Iterator[tuple[str, str]]:
+    for feature in _HYPERV_FEATURES:
+        if hyperv[feature].is_map and hyperv[feature]["enabled"].boolean is not False:
+            yield _HYPERV + feature, f"Hyper-V {feature}"
+
+
+def _conclusive(cluster: Cluster) -> tuple[str, ...]:
+    """How the labels begin that KubeVirt has written on some known node: the others say nothing where they lack."""
+    labels = {label for node in cluster.known(NODE) for label in node.metadata["labels"].map}
+    return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
+
+
+def blocking_constraint(wanted: Demand, place: Place) -> str | None:
+    """What keeps a VMI off a node, in words; None: the node could take it, as far as names, labels and taints go."""
+    labels = place.labels
+    arch = labels.get("kubernetes.io/arch")
+    if wanted.architecture and arch and wanted.architecture.lower() != arch:
+        return f"architecture {wanted.architecture}"
+    for key, value in wanted.selector.items():
+        if labels.get(key) != value:
+            return f"node selector {key}={value}"
+    if wanted.affinity is not None and not wanted.affinity.matches(place.name, labels):
+        return "node affinity"
+    for taint in place.taints:
+        if not tolerates(wanted.tolerations, taint):
+            return f"taint {taint.get('key')}"
+    for label, words in wanted.labels:
+        if labels.get(label) != "true":
+            return words
+    if wanted.hugepages and place.allocatable is not None and not _has_hugepages(place.allocatable, wanted.hugepages):
+        return f"huge pages of {wanted.hugepages}"
+    return None
+
+
+def _has_hugepages(allocatable: Mapping[str, Any], size: str) -> bool:
+    try:
+        return parse_quantity(allocatable.get(f"hugepages-{size}", "0"), integers=True) > 0
+    except ValueError:
+        return True

@@ -1,0 +1,212 @@
+"""How running VMs get a new launcher after an update of KubeVirt.
+
+The controller migrates an outdated VMI if ``LiveMigrate`` is listed and the VMI can migrate, else evicts it
+if ``Evict`` is listed, else leaves it alone. It evicts through the eviction API, so eviction strategies apply.
+Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from virt_admit.model import kinds, messages
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import HCO, VMI
+from virt_admit.model.kubevirt import configuration, disruption_budgets, drain, effective, lifecycle, vmis
+from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.objects import Field, Object
+
+LIVE_MIGRATE: Final = "LiveMigrate"
+EVICT: Final = "Evict"
+METHODS: Final = (LIVE_MIGRATE, EVICT)
+
+OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
+"""Label of a VMI whose virt-launcher is older than the KubeVirt that runs."""
+
+# --- what is configured --------------------------------------------------------------------------------------------
+
+
+def block(obj: Object) -> Field:
+    """Where a HyperConverged or KubeVirt keeps the strategy of its updates."""
+    return setting(obj, Setting.UPDATES)
+
+
+def listed(obj: Object) -> Field:
+    """The list of methods, whether it is there or not."""
+    return block(obj)["workloadUpdateMethods"]
+
+
+def methods(obj: Object) -> frozenset[str]:
+    """The methods in force; names that the controller does not know are skipped by it.
+
+    HyperConverged without a list means ``LiveMigrate``, and only an empty list switches updates off. KubeVirt
+    without a list does nothing.
+    """
+    field = listed(obj)
+    if not field.is_list and kinds.of(obj) is HCO:
+        return frozenset((LIVE_MIGRATE,))
+    return frozenset(item.value for item in field.items() if item.value in METHODS)
+
+
+def did_you_mean(word: object) -> str | None:
+    """The method that an unknown word was probably meant to be."""
+    return messages.did_you_mean(word, METHODS, {"shutdown": EVICT})  # the old name, still in comments of KubeVirt
+
+
+# --- the VMIs that it is about -------------------------------------------------------------------------------------
+
+
+def running(cluster: Cluster) -> Sequence[Object]:
+    """The VMIs that are known to run, by name."""
+    return cluster.cached(_running)
+
+
+def not_migratable(cluster: Cluster) -> Sequence[Object]:
+    """Those of which KubeVirt says that they cannot migrate; what it has not judged yet does not count."""
+    return cluster.cached(_not_migratable)
+
+
+def restarting(cluster: Cluster) -> int:
+    """How many of those that cannot migrate come back by themselves after an eviction, as far as that can be told."""
+    return cluster.cached(_restarting)
+
+
+class Evicted(NamedTuple):
+    """What an eviction does to a running VMI."""
+
+    vmi: Object
+    migratable: bool | None
+    """None: not known yet."""
+    eviction: Eviction
+
+
+def evictions(obj: Object, cluster: Cluster) -> Iterator[Evicted]:
+    """What an eviction does to the running VMIs if this HyperConverged or KubeVirt has its way, by name.
+
+    Left out are those of which that depends on a condition that is not reported yet.
+    """
+    inherited = configuration.eviction_strategy(cluster, obj).value or ""
+    for vmi, migratable, own in cluster.cached(_strategies):
+        strategy = inherited if own is None else own
+        if migratable is None and lifecycle.eviction(strategy, True) is not lifecycle.eviction(strategy, False):
+            continue
+        yield Evicted(vmi, migratable, lifecycle.eviction(strategy, migratable))
+
+
+def _strategies(cluster: Cluster) -> Sequence[tuple[Object, bool | None, str | None]]:
+    """The running VMIs, whether they can migrate, and the eviction strategy of their own."""
+    found = []
+    for vmi in running(cluster):
+        own = vmi.at("spec", "evictionStrategy")
+        found.append((vmi, vmis.migratable(vmi), own.text or "" if own.present else None))
+    return found
+
+
+def outdated(cluster: Cluster) -> Sequence[Object]:
+    """Those whose launcher is older than the KubeVirt that runs."""
+    return tuple(vmi for vmi in running(cluster) if OUTDATED in vmi.labels)
+
+
+def _running(cluster: Cluster) -> Sequence[Object]:
+    return sorted(filter(vmis.running, cluster.known(VMI)), key=lambda vmi: (vmi.namespace, vmi.name))
+
+
+def _not_migratable(cluster: Cluster) -> Sequence[Object]:
+    return tuple(vmi for vmi in running(cluster) if vmis.migratable(vmi) is False)
+
+
+def _restarting(cluster: Cluster) -> int:
+    after = (after_shutdown(vmi, cluster) for vmi in not_migratable(cluster))
+    return sum(not isinstance(each, Unseen) and each.comes for each in after)
+
+
+def after_shutdown(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
+    """Whether a running VMI comes back by itself after a clean shutdown, or what of that could not be seen."""
+    return cluster.cached(_after_shutdown)[vmi.namespace, vmi.name]
+
+
+def _after_shutdown(cluster: Cluster) -> Mapping[tuple[str, str], vmis.Return | Unseen]:
+    return {(vmi.namespace, vmi.name): _comes_back(vmi, cluster) for vmi in running(cluster)}
+
+
+def _comes_back(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
+    try:
+        return vmis.comes_back(vmi, cluster)
+    except Unseen as unseen:
+        return unseen
+
+
+# --- how an update reaches one of them ----------------------------------------------------------------------------
+
+
+class Reach(enum.StrEnum):
+    """How an update of KubeVirt reaches a running VMI."""
+
+    MIGRATED = "migrated"
+    RESTARTED = "evicted and restarted"
+    STOPPED = "evicted and not restarted"
+    RETRIED = "retried for ever"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Whether and how a workload update reaches one VMI, and why."""
+
+    vmi: Object
+    reach: Reach
+    reason: str
+
+
+def update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
+    """How an update reaches a running VMI, with these update methods (``LiveMigrate``, ``Evict``) in force.
+
+    What can migrate migrates if that is listed, else it is evicted if that is listed, through the eviction API: so the
+    eviction strategy decides. Never raises: what cannot be told is ``UNKNOWN``, and so is a VMI whose condition is not
+    reported yet.
+    """
+    try:
+        return _update(vmi, methods, cluster)
+    except Unseen as unseen:
+        return Update(vmi, Reach.UNKNOWN, f"cannot see {unseen.what}")
+
+
+def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
+    can = vmis.migratable(vmi)
+    if can is None:
+        return Update(vmi, Reach.UNKNOWN, vmis.blocking_reason(vmi))
+    if can and LIVE_MIGRATE in methods:
+        return _migrated(vmi, cluster)
+    if EVICT not in methods:
+        return Update(
+            vmi, Reach.NEVER, "no update method is listed" if can else f"it cannot migrate: {vmis.blocking_reason(vmi)}"
+        )
+    said = effective.strategy(vmi, cluster)
+    match lifecycle.eviction(said.value, can):
+        case Eviction.MIGRATES:
+            return _migrated(vmi, cluster)
+        case Eviction.REFUSED:
+            return Update(
+                vmi,
+                Reach.NEVER,
+                f"{said.phrase} refuses the eviction, and it cannot migrate: {vmis.blocking_reason(vmi)}",
+            )
+        case Eviction.WAITS:
+            return Update(vmi, Reach.NEVER, f"{said.phrase} refuses the eviction")
+    budget = disruption_budgets.forbidding(vmi, cluster)
+    if budget is not None:
+        return Update(vmi, Reach.NEVER, f"PodDisruptionBudget {budget.name} forbids the eviction")
+    after = vmis.comes_back(vmi, cluster)
+    return Update(vmi, Reach.RESTARTED if after.comes else Reach.STOPPED, after.why)
+
+
+def _migrated(vmi: Object, cluster: Cluster) -> Update:
+    trouble = drain.no_target(vmi, cluster)
+    if trouble is not None:
+        return Update(vmi, Reach.RETRIED, trouble.reason)
+    return Update(vmi, Reach.MIGRATED, "LiveMigratable")

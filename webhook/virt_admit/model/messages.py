@@ -1,0 +1,87 @@
+"""Pieces of sentences that many messages share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from virt_admit.model.objects import Path
+from virt_admit.model.units import show
+
+LONGEST_WARNING: Final = 256
+"""Characters: the API server may cut what is longer."""
+
+MOST_NAMES: Final = 5
+"""Objects that one message names; what matters is how many there are."""
+
+
+def names(items: Iterable[str], width: int = 120) -> str:
+    """``a, b and 7 more``: at most five names, and no more than fit into ``width`` characters, but at least one.
+
+    A warning of more than 256 characters may be cut by the API server, and names can be long.
+    """
+    every = list(items)
+    shown = every[:MOST_NAMES]
+    while len(shown) > 1 and len(_list(shown, len(every))) > width:
+        shown.pop()
+    return _list(shown, len(every))
+
+
+def _list(shown: list[str], total: int) -> str:
+    more = total - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def count(number: int, noun: str) -> str:
+    """``1 machine``, ``3 machines``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def cut(text: str, length: int) -> str:
+    """At most ``length`` characters, with an ellipsis where something was cut off."""
+    return text if len(text) <= length else text[: max(length - 1, 0)].rstrip() + "…"
+
+
+def room(path: Path, rule: str) -> int:
+    """Characters that a warning of that rule at that path has for its message."""
+    return LONGEST_WARNING - len(f"{path}:  [virt-admit/{rule}]")
+
+
+def first_that_fits(path: Path, rule: str, *choices: str) -> str:
+    """The first text that fits uncut into a warning of that rule at that path, else the last one."""
+    most = room(path, rule)
+    return next((text for text in choices if len(text) <= most), choices[-1])
+
+
+def unknown(word: object, known: Sequence[str], suggestion: str | None, *, newer: bool = False) -> str:
+    """That KubeVirt refuses a word, and what to write instead.
+
+    ``newer``: this is a KubeVirt of which it is not known what it knows.
+    """
+    refuses = "may refuse" if newer else "refuses"
+    write = f"{suggestion} (known: {', '.join(known)})" if suggestion else f"one of {', '.join(known)}"
+    return f"{show(word)} is unknown, KubeVirt {refuses} it; write {write}"
+
+
+_MOST_EDITS: Final = 2
+
+
+def did_you_mean(word: object, known: Sequence[str], aliases: Mapping[str, str] | None = None) -> str | None:
+    """The known word that was probably meant: other case, or at most two edits away. Aliases are in lower case."""
+    if not isinstance(word, str) or len(word) > max(map(len, known)) + _MOST_EDITS:
+        return None
+    lower = word.lower()
+    if aliases and lower in aliases:
+        return aliases[lower]
+    edits, nearest = min((_edits(lower, each.lower()), each) for each in known)
+    return nearest if edits <= _MOST_EDITS and edits < len(word) else None
+
+
+def _edits(left: str, right: str) -> int:
+    """Insertions, deletions and replacements that make one word the other (Levenshtein)."""
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, start=1):
+        previous, row = row, [i]
+        for j, b in enumerate(right, start=1):
+            row.append(min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (a != b)))
+    return row[-1]

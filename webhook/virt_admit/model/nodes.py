@@ -1,0 +1,84 @@
+"""The nodes of the cluster, by their labels and roles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.cluster import Cluster, Unseen, gather
+from virt_admit.model.kinds import NODE
+from virt_admit.model.labels import NOBODY, LabelIndex, Selection
+from virt_admit.model.objects import Object
+from virt_admit.model.selectors import Selector
+
+CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+"""Either label, with any value, makes a Node one of the control plane."""
+
+WORKER: Final = "node-role.kubernetes.io/worker"
+
+SCHEDULABLE: Final = "kubevirt.io/schedulable"
+"""Label of nodes that virt-handler serves; its value flickers with the heartbeat."""
+
+
+def every(cluster: Cluster) -> Sequence[Object]:
+    """The nodes of the cluster.
+
+    Nodes are read all or none, by an informer or a sweep; so the known ones count as all, also those of a plain
+    file of manifests.
+
+    Raises:
+        Unseen: none is known, but there may be some.
+    """
+    found = cluster.cached(_every)
+    if isinstance(found, Unseen):
+        raise Unseen(found.what)
+    return found
+
+
+def _every(cluster: Cluster) -> Sequence[Object] | Unseen:
+    try:
+        return cluster.known(NODE) or tuple(cluster.list(NODE))
+    except Unseen as unseen:
+        return unseen
+
+
+def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
+    """Those that carry the label ``kubevirt.io/schedulable``, whatever its value.
+
+    Raises:
+        Unseen: no node is known, but there may be some.
+    """
+    every(cluster)
+    return cluster.cached(_of_kubevirt)
+
+
+def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
+    return tuple(node for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    index: LabelIndex
+    unseen: str
+
+
+def _nodes(cluster: Cluster) -> _Nodes:
+    found, unseen = gather(cluster.list(NODE))
+    return _Nodes(LabelIndex(found), unseen)
+
+
+def select(cluster: Cluster, selector: Selector) -> Selection:
+    """The Nodes that a selector matches."""
+    nodes = cluster.cached(_nodes)
+    return Selection(nodes.index, nodes.index.select(selector), nodes.unseen)
+
+
+def control_plane(nodes: Selection) -> Selection:
+    """Those of the control plane."""
+    return nodes.among(NOBODY.union(*map(nodes.index.labelled, CONTROL_PLANE)))
+
+
+def is_control_plane(node: Object) -> bool:
+    """Whether a Node is one of the control plane."""
+    return any(label in node.labels for label in CONTROL_PLANE)

@@ -1,0 +1,1 @@
+"""Facts about node and machine health: checks, remediators, maintenance and their timing."""

@@ -1,0 +1,119 @@
+"""Which nodes a pod may be put on by name: node selectors, taints and tolerations, as the scheduler reads them.
+
+k8s.io/component-helpers: scheduling/corev1/nodeaffinity; k8s.io/api: core/v1/toleration.go#ToleratesTaint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.selectors import (
+    IN,
+    NODE_OPERATORS,
+    NOT_IN,
+    Error,
+    Requirement,
+    allowed_values,
+    is_dns_name,
+    parse_requirements,
+)
+from virt_admit.model.units import show
+
+NAME_FIELD: Final = "metadata.name"
+"""The only field of a node that ``matchFields`` may speak of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One alternative of a node selector: requirements on labels and on the node's name that must all hold."""
+
+    labels: frozenset[Requirement]
+    fields: frozenset[Requirement]
+
+    def matches(self, name: str, labels: object) -> bool:
+        """Whether a node of that name with these labels fulfils it. A term without requirements matches no node."""
+        given = labels if isinstance(labels, dict) else {}
+        return bool(self.labels or self.fields) and (
+            all(requirement.matches(given) for requirement in self.labels)
+            and all(requirement.matches({NAME_FIELD: name}) for requirement in self.fields)
+        )
+
+    def allowed_values(self, key: str) -> frozenset[str] | None:
+        """The values that this label may have, or None if that is open. ``metadata.name`` asks for the node's name."""
+        return allowed_values(self.fields if key == NAME_FIELD else self.labels, key)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelector:
+    """Alternatives of which one must hold. A selector with errors is refused by the API server; it matches no node."""
+
+    terms: tuple[Term, ...] = ()
+    errors: tuple[Error, ...] = ()
+
+    def matches(self, name: str, labels: object) -> bool:
+        """Whether a pod with this selector may be put on a node of that name with these labels."""
+        return not self.errors and any(term.matches(name, labels) for term in self.terms)
+
+
+def name_error(name: object) -> str | None:
+    """What is wrong with the name of a node, or None."""
+    return None if isinstance(name, str) and is_dns_name(name) else f"{show(name)} is not the name of a node"
+
+
+def parse_node_selector(selector: object) -> NodeSelector:
+    """Read ``requiredDuringSchedulingIgnoredDuringExecution`` of a node affinity.
+
+    Absent is for the caller to tell: no node selector matches every node, one without terms matches none.
+    """
+    terms = selector.get("nodeSelectorTerms") if isinstance(selector, dict) else None
+    if not isinstance(terms, list):
+        return NodeSelector(errors=(((), f"{show(selector)} is not a node selector: write nodeSelectorTerms"),))
+    parsed: list[Term] = []
+    errors: list[Error] = []
+    for index, term in enumerate(terms):
+        place = ("nodeSelectorTerms", index)
+        if not isinstance(term, dict):
+            errors.append((place, f"{show(term)} is not a term: write matchExpressions or matchFields"))
+            continue
+        labels, faults = parse_requirements(term.get("matchExpressions"), NODE_OPERATORS, "matchExpressions")
+        fields, more = parse_requirements(term.get("matchFields"), (IN, NOT_IN), "matchFields", name_error)
+        errors += [((*place, *path), problem) for path, problem in (*faults, *more)]
+        errors += [
+            ((*place, "matchFields"), f"{field.key}: write metadata.name and exactly one value")
+            for field in fields
+            if field.key != NAME_FIELD or len(field.values) != 1
+        ]
+        parsed.append(Term(frozenset(labels), frozenset(fields)))
+    return NodeSelector(tuple(parsed), tuple(errors))
+
+
+def tolerates(tolerations: object, taint: object) -> bool:
+    """Whether one of these tolerations covers the taint.
+
+    An empty key covers every key, an empty effect every effect; ``Exists`` ignores the value; without an operator
+    it is ``Equal``. What is not a map covers nothing, and a taint that is none needs no toleration.
+    """
+    if not isinstance(taint, dict):
+        return True
+    items = tolerations if isinstance(tolerations, list) else []
+    return any(isinstance(item, dict) and _covers(item, taint) for item in items)
+
+
+def _covers(toleration: dict[str, object], taint: dict[str, object]) -> bool:
+    if _text(toleration, "effect") not in ("", taint.get("effect")):
+        return False
+    if _text(toleration, "key") not in ("", taint.get("key")):
+        return False
+    match _text(toleration, "operator"):
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return _text(toleration, "value") == _text(taint, "value")
+    return False
+
+
+def _text(fields: dict[str, object], name: str) -> object:
+    """A field that Go reads as the empty string where it is absent or null."""
+    value = fields.get(name)
+    return "" if value is None else value

@@ -1,0 +1,265 @@
+"""Label selectors, read as Kubernetes reads them, and the grammar of label keys and values.
+
+The schemas of health checks and machine sets check almost nothing of a selector: a malformed one is accepted, and
+then every reconcile fails (k8s.io/apimachinery: pkg/apis/meta/v1/helpers.go#LabelSelectorAsSelector). So parsing
+collects every error with its place instead of stopping at the first one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from virt_admit.model.objects import Key, Step
+from virt_admit.model.units import show
+
+Error = tuple[tuple[Step, ...], str]
+"""What is wrong, and where: the path of the faulty entry, relative to what was parsed."""
+
+IN: Final = "In"
+NOT_IN: Final = "NotIn"
+EXISTS: Final = "Exists"
+DOES_NOT_EXIST: Final = "DoesNotExist"
+GREATER: Final = "Gt"
+LESS: Final = "Lt"
+
+LABEL_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
+NODE_OPERATORS: Final = (*LABEL_OPERATORS, GREATER, LESS)
+
+# k8s.io/apimachinery: pkg/util/validation#IsQualifiedName, #IsDNS1123Subdomain, #IsValidLabelValue
+_NAME: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9]")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
+_LONGEST_NAME: Final = 63
+_LONGEST_SUBDOMAIN: Final = 253
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+
+
+def is_dns_name(text: str) -> bool:
+    """Whether it is a DNS-1123 subdomain: what Kubernetes allows as a label's prefix, and as most names."""
+    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def key_error(key: object) -> str | None:
+    """What is wrong with a label key, or None: ``name`` or ``prefix/name``."""
+    if not isinstance(key, str):
+        return f"{show(key)} is not a label key: it must be a string"
+    prefix, slash, name = key.rpartition("/")
+    if slash and not is_dns_name(prefix):
+        return f"{show(key)} is not a label key: what stands before / must be a lower-case DNS name"
+    if not (len(name) <= _LONGEST_NAME and _NAME.fullmatch(name)):
+        return (
+            f"{show(key)} is not a label key: a name has 1 to 63 letters, digits, - _ or ., "
+            "and begins and ends with a letter or digit"
+        )
+    return None
+
+
+def value_error(value: object) -> str | None:
+    """What is wrong with a label value, or None. The empty string is a value."""
+    if not isinstance(value, str):
+        return f"{show(value)} is not a label value: write a string, in quotes if need be"
+    if value and not (len(value) <= _LONGEST_NAME and _NAME.fullmatch(value)):
+        return (
+            f"{show(value)} is not a label value: it has at most 63 letters, digits, - _ or ., "
+            "and begins and ends with a letter or digit"
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label: ``key operator values``."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, Any]) -> bool:
+        """Whether labels of any origin fulfil it. An absent key fulfils ``NotIn`` and ``DoesNotExist``."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return isinstance(value, str) and value in self.values
+            case "NotIn":
+                return not (isinstance(value, str) and value in self.values)
+            case "Exists":
+                return self.key in labels
+            case "DoesNotExist":
+                return self.key not in labels
+            case "Gt":
+                return (number := integer(value)) is not None and all(number > int(v) for v in self.values)
+            case "Lt":
+                return (number := integer(value)) is not None and all(number < int(v) for v in self.values)
+        return False
+
+    def __str__(self) -> str:
+        values = ", ".join(sorted(self.values))
+        match self.operator:
+            case "In" if len(self.values) == 1:
+                return f"{self.key}={values}"
+            case "In" | "NotIn":
+                return f"{self.key} {self.operator} ({values})"
+            case "Gt" | "Lt":
+                return f"{self.key} {self.operator} {values}"
+        return f"{self.key} {self.operator}"
+
+
+def integer(value: object) -> int | None:
+    """A 64-bit integer in a label value, as ``Gt`` and ``Lt`` compare them (Go's ``strconv.ParseInt``)."""
+    if not isinstance(value, str) or len(value) > _LONGEST_NAME or not _INTEGER.fullmatch(value):
+        return None
+    number = int(value)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A label selector: requirements that must all hold. Equal ones select the same, whatever their order.
+
+    A selector with errors selects nothing: no controller can use it.
+    """
+
+    requirements: frozenset[Requirement] = frozenset()
+    errors: tuple[Error, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing at all, and so selects everything."""
+        return not self.requirements and not self.errors
+
+    def matches(self, labels: object) -> bool:
+        """Whether it selects what has these labels; what is no map has none."""
+        if self.errors:
+            return False
+        given = labels if isinstance(labels, Mapping) else {}
+        return all(requirement.matches(given) for requirement in self.requirements)
+
+    def allowed_values(self, key: str) -> frozenset[str] | None:
+        """The values that this label may have in what is selected, or None if that is open."""
+        return allowed_values(self.requirements, key)
+
+    def __str__(self) -> str:
+        """As ``kubectl --selector`` writes it, roughly."""
+        return ", ".join(sorted(map(str, self.requirements)))
+
+
+def allowed_values(requirements: Iterable[Requirement], key: str) -> frozenset[str] | None:
+    """The values that the ``In`` requirements leave to a key, or None if there is no such requirement."""
+    choices = [each.values for each in requirements if each.key == key and each.operator == IN]
+    return frozenset.intersection(*choices) if choices else None
+
+
+def parse(selector: object) -> Selector:
+    """Read a ``LabelSelector``. Absent, null and ``{}`` are the empty selector.
+
+    Errors stand at ``matchLabels[key]`` and ``matchExpressions[i]``.
+    """
+    if selector is None:
+        return Selector()
+    if not isinstance(selector, dict):
+        return Selector(errors=(((), f"{show(selector)} is not a selector: write matchLabels or matchExpressions"),))
+    requirements: list[Requirement] = []
+    errors: list[Error] = []
+    labels = selector.get("matchLabels")
+    if isinstance(labels, dict):
+        for key, value in labels.items():
+            problems = [problem for problem in (key_error(key), value_error(value)) if problem]
+            errors += [(("matchLabels", Key(key)), problem) for problem in problems]
+            if not problems:
+                requirements.append(Requirement(key, IN, frozenset((value,))))
+    elif labels is not None:
+        errors.append((("matchLabels",), f"{show(labels)} is not a map of labels"))
+    parsed, more = parse_requirements(selector.get("matchExpressions"), LABEL_OPERATORS, "matchExpressions")
+    return Selector(frozenset((*requirements, *parsed)), (*errors, *more))
+
+
+def parse_requirements(
+    expressions: object,
+    operators: tuple[str, ...],
+    name: str,
+    value_error: Callable[[object], str | None] = value_error,
+) -> tuple[list[Requirement], list[Error]]:
+    """Read the list of ``key``, ``operator``, ``values`` that the field ``name`` holds: what is sound, what is not."""
+    if expressions is None:
+        return [], []
+    if not isinstance(expressions, list):
+        return [], [((name,), f"{show(expressions)} is not a list of requirements")]
+    requirements: list[Requirement] = []
+    errors: list[Error] = []
+    for index, expression in enumerate(expressions):
+        if not isinstance(expression, dict):
+            errors.append(((name, index), f"{show(expression)} is not a requirement: write key, operator, values"))
+            continue
+        problems = list(_problems(expression, operators, value_error))
+        errors += [((name, index), problem) for problem in problems]
+        if not problems:
+            values = frozenset(expression.get("values") or ())
+            requirements.append(Requirement(expression["key"], expression["operator"], values))
+    return requirements, errors
+
+
+def _problems(
+    expression: Mapping[str, Any], operators: tuple[str, ...], value_error: Callable[[object], str | None]
+) -> Iterator[str]:
+    """What is wrong with one requirement."""
+    if problem := key_error(expression.get("key")):
+        yield problem
+    operator, values = expression.get("operator"), expression.get("values")
+    if operator not in operators:
+        yield f"{show(operator)} is not an operator: write {', '.join(operators[:-1])} or {operators[-1]}"
+    if values is None:
+        values = []
+    if not isinstance(values, list):
+        yield f"{show(values)} is not a list of values"
+        return
+    if operator in (IN, NOT_IN) and not values:
+        yield f"{operator} needs at least one value"
+    if operator in (EXISTS, DOES_NOT_EXIST) and values:
+        yield f"{operator} takes no values"
+    if operator in (GREATER, LESS):
+        if len(values) != 1 or integer(values[0]) is None:
+            yield f"{operator} needs exactly one value, an integer in quotes"
+        return
+    yield from filter(None, map(value_error, values))
+
+
+_WORDS = r"[^\s,()!=<>]"
+_TERM: Final = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_WORDS}+)"
+    rf"|(?P<key>{_WORDS}+)(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
+    rf"|\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>{_WORDS}*))?)\s*(?:,(?!\s*\Z)|\Z)"
+)
+_SIGNS: Final = {"=": IN, "==": IN, "!=": NOT_IN, "in": IN, "notin": NOT_IN, ">": GREATER, "<": LESS}
+
+
+def parse_text(text: str) -> Selector:
+    """Read what ``kubectl --selector`` takes: ``app=db,tier in (a, b),zone!=x,!old``. Nothing selects everything.
+
+    Raises:
+        ValueError: it is no selector.
+    """
+    expressions: list[dict[str, Any]] = []
+    at = 0
+    while at < len(text.rstrip()):
+        term = _TERM.match(text, at)
+        if term is None:
+            raise ValueError(f"{show(text[at:])} is not a selector: write key=value, key in (a, b), key or !key")
+        at = term.end()
+        expressions.append(_expression(term.groupdict()))
+    requirements, errors = parse_requirements(expressions, NODE_OPERATORS, "")
+    if errors:
+        raise ValueError(f"{show(text)} is not a selector: {errors[0][1]}")
+    return Selector(frozenset(requirements))
+
+
+def _expression(term: Mapping[str, str | None]) -> dict[str, Any]:
+    if term["absent"]:
+        return {"key": term["absent"], "operator": DOES_NOT_EXIST}
+    sign = term["set"] or term["sign"]
+    if not sign:
+        return {"key": term["key"], "operator": EXISTS}
+    values = (term["values"] or "").split(",") if term["set"] else [term["value"] or ""]
+    return {"key": term["key"], "operator": _SIGNS[sign], "values": [value.strip() for value in values]}

@@ -1,0 +1,175 @@
+"""The administrator's policy: which rule acts how and where, with which parameters, and what is left alone.
+
+A policy is a stack of layers. For each rule the last layer that says something about it wins; within a layer a
+rule that is named wins over a pattern.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Rule
+from virt_admit.settings import DOMAIN
+
+SHIPPED: Final = ("audit", "default", "strict")
+EXEMPT_ALL: Final = f"{DOMAIN}/exempt-all"
+EXEMPT_RULE: Final = f"{DOMAIN}/exempt."
+
+
+class PolicyError(ValueError):
+    """A policy cannot be used; each problem names its place and, where one is near, what was probably meant."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """What one layer says of a rule; None: nothing."""
+
+    action: Action | None = None
+    fix: bool | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """Rulings by rule id or pattern, for some namespaces (patterns) or for all of them (None)."""
+
+    rules: Mapping[str, RuleSettings]
+    namespaces: tuple[str, ...] | None = None
+
+    def covers(self, namespace: str) -> bool:
+        """Whether the layer is about this namespace; what has no namespace is covered only by layers for all."""
+        return self.namespaces is None or any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
+
+    def rulings(self, rule_id: str) -> Iterator[RuleSettings]:
+        """What the layer says of the rule, weakest first: patterns in order, then the rule's own entry."""
+        for pattern, ruling in self.rules.items():
+            if "*" in pattern and fnmatchcase(rule_id, pattern):
+                yield ruling
+        if rule_id in self.rules:
+            yield self.rules[rule_id]
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """Who or what is left alone, from which rules, why, and until when (that day included)."""
+
+    match: str
+    rules: tuple[str, ...]
+    reason: str
+    kinds: tuple[str, ...] = ()
+    until: datetime.date | None = None
+    max_action: Action = Action.OFF
+    """What remains of a finding: nothing, or at most this action."""
+
+    def covers(self, subject: str, rule_id: str, kind: str, today: datetime.date) -> bool:
+        """Whether the exemption is in force for this user or namespace, rule and kind."""
+        return (
+            (self.until is None or today <= self.until)
+            and (not self.kinds or kind in self.kinds)
+            and fnmatchcase(subject, self.match)
+            and any(fnmatchcase(rule_id, pattern) for pattern in self.rules)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSettings:
+    """What a policy says of one rule in one namespace."""
+
+    action: Action
+    fix: bool
+    params: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """One consistent state of the administrator's will. Hot reload replaces the whole value."""
+
+    layers: tuple[Layer, ...] = ()
+    users: tuple[Exemption, ...] = ()
+    namespaces: tuple[Exemption, ...] = ()
+    annotations: frozenset[str] | None = None
+    """The rules for which an annotation on the object counts; None: as the policy below says."""
+    digest: str = ""
+    today: datetime.date = datetime.date.min
+    """The day for which exemptions with an end are decided; the edges set it."""
+
+    def at(self, today: datetime.date) -> Policy:
+        """This policy as it is on that day."""
+        return self if self.today == today else dataclasses.replace(self, today=today)
+
+    def decide(self, rule: Rule, namespace: str) -> EffectiveSettings:
+        """How the rule acts in the namespace (empty for what has none)."""
+        return self._decisions(self._layers_of(namespace), rule)
+
+    @functools.cached_property
+    def _layers_of(self) -> Callable[[str], tuple[Layer, ...]]:
+        return functools.lru_cache(maxsize=4096)(
+            lambda namespace: tuple(layer for layer in self.layers if layer.covers(namespace))
+        )
+
+    @functools.cached_property
+    def _decisions(self) -> Callable[[tuple[Layer, ...], Rule], EffectiveSettings]:
+        return functools.cache(_decide)
+
+    def exempt(self, rule: Rule, user: str, namespace: str, obj: Object) -> Exemption | None:
+        """The exemption by user or namespace that leaves the object alone; the last one wins."""
+        for subject, exemptions in ((namespace, self.namespaces), (user, self.users)):
+            for exemption in reversed(exemptions):
+                if subject and exemption.covers(subject, rule.id, obj.kind, self.today):
+                    return exemption
+        return None
+
+    def annotated(self, rule: Rule, obj: Object) -> str:
+        """The reason that an annotation on the object gives for leaving it alone, if the policy lets it count."""
+        if rule.id not in (self.annotations or ()):
+            return ""
+        for key in (EXEMPT_RULE + rule.id, EXEMPT_ALL):
+            reason, until = _annotation(obj.annotations.get(key, ""))
+            if reason and (until is None or self.today <= until):
+                return reason
+        return ""
+
+    @property
+    def expired(self) -> tuple[Exemption, ...]:
+        """The exemptions whose end has passed."""
+        return tuple(e for e in (*self.users, *self.namespaces) if e.until is not None and e.until < self.today)
+
+
+def _decide(layers: tuple[Layer, ...], rule: Rule) -> EffectiveSettings:
+    action, fix = rule.action, rule.fix_by_default
+    params: dict[str, Any] = {}
+    for layer in layers:
+        named = rule.id in layer.rules
+        for ruling in layer.rulings(rule.id):
+            # a pattern never switches on a rule that is off out of the box
+            if ruling.action is not None and (named or rule.action is not Action.OFF):
+                action = ruling.action
+            if ruling.fix is not None:
+                fix = ruling.fix and rule.fixable
+            params.update(ruling.params)
+    return EffectiveSettings(action, fix, dataclasses.replace(rule.params, **params) if params else rule.params)
+
+
+def _annotation(text: str) -> tuple[str, datetime.date | None]:
+    """``reason[; until=YYYY-MM-DD][; by=who]``. An end that is no date has passed: better seen than silent."""
+    reason, *extras = (part.strip() for part in text.split(";"))
+    until = None
+    for extra in extras:
+        key, _, value = extra.partition("=")
+        if key.strip() == "until":
+            try:
+                until = datetime.date.fromisoformat(value.strip())
+            except ValueError:
+                until = datetime.date.min
+    return reason, until

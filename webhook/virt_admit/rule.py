@@ -1,0 +1,165 @@
+"""What a rule is: one named opinion about one or more kinds of objects."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.json_patch import Patch
+from virt_admit.model.kinds import Kind
+from virt_admit.model.objects import Object, Path
+from virt_admit.model.units import parse_duration
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+class Action(enum.IntEnum):
+    """What happens because of a finding. Ordered: off < audit < warn < deny."""
+
+    OFF = 0
+    AUDIT = 1
+    WARN = 2
+    DENY = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class Operation(enum.StrEnum):
+    """The operations of an admission request that rules are asked about."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+class Cause(enum.StrEnum):
+    """``status.details.causes[].reason`` of a denial (k8s.io/apimachinery metav1.CauseType)."""
+
+    INVALID = "FieldValueInvalid"
+    REQUIRED = "FieldValueRequired"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    DUPLICATE = "FieldValueDuplicate"
+    TYPE = "FieldValueTypeInvalid"
+
+
+class _FromObject:
+    """Marks that the offending value is what stands at the finding's path."""
+
+
+FROM_OBJECT: Final = _FromObject()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem at one path. Says nothing of what happens because of it: the policy decides that.
+
+    ``message`` says what is wrong with which value, what it would do, and what to write instead, in one line.
+    It stands alone: kubectl shows nothing else of us. The engine adds the rule's id.
+    """
+
+    path: Path
+    message: str
+    value: Any = FROM_OBJECT
+    """The offending value, for the ratchet; without it what stands at ``path``. A relation gives all its values."""
+    cause: Cause = Cause.INVALID
+    max_action: Action = Action.DENY
+    """The strongest action that this finding may lead to, whatever the policy says of its rule."""
+    fix: tuple[Patch, ...] = ()
+    """What makes the finding go away."""
+    why: str = ""
+    """For fixes: why this value; goes into the audit log only."""
+
+
+@dataclass(frozen=True)
+class NoParams:
+    """A rule without parameters."""
+
+
+def param(default: Any, doc: str) -> Any:
+    """A parameter of a rule: a field of its frozen ``Params`` dataclass, documented where it is declared."""
+    return field(default=default, metadata={"doc": doc})
+
+
+def duration(default: str, doc: str) -> Any:
+    """A parameter that policies write as a duration (``90s``) and that the check reads as nanoseconds."""
+    return field(default=parse_duration(default), metadata={"doc": doc, "unit": "duration"})
+
+
+class Context(NamedTuple, Generic[P]):
+    """All that a rule may know besides the object."""
+
+    cluster: Cluster
+    params: P
+    facts: dict[Any, Any]
+    """What ``cached`` has computed: one map for all rules that judge one request."""
+    operation: Operation = Operation.CREATE
+    old: Object | None = None
+    """The object before the update; None on CREATE, and while the old object itself is judged."""
+    user: str = ""
+    """Who asks; empty in ``check`` and ``scan``."""
+    groups: frozenset[str] = frozenset()
+    subresource: str = ""
+    kind: Kind | None = None
+    """The kind of the request; the object of a sub-resource has another one (``Scale``)."""
+
+    def cached(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
+        """``function(obj, cluster)``, computed once per review however many rules ask."""
+        key = (function, id(obj))
+        if key not in self.facts:
+            self.facts[key] = function(obj, self.cluster), obj  # while it lives, no other object gets its id
+        value: T = self.facts[key][0]
+        return value
+
+
+Check = Callable[[Object, Context[Any]], Iterator[Finding | Unseen]]
+"""A rule's function: yields findings; raises or yields ``Unseen`` where it is blind."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rule:
+    """One named opinion. Everything outside the rules (registration, RBAC, docs) is made from these fields."""
+
+    module: str
+    """``__name__`` of the rule's module; the id is its last part."""
+    doc: str | None
+    """``__doc__`` of the module: the rule's page. First line: the bad pattern. Then **Why.** and **Fix.**"""
+    kinds: tuple[Kind, ...]
+    """The kinds that are judged: these are registered with the API server."""
+    check: Check
+    action: Action
+    """The class out of the box."""
+    reads: tuple[Kind, ...] = ()
+    """The kinds that the check may look up: RBAC and informers; a test fails if it reads anything else."""
+    operations: tuple[Operation, ...] = (Operation.CREATE, Operation.UPDATE)
+    subresources: tuple[str, ...] = ()
+    """Sub-resources that are judged too (``scale``)."""
+    metadata: tuple[str, ...] = ()
+    """Annotation and label keys that matter; an update that changes neither these nor the spec is not judged."""
+    params: Any = field(default_factory=NoParams)
+    """The thresholds with their defaults: a frozen dataclass, each field documented with its unit."""
+    at_admission: bool = True
+    """Whether the webhook asks the rule too; the others are for ``check`` and ``scan`` alone."""
+    fixable: bool = False
+    """Whether the findings carry fixes that ``/mutate`` applies unless the policy says ``fix: false``."""
+    fix_by_default: bool = False
+    """Whether the fixes are on out of the box."""
+    sources: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The rule's name for users, for ever: ``vm-running-and-run-strategy``."""
+        return self.module.rpartition(".")[2].replace("_", "-")
+
+    @property
+    def title(self) -> str:
+        """The first line of the page: the bad pattern."""
+        return (self.doc or "").strip().partition("\n")[0]
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.id}>"

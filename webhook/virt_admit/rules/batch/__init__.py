@@ -1,0 +1,1 @@
+"""HyperConverged and KubeVirt: batches of workload updates."""

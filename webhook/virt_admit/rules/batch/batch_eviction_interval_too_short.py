@@ -1,0 +1,40 @@
+"""The time between batches of evictions is less than 30 seconds.
+
+**Why.** A guest needs about that long to shut down: the next batch is stopped while the last one is still going
+down, and the cluster loses more VMs at once than ``batchEvictionSize`` says.
+
+**Fix.** Write at least ``30s``; the default is ``1m0s``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubevirt import workload_updates
+from virt_admit.model.objects import Object
+from virt_admit.model.units import SECOND, parse_duration, show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+SHORTEST = 30 * SECOND  # half of the default, and about the time that a guest gets to shut down
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    interval = workload_updates.block(obj)["batchEvictionInterval"]
+    try:
+        nanoseconds = parse_duration(interval.value)
+    except ValueError:
+        return
+    if 0 < nanoseconds < SHORTEST:
+        yield Finding(
+            interval.path,
+            f"{show(interval.value)} is too short for guests to shut down before the next batch; write at least 30s",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    action=Action.WARN,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+)

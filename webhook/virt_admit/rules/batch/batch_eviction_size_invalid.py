@@ -1,0 +1,34 @@
+"""The batch size of evictions is zero, negative or no integer.
+
+**Why.** With 0 or less no VM is ever evicted while ``Evict`` looks enabled.
+
+**Fix.** Write at least 1, or remove the field for the default of 10. To switch evictions off, remove ``Evict``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubevirt import workload_updates
+from virt_admit.model.objects import Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    size = workload_updates.block(obj)["batchEvictionSize"]
+    if not size.present:
+        return
+    if size.integer is None:
+        yield Finding(size.path, f"{show(size.value)} is no integer; write how many VMs are evicted at once")
+    elif size.integer <= 0:
+        yield Finding(size.path, f"with {size.integer} no VM is ever evicted; write at least 1")
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+)

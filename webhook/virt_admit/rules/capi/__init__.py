@@ -1,0 +1,1 @@
+"""MachineHealthCheck of Cluster API."""

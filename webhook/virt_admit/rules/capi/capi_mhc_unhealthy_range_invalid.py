@@ -1,0 +1,35 @@
+"""The range of a MachineHealthCheck of Cluster API cannot be read, or holds nothing.
+
+**Why.** A range that begins after its end, or has a number beyond 32 bits, passes the schema; then every reconcile fails.
+
+**Fix.** Write two numbers in brackets, the smaller first: ``"[1-3]"`` remediates as long as one to three machines are
+unhealthy.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import CAPI_MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    if view.range.present:
+        try:
+            view.read_range()
+        except ValueError as error:
+            yield Finding(view.range.path, f"{error}; with it every reconcile fails and nothing is remediated")
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(CAPI_MHC,),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#getUnhealthyRange",
+    ),
+)

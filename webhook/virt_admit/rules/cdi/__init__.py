@@ -1,0 +1,1 @@
+"""CDI: the configuration of the Containerized Data Importer."""

@@ -1,0 +1,1 @@
+"""Certificate rotation settings of HyperConverged, KubeVirt and CDI."""

@@ -1,0 +1,42 @@
+"""A certificate lives for less than ten minutes, or is renewed less than ten minutes before its end.
+
+**Why.** Components pick a new certificate up with a delay, and every renewal costs a rollout of trust to all of
+them. With lifetimes of minutes they reject each other's certificates now and then: migrations and consoles break
+off. HyperConverged refuses less than ten minutes; KubeVirt and CDI accept it.
+
+**Fix.** Write at least ``10m``; hours are meant.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import kinds
+from virt_admit.model.kinds import CDI, HCO, KUBEVIRT
+from virt_admit.model.kubevirt import cert_settings
+from virt_admit.model.objects import Object
+from virt_admit.model.units import MINUTE, show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    max_action = Action.DENY if kinds.of(obj) is HCO else Action.WARN
+    every = tuple(cert_settings.written(obj))
+    invalid = {written.group for written in every if written.value is None}
+    for written in every:
+        if written.group not in invalid and written.value is not None and written.value < SHORTEST:
+            yield Finding(
+                written.field.path,
+                f"{show(written.field.value)} is less than 10m, too short for all components to follow; write hours",
+                max_action=max_action,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT, CDI),
+    action=Action.DENY,
+    check=check,
+    sources=("kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",),
+)

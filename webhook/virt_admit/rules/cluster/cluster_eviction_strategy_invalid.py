@@ -1,0 +1,41 @@
+"""The cluster's eviction strategy is a word that KubeVirt does not know.
+
+**Why.** KubeVirt's schema takes any string and no webhook looks. The value is copied into each new VM without a
+strategy of its own, and virt-api then refuses that VM: nothing can be created or started any more.
+
+**Fix.** Write ``LiveMigrate``, ``LiveMigrateIfPossible``, ``None`` or ``External``, exactly, or remove the field.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.model.kubevirt.vms import EVICTION_STRATEGIES
+from virt_admit.model.objects import Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    strategy = setting(obj, Setting.EVICTION_STRATEGY)
+    if strategy.present and strategy.value not in EVICTION_STRATEGIES:
+        yield Finding(
+            strategy.path,
+            f"{show(strategy.value)} is no eviction strategy, and every VM without its own would be refused; "
+            f"write one of {', '.join(EVICTION_STRATEGIES)}",
+            cause=Cause.NOT_SUPPORTED,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go"
+        "#validateLiveMigration",
+        "kubevirt/kubevirt:pkg/defaults/defaults.go#setDefaultEvictionStrategy",
+    ),
+)

@@ -1,0 +1,45 @@
+"""A health check lists the same condition twice.
+
+**Why.** The shorter time wins, whichever comes first; the other entry misleads whoever reads the check. In a
+NodeHealthCheck the schema refuses the second entry.
+
+**Fix.** Keep one entry for each pair of type and status.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    if view.handler:
+        return
+    seen: set[tuple[str, str]] = set()
+    for condition in view.entries:
+        pair = condition.type, condition.status
+        if pair in seen:
+            yield Finding(
+                condition.entry.path,
+                f"type {show(condition.type)} with status {show(condition.status)} is listed already, "
+                "the shorter time wins; keep one of them",
+                value=pair,
+                cause=Cause.DUPLICATE,
+                max_action=Action.DENY if view.kind is NHC else Action.WARN,
+            )
+        if all(pair):
+            seen.add(pair)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go",),
+)

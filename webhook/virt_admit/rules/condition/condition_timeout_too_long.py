@@ -1,0 +1,41 @@
+"""A dead node is remediated only after more than an hour.
+
+**Why.** Until then nobody may start its virtual machines elsewhere, so they stay down at least that long.
+
+**Fix.** Write 300s. Clusters on slow hardware use up to 16 minutes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.model.units import format_duration
+from virt_admit.rule import Action, Context, Finding, Rule, duration
+
+
+@dataclass(frozen=True)
+class Params:
+    longest: int = duration("1h", "longer times are warned of")
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    for condition in context.cached(health_checks.view, obj).entries:
+        time = condition.known_nanoseconds() if condition.type == "Ready" else None
+        if time is not None and time > context.params.longest:
+            yield Finding(
+                condition.time.path,
+                f"virtual machines of a dead node stay down for at least {format_duration(time)}; 300s is usual",
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.WARN,
+    check=check,
+    params=Params(),
+    sources=("Workload Availability, Machine health checks 6.3.1",),
+)

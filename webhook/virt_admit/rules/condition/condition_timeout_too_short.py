@@ -1,0 +1,76 @@
+"""A node is taken for dead before the cluster can tell a hiccup from a failure.
+
+**Why.** A node that falls silent becomes ``Ready=Unknown`` after the grace period of the node controller, and one late
+report is enough for it. With a time shorter than one more period healthy machines are rebooted or replaced again and
+again. The worker latency profiles of OpenShift make the periods longer.
+
+**Fix.** Wait for 300s, or at least as long as the message says.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks, timeline
+from virt_admit.model.units import MINUTE, format_duration
+from virt_admit.rule import Action, Context, Finding, Rule, duration
+
+_USUAL: Final = 5 * MINUTE
+
+
+@dataclass(frozen=True)
+class Params:
+    refused: int = duration("10s", "shorter times are denied: one period in which a kubelet reports")
+    shortest: int = duration("60s", "shorter times are warned of: the grace period of 50 s and one period of 10 s")
+    medium: int = duration("140s", "the same for MediumUpdateAverageReaction: 2 min and one period of 20 s")
+    low: int = duration(
+        "300s", "the same for LowUpdateSlowReaction: 5 min; one more period would warn of the usual 300 s"
+    )
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    params = context.params
+    for condition in context.cached(health_checks.view, obj).entries:
+        if condition.type != "Ready" or condition.status not in ("False", "Unknown"):
+            continue
+        time = condition.known_nanoseconds()
+        if time is None or time >= max(params.shortest, params.medium, params.low):
+            continue
+        shortest = _shortest(context.cluster, params)
+        if time < max(params.refused, shortest):
+            better = ", better 5m" if shortest < _USUAL else ""
+            yield Finding(
+                condition.time.path,
+                f"{format_duration(time)} is too short to tell a hiccup from a failure: healthy nodes would be "
+                f"remediated in a loop; write at least {format_duration(shortest)}{better}",
+                max_action=Action.DENY if time < params.refused else Action.WARN,
+            )
+
+
+def _shortest(cluster: Cluster, params: Params) -> int:
+    """The shortest time that makes sense with the cluster's latency profile, as far as that can be seen."""
+    try:
+        profile = timeline.latency_profile(cluster)
+    except Unseen:
+        return params.shortest
+    slower = {"MediumUpdateAverageReaction": params.medium, "LowUpdateSlowReaction": params.low}
+    return max(params.shortest, slower.get(profile, 0))
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC, NHC),
+    reads=(CONFIG_NODE,),
+    action=Action.DENY,
+    check=check,
+    params=Params(),
+    sources=(
+        "Workload Availability, Machine health checks 6.3.1",
+        "Workload Availability, Fencing and remediation 1.7.1",
+        "openshift/api:config/v1/types_node.go",
+    ),
+)

@@ -1,0 +1,40 @@
+"""The type of a condition is almost one that nodes have.
+
+**Why.** Types are compared exactly. No node has a condition ``ready``, ``diskpressure`` or ``NotReady`` (which is how
+kubectl prints a node whose ``Ready`` is not ``True``), so the check never acts on it.
+
+**Fix.** Write the type as nodes do: ``Ready``, ``MemoryPressure``, ``DiskPressure``, ``PIDPressure`` or
+``NetworkUnavailable``. For ``NotReady`` list ``Ready`` with status ``"False"`` and with status ``Unknown``.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+_MEANT: Final = {"notready": "Ready"} | {known.lower(): known for known in health_checks.HEALTHY}
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    for condition in context.cached(health_checks.view, obj).entries:
+        suggestion = _MEANT.get(condition.type.lower())
+        if suggestion is not None and not condition.well_known:
+            yield Finding(
+                condition.entry["type"].path,
+                f"no node has a condition {show(condition.type)}, so it never matches; write {suggestion}",
+                cause=Cause.NOT_SUPPORTED,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    check=check,
+    sources=("k8s.io/api:core/v1#NodeConditionType",),
+)

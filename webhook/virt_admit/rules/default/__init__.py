@@ -1,0 +1,1 @@
+"""Default settings that HyperConverged and KubeVirt apply to every virtual machine."""

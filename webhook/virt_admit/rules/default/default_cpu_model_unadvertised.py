@@ -1,0 +1,47 @@
+"""Fewer than two nodes offer the default CPU model.
+
+**Why.** Every VM that names no model of its own asks for this one. If no node offers it none of them starts; if
+one does, they start there and can never migrate away. Names are compared exactly.
+
+**Fix.** Choose a model that at least two nodes have as label ``cpu-model.node.kubevirt.io/…``, or ``host-model``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, KUBEVIRT, NODE
+from virt_admit.model.kubevirt import configuration, cpu_models
+from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.model.objects import Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    field = setting(obj, Setting.DEFAULT_CPU_MODEL)
+    model = field.text
+    if not model or model in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH):
+        return
+    if model in configuration.own_obsolete_models(obj):
+        return
+    offers = cpu_models.offers(context.cluster)
+    nodes = offers.by(model)
+    if not offers.conclusive or len(nodes) > 1:
+        return
+    if nodes:
+        text = f"only node {nodes[0]} offers {show(model)}: VMs without their own model cannot migrate from there"
+    else:
+        alike = offers.alike(model)
+        hint = f"; did you mean {alike[0]}?" if alike else "; choose one that nodes offer"
+        text = f"no node offers {show(model)}: no VM without its own model can start{hint}"
+    yield Finding(field.path, text)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(NODE,),
+    action=Action.WARN,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",),
+)

@@ -1,0 +1,39 @@
+"""A fence agent is told to do something else than reboot or off.
+
+**Why.** The operator runs agents to be sure that a node is down; with any other action (``status``, ``on``) it would
+not be. Its webhook refuses it.
+
+**Fix.** Remove the parameter: the operator adds ``--action=reboot``.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kinds import FAR_TEMPLATE
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation.remediators import ACTIONS, far_values
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+SUPPORTED: Final = ("", "reboot", "off")
+
+
+def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for name, value in far_values(template):
+        if name in ACTIONS and value.text is not None and value.text not in SUPPORTED:
+            yield Finding(
+                value.path,
+                f"{show(value.value)} does not make sure that the node is down, the operator refuses it: "
+                "remove the parameter for reboot",
+                cause=Cause.NOT_SUPPORTED,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),
+)

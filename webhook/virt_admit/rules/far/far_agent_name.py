@@ -1,0 +1,41 @@
+"""A fence agent's name is missing or is not that of an agent.
+
+**Why.** The name becomes the name of a file that the operator runs. The schema asks for ``fence_`` and something
+behind it, anywhere in the text: ``../fence_x`` and ``fence_x --help`` pass, and no node is ever fenced.
+
+**Fix.** The bare name of an agent that the operator ships, such as ``fence_ipmilan`` or ``fence_redfish``.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kinds import FAR_TEMPLATE
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation.remediators import far_spec
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+AGENT: Final = re.compile(r"fence_[A-Za-z0-9_-]+")
+
+
+def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    agent = far_spec(template)["agent"]
+    if not far_spec(template).is_map or (agent.text and AGENT.fullmatch(agent.text)):
+        return
+    problem = f"{show(agent.value)} is not the name of a fence agent" if agent.present else "no fence agent is named"
+    yield Finding(
+        agent.path,
+        f"{problem}: nothing would be fenced; write one that the operator ships, such as fence_ipmilan",
+        cause=Cause.INVALID if agent.present else Cause.REQUIRED,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/fence-agents-remediation:pkg/validation/validation.go#ValidateAgentName",),
+)

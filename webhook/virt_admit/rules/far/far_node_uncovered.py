@@ -1,0 +1,70 @@
+"""A node health check would fence a node for which the fence agent's parameters are missing.
+
+**Why.** Parameters are found by the node's exact name. For a node without them the agent runs without an address, or
+not at all, and the remediation neither fails nor is tried again: the node stays, and so do its VMs.
+
+**Fix.** Add the node to each of ``nodeparameters``, or give it a Secret in ``nodeSecretNames``; or do not select it.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import FAR_TEMPLATE, NHC, NODE
+from virt_admit.model.labels import Selection
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object, Path
+from virt_admit.model.remediation import health_checks, plan, watching
+from virt_admit.model.remediation.remediators import far_gaps, far_spec
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    return _of_template(obj, context) if kinds.of(obj) is FAR_TEMPLATE else _of_check(obj, context)
+
+
+def _of_template(template: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    if not far_spec(template)["nodeparameters"].map:
+        return
+    watches = watching.watches(context.cluster, NHC)
+    for watch in watches.of(""):
+        nhc = watch.check.obj
+        if any(step.refers_to(template) for step in plan.steps(watch.check)):
+            yield from _gaps(template, watch.selection, f"NodeHealthCheck {nhc.name} selects")
+    watches.demand_all()
+
+
+def _of_check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    for step in plan.steps(context.cached(health_checks.view, nhc)):
+        if step.kind is FAR_TEMPLATE:
+            try:
+                template = step.template(context.cluster)
+            except Unseen as blind:
+                yield blind
+                continue
+            if template is not None:
+                selection = context.cached(watching.selected, nhc)
+                yield from _gaps(template, selection, "this check selects", step.reference.path)
+
+
+def _gaps(template: Object, nodes: Selection, who: str, path: Path | None = None) -> Iterator[Finding | Unseen]:
+    for parameter, missing in far_gaps(template, (node.name for node in nodes.objects)):
+        yield Finding(
+            path or parameter.path,
+            f"no {parameter.path[-1]} for {names(missing, 80)}, which {who}: cannot be fenced, and nothing says so; "
+            "add a value or a Secret",
+            value=(parameter.path[-1], *missing),
+        )
+    if nodes.unseen and far_spec(template)["nodeparameters"].map:
+        yield Unseen(nodes.unseen)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(FAR_TEMPLATE, NHC),
+    reads=(NHC, NODE, FAR_TEMPLATE),
+    action=Action.WARN,
+    check=check,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams",),
+)

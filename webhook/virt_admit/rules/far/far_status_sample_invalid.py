@@ -1,0 +1,41 @@
+"""The share of nodes whose fencing is tried out is not a share.
+
+**Why.** The operator checks the agent's status on ``statusValidationSample`` nodes. The schema admits an integer of 0
+or more, and a string from ``0%`` to ``100%``; nothing else. Only ``check`` can meet this.
+
+**Fix.** ``5``, or ``"20%"``.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kinds import FAR_TEMPLATE
+from virt_admit.model.objects import Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+PERCENT: Final = re.compile(r"(?:[0-9]|[1-9][0-9]|100)%")
+
+
+def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    sample = template.at("spec", "statusValidationSample")
+    number = sample.integer
+    if not sample.present or (number is not None and number >= 0):
+        return
+    if sample.text is None or not PERCENT.fullmatch(sample.text):
+        yield Finding(
+            sample.path,
+            f"{show(sample.value)} is neither an integer of 0 or more nor a percentage without leading zeros: "
+            'write 5 or "20%"',
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediationtemplates CRD, x-kubernetes-validations",),
+)

@@ -1,0 +1,50 @@
+"""A KubeVirt or CDI that HyperConverged manages is edited directly.
+
+**Why.** HyperConverged writes the whole spec of these resources and restores it at its next pass, within minutes:
+the edit seems to work and is gone.
+
+**Fix.** Edit HyperConverged; for what it has no field for, use its ``…/jsonpatch`` annotations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from virt_admit.model.kinds import CDI, KUBEVIRT
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, Operation, Rule, param
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+HCO_OPERATOR = "hco-operator"
+
+
+@dataclass(frozen=True)
+class Params:
+    operators: tuple[str, ...] = param(
+        ("system:serviceaccount:*:hyperconverged-cluster-operator",),
+        "who writes these resources for HyperConverged (patterns of user names)",
+    )
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    old = context.old
+    if old is None or obj["spec"].value == old["spec"].value or obj.labels.get(MANAGED_BY) != HCO_OPERATOR:
+        return
+    if not any(fnmatchcase(context.user, operator) for operator in context.params.operators):
+        yield Finding(
+            obj["spec"].path,
+            "HyperConverged manages this resource and restores it at its next pass; "
+            "edit HyperConverged, or its jsonpatch annotation for what it has no field for",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(KUBEVIRT, CDI),
+    operations=(Operation.UPDATE,),
+    action=Action.WARN,
+    params=Params(),
+    check=check,
+    sources=("kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#UpdateCR",),
+)

@@ -1,0 +1,42 @@
+"""A machine is deleted, and the drain of its node will hang on a VM.
+
+**Why.** The deletion drains the node first, and honours disruption budgets even if the node is unreachable. A VM that must
+live-migrate and cannot, or that waits for a controller outside KubeVirt, never goes: the machine stays in ``Deleting``.
+
+**Fix.** Repair what keeps the VM from migrating, or set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and restart
+it, or stop it.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import MACHINE, VMI
+from virt_admit.model.kubevirt import effective
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import machines
+from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    evictions = machines.evictions(machine, context.cluster)
+    if evictions.blocking:
+        yield Finding(
+            machine.metadata["name"].path,
+            "the machine will hang in Deleting: a drain of its node waits for "
+            f"{names((vmi.full_name for vmi in evictions.blocking), 80)}; stop them",
+            value=machine.name,
+        )
+    yield from evictions.unseen
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MACHINE,),
+    reads=(VMI, *effective.STRATEGY_READS),
+    operations=(Operation.DELETE,),
+    action=Action.WARN,
+    check=check,
+    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode",),
+)

@@ -1,0 +1,55 @@
+"""A hook stops the deletion of a machine that a MachineHealthCheck watches.
+
+**Why.** Remediation deletes the machine, and the deletion waits before the drain until the owner of the hook removes it. A
+dead machine is not replaced, and its volumes stay attached, until somebody does.
+
+**Fix.** Make sure that the hook's owner removes it also when the node is dead; or keep the machine out of health checks.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kinds import MACHINE, MHC
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import watching
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+_OPERATOR: Final = "clusteroperator/"
+"""Hooks of the cluster's own operators (etcd's) are removed in time."""
+
+
+def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    hooks = [
+        hook
+        for hook in machine.at("spec", "lifecycleHooks", "preDrain").items()
+        if not (hook["owner"].text or "").startswith(_OPERATOR)
+    ]
+    if not hooks:
+        return
+    everybody = watching.watches(context.cluster, MHC)
+    checks = [
+        watch.check.obj.name
+        for watch in everybody.of(machine.namespace)
+        if not watch.check.paused.present and watch.check.selector.matches(machine.labels)
+    ]
+    if not checks:
+        everybody.demand_all()
+        return
+    for hook in hooks:
+        yield Finding(
+            hook.path,
+            f"remediation by {names(checks, 50)} stops before the drain until {show(hook['owner'].value)} removes the hook",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MACHINE,),
+    reads=(MHC, MACHINE),
+    action=Action.WARN,
+    check=check,
+    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go",),
+)

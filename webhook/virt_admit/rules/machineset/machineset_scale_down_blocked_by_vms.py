@@ -1,0 +1,58 @@
+"""A machine set scales down, and a machine that would go is held by a VM.
+
+**Why.** A machine is drained before it goes. A VM that must live-migrate and cannot, or that waits for a controller outside
+KubeVirt, keeps the drain waiting, and the machine stays in ``Deleting``.
+
+**Fix.** Mark other machines for deletion, or repair what keeps the VM from migrating, or stop it.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import MACHINE, MACHINE_SET, VMI
+from virt_admit.model.kubevirt import effective
+from virt_admit.model.labels import Selection
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import machines
+from virt_admit.model.remediation.machines import ScaleDown
+from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    change = machines.scale_down(obj, context.old, context.subresource, context.cluster)
+    if change is None:
+        return
+    members = machines.of_set(change.machine_set, context.cluster)
+    blocking: list[str] = []
+    for machine in _going(members, change):
+        evictions = machines.evictions(machine, context.cluster)
+        blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
+        yield from evictions.unseen
+    if blocking:
+        yield Finding(
+            obj.at("spec", "replicas").path,
+            f"scaling down will hang: drains wait for {names(blocking, 100)}; stop them or mark other machines",
+        )
+    members.demand_all()
+
+
+def _going(members: Selection, change: ScaleDown) -> tuple[Object, ...]:
+    """The machines that are sure to go, or at least go first: all of them, or those that are marked."""
+    return tuple(machine for machine in members.objects if change.after == 0 or machines.goes_first(machine))
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MACHINE_SET,),
+    reads=(MACHINE, MACHINE_SET, VMI, *effective.STRATEGY_READS),
+    operations=(Operation.UPDATE,),
+    subresources=("scale",),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
+    ),
+)

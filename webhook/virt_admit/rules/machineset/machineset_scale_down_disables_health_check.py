@@ -1,0 +1,65 @@
+"""After scaling down a percentage of the remaining machines is less than one.
+
+**Why.** MachineHealthChecks round their percentage down. With the machines that remain it gives 0, so the check goes on to
+count and never remediates again, without a word.
+
+**Fix.** Write an absolute number into ``maxUnhealthy`` of the check; 1 for small sets.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import MACHINE, MACHINE_SET, MHC
+from virt_admit.model.labels import Selection
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import machines, watching
+from virt_admit.model.remediation.machines import ScaleDown
+from virt_admit.model.remediation.watching import Watch
+from virt_admit.model.units import allowed_unhealthy
+from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    change = machines.scale_down(obj, context.old, context.subresource, context.cluster)
+    if change is None:
+        return
+    members = machines.of_set(change.machine_set, context.cluster)
+    members.demand_all()
+    everybody = watching.watches(context.cluster, MHC)
+    disabled = [
+        watch.check.obj.name
+        for watch in everybody.of(change.machine_set.namespace)
+        if not watch.check.handler and _is_disabled(watch, members, change)
+    ]
+    if disabled:
+        yield Finding(
+            obj.at("spec", "replicas").path,
+            f"for so few machines maxUnhealthy of {names(disabled, 80)} rounds to 0, which ends remediation; "
+            "write a number there",
+        )
+    everybody.demand_all()
+
+
+def _is_disabled(watch: Watch, members: Selection, change: ScaleDown) -> bool:
+    limit = watch.check.known_limit()
+    selected = watch.selection.positions
+    if limit is None or not limit.percent or selected.isdisjoint(members.positions):
+        return False
+    remaining = len(selected - members.positions) + change.after
+    before, after = (allowed_unhealthy(limit, size, watch.check.limit_of) for size in (len(selected), remaining))
+    return before > 0 and after == 0
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MACHINE_SET,),
+    reads=(MACHINE, MACHINE_SET, MHC),
+    operations=(Operation.UPDATE,),
+    subresources=("scale",),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
+    ),
+)

@@ -1,0 +1,46 @@
+"""A machine set scales down, and chance decides which machines go.
+
+**Why.** With the deletion policy ``Random``, which is the default, machines that have not joined go first, then any. The one
+that goes may run the virtual machine that cannot move.
+
+**Fix.** Annotate as many machines as are to go with ``machine.openshift.io/delete-machine: "true"``, then scale down.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import MACHINE, MACHINE_SET
+from virt_admit.model.messages import count
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import machines
+from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    change = machines.scale_down(obj, context.old, context.subresource, context.cluster)
+    if change is None or change.machine_set.at("spec", "deletePolicy").text not in (None, "", "Random"):
+        return
+    members = machines.of_set(change.machine_set, context.cluster)
+    marked = sum(map(machines.goes_first, members.objects))
+    if marked < change.fewer:
+        members.demand_all()
+        yield Finding(
+            obj.at("spec", "replicas").path,
+            f"{count(change.fewer, 'machine')} will go, {marked} marked: the rest is picked at random; "
+            f"first mark them with {machines.DELETE_ANNOTATIONS[0]}",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MACHINE_SET,),
+    reads=(MACHINE, MACHINE_SET),
+    operations=(Operation.UPDATE,),
+    subresources=("scale",),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "Workload Availability, Machine health checks 6.3.4",
+        "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
+    ),
+)

@@ -1,0 +1,40 @@
+"""A MachineHealthCheck is active while the cluster is being updated.
+
+**Why.** Nodes reboot during an update and may be taken for dead. A NodeHealthCheck waits by itself until the update is
+done, a MachineHealthCheck does not.
+
+**Fix.** Annotate the check with ``cluster.x-k8s.io/paused: ""`` until the update is done.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import CLUSTER_VERSION, MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    if view.paused.present or view.handler:
+        return
+    version = context.cluster.get(CLUSTER_VERSION, "", "version")
+    if version is not None and version.condition("Progressing")["status"].text == "True":
+        yield Finding(
+            obj.metadata["annotations"].path,
+            "the cluster is being updated, rebooting nodes may be taken for dead; "
+            f'pause with {health_checks.PAUSED}: "" until it is done',
+            value=obj["spec"].value,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC,),
+    reads=(CLUSTER_VERSION,),
+    metadata=(health_checks.PAUSED,),
+    action=Action.WARN,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:internal/controller/cluster/upgrade_checker.go",),
+)

@@ -1,0 +1,54 @@
+"""A MachineHealthCheck of the control plane may delete more than one machine at a time.
+
+**Why.** More than one sick machine of the control plane means trouble in etcd, or an update that is under way. To delete
+machines then can cost the quorum, and with it the cluster. The controller itself treats these machines like any other.
+
+**Fix.** Write ``maxUnhealthy: 1``, as the documentation says; not a percentage, which grows with the control plane.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import MACHINE, MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.model.units import allowed_unhealthy
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    limit = view.known_limit()
+    if limit is None or view.handler or (not limit.percent and limit.number <= 1):
+        return
+    selection = context.cached(watching.selected, obj)
+    masters = len(machines.control_plane(selection))
+    if not masters and not machines.selects_control_plane(view.selector):
+        selection.demand_all()
+        return
+    total = max(len(selection), machines.CONTROL_PLANE_SIZE) if selection.unseen else len(selection)
+    allowed = allowed_unhealthy(limit, total or machines.CONTROL_PLANE_SIZE, view.limit_of)
+    if allowed > 1:
+        yield Finding(
+            view.limit.path,
+            f"{limit} lets {allowed} machines of the control plane be deleted at a time, which can cost etcd its "
+            "quorum; write maxUnhealthy: 1",
+            value=str(limit),
+        )
+    elif allowed == 1 and masters == len(selection):
+        yield Finding(
+            view.limit.path,
+            f"{limit} is 1 machine of the control plane today, but more when it grows; write maxUnhealthy: 1",
+            value=str(limit),
+            max_action=Action.WARN,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC,),
+    reads=(MACHINE,),
+    action=Action.DENY,
+    check=check,
+    sources=("Workload Availability, Machine health checks 6.3.2.1",),
+)

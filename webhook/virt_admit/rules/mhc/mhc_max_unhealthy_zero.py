@@ -1,0 +1,33 @@
+"""The limit of a MachineHealthCheck is zero.
+
+**Why.** That is legal and means that nothing is ever remediated. While remediation is stopped, the controller of OpenShift
+asks again every millisecond: an expensive way to pause.
+
+**Fix.** To pause a check annotate it with ``cluster.x-k8s.io/paused: ""``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    limit = view.known_limit()
+    if limit is not None and limit.number == 0 and not view.range.present and not view.handler:
+        yield Finding(
+            view.limit.path, f"{limit} switches remediation off; to pause use the annotation {health_checks.PAUSED}"
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    action=Action.WARN,
+    check=check,
+    sources=("openshift/api:machine/v1beta1/types_machinehealthcheck.go",),
+)

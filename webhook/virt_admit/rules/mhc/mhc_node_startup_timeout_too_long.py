@@ -1,0 +1,42 @@
+"""A machine that never becomes a node is noticed only after hours.
+
+**Why.** Until then the cluster lacks a node, and nothing replaces it. The alert MachineWithNoRunningPhase fires after an
+hour.
+
+**Fix.** Write 10m, the default; for bare metal 20m to 40m.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.model.units import format_duration
+from virt_admit.rule import Action, Context, Finding, Rule, duration
+
+
+@dataclass(frozen=True)
+class Params:
+    longest: int = duration("2h", "longer times are warned of")
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    time = view.known_startup_time()
+    if time is not None and time > context.params.longest and not view.handler:
+        yield Finding(
+            view.startup.path,
+            f"a machine that never becomes a node is noticed only after {format_duration(time)}; 10m to 40m are usual",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    action=Action.WARN,
+    check=check,
+    params=Params(),
+    sources=("openshift/machine-api-operator:install/0000_90_machine-api-operator_04_alertrules.yaml",),
+)

@@ -1,0 +1,53 @@
+"""Machines are replaced before they can have become nodes.
+
+**Why.** A machine takes minutes to boot and to join. With a shorter time it is deleted and created again in a loop.
+Cluster API cuts fractions of a second, so that less than a second becomes 0 and switches the check of the start-up off.
+
+**Fix.** Write 10m, the default; bare metal takes 20m and more. ``"0"`` switches the check of the start-up off.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.model.units import SECOND, format_duration
+from virt_admit.rule import Action, Context, Finding, Rule, duration
+
+
+@dataclass(frozen=True)
+class Params:
+    refused: int = duration("30s", "shorter times are denied: the minimum of Cluster API")
+    shortest: int = duration("5m", "shorter times are warned of: half of the default")
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    view, params = context.cached(health_checks.view, obj), context.params
+    time = view.known_startup_time()
+    if time is None or not 0 < time < max(params.refused, params.shortest) or view.handler:
+        return
+    if view.kind is CAPI_MHC and time < SECOND:
+        effect = "becomes 0 in Cluster API and switches the check of the start-up off"
+    else:
+        effect = "is too short for a machine to become a node: it is created and deleted in a loop"
+    better = ", better 10m" if params.shortest < health_checks.DEFAULT_STARTUP else ""
+    yield Finding(
+        view.startup.path,
+        f"{format_duration(time)} {effect}; write at least {format_duration(params.shortest)}{better}",
+        max_action=Action.DENY if time < params.refused else Action.WARN,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    action=Action.DENY,
+    check=check,
+    params=Params(),
+    sources=(
+        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
+        "kubernetes-sigs/cluster-api:api/core/v1beta2/conversion.go#ConvertToSeconds",
+    ),
+)

@@ -1,0 +1,54 @@
+"""Two MachineHealthChecks select the same machine.
+
+**Why.** Each of them counts its own limit. Together they can take more machines at a time than either allows, and the
+shorter times of both win.
+
+**Fix.** Give every machine to one check: one label for each check, or exclude with ``NotIn``.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from virt_admit.model.cluster import Unseen, gather
+from virt_admit.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
+from virt_admit.model.labels import NOBODY, Selection
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.remediation.watching import Watch
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    view = context.cached(health_checks.view, obj)
+    rivals, unseen = gather(watching.rivals(view, context.cluster))
+    if rivals:
+        shared = _shared(context.cached(watching.selected, obj), rivals)
+        whom = names((machine.name for machine in shared.objects), 50) or "the same machines"
+        yield Finding(
+            view.selector_field.path,
+            f"selects {whom} like {names((rival.check.obj.name for rival in rivals), 50)}; each counts its own limit, "
+            "together they take more; select each machine once",
+        )
+    if unseen:
+        yield Unseen(unseen)
+
+
+def _shared(mine: Selection, rivals: Iterable[Watch]) -> Selection:
+    """The machines that some rival selects, too."""
+    common = NOBODY
+    for rival in rivals:
+        common |= mine.positions & rival.selection.positions
+        if len(common) == len(mine):
+            break
+    return mine.among(common)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    reads=(MACHINE, CAPI_MACHINE, MHC, CAPI_MHC),
+    action=Action.WARN,
+    check=check,
+    sources=("kubernetes-sigs/cluster-api:docs/book/src/tasks/automated-machine-management/healthchecking.md",),
+)

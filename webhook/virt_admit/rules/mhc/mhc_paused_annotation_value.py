@@ -1,0 +1,35 @@
+"""A MachineHealthCheck is paused although the annotation reads as "no".
+
+**Why.** The presence of ``cluster.x-k8s.io/paused`` pauses a check, whatever its value: ``"false"`` pauses, too.
+
+**Fix.** Remove the annotation to resume: ``kubectl annotate machinehealthcheck NAME cluster.x-k8s.io/paused-``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    value = view.paused.text
+    if value is not None and health_checks.is_falsy_text(value) and not view.handler:
+        yield Finding(
+            view.paused.path,
+            f"{show(value)} pauses the check, as any value does; remove the annotation to resume",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    metadata=(health_checks.PAUSED,),
+    action=Action.WARN,
+    check=check,
+    sources=("openshift/machine-api-operator:pkg/util/annotations/helpers.go",),
+)

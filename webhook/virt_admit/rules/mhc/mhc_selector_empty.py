@@ -1,0 +1,43 @@
+"""A MachineHealthCheck selects every machine.
+
+**Why.** The schema of machine.openshift.io admits a check without a selector, or with an empty one. It watches, and
+deletes, every machine of the namespace, those of the control plane included.
+
+**Fix.** Name a label that only the machines in question have, such as
+``machine.openshift.io/cluster-api-machineset: <name of the set>``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    if view.selector.empty and not view.handler:
+        label = (
+            "machine.openshift.io/cluster-api-machineset" if view.kind is MHC else "cluster.x-k8s.io/deployment-name"
+        )
+        yield Finding(
+            view.selector_field.path,
+            "an empty selector selects every machine, those of the control plane included; "
+            f"name a label in matchLabels, such as {label}",
+            value=None,  # absent and empty are one fault
+            cause=Cause.REQUIRED,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "openshift/api:machine/v1beta1/tests/machinehealthchecks.machine.openshift.io/AAA_ungated.yaml",
+        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
+    ),
+)

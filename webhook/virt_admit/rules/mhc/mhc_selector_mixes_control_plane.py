@@ -1,0 +1,46 @@
+"""A MachineHealthCheck selects machines of the control plane together with others.
+
+**Why.** Both need different limits: of the control plane one machine at a time may be replaced, and only while the others
+are well. One limit for both is too loose for the one and too tight for the other.
+
+**Fix.** Use one check per role.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import MACHINE, MHC
+from virt_admit.model.messages import count, names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    if view.handler:
+        return
+    selection = context.cached(watching.selected, obj)
+    masters = machines.control_plane(selection)
+    others = len(selection) - len(masters)
+    if masters and others:
+        whom = names((machine.name for machine in masters.objects), 60)
+        yield Finding(
+            view.selector_field.path,
+            f"selects machines of the control plane ({whom}) and {count(others, 'other')}; use one check per role",
+        )
+    else:
+        selection.demand_all()
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC,),
+    reads=(MACHINE,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "Workload Availability, Machine health checks 6.3.2.1",
+        "medik8s/node-healthcheck-operator:docs/configuration.md#Selector",
+    ),
+)

@@ -1,0 +1,44 @@
+"""A MachineHealthCheck selects machines that nothing would replace.
+
+**Why.** Remediation deletes a machine so that its owner creates a new one. A machine without a controlling owner is
+found to be unhealthy, counts against ``maxUnhealthy``, and stays as it is.
+
+**Fix.** Put the machines under a MachineSet, or let a remediation template handle them.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks, watching
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    view = context.cached(health_checks.view, obj)
+    if view.handler or view.external or view.template.present:
+        return
+    selection = context.cached(watching.selected, obj)
+    unowned = [machine.name for machine in selection.objects if machine.controller is None]
+    if unowned:
+        yield Finding(
+            view.selector_field.path,
+            f"no MachineSet would replace {names(unowned, 80)}: detected when unhealthy, never replaced; put them under one",
+            value=(view.selector_field.value, *unowned),
+        )
+    selection.demand_all()
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC, CAPI_MHC),
+    reads=(MACHINE, CAPI_MACHINE),
+    metadata=(health_checks.STRATEGY,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#internalRemediation",
+    ),
+)

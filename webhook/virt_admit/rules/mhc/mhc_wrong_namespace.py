@@ -1,0 +1,40 @@
+"""A MachineHealthCheck stands where its controller does not look.
+
+**Why.** The controllers of the Machine API watch one namespace. A check elsewhere is accepted and never does anything.
+
+**Fix.** Create it in ``openshift-machine-api``, where the Machines are.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from virt_admit.model.kinds import MHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks
+from virt_admit.rule import Action, Context, Finding, Rule, param
+
+
+@dataclass(frozen=True)
+class Params:
+    namespace: str = param("openshift-machine-api", "the namespace that the controllers of the Machine API watch")
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    wanted = context.params.namespace
+    if obj.namespace and obj.namespace != wanted and not context.cached(health_checks.view, obj).handler:
+        yield Finding(
+            obj.metadata["namespace"].path,
+            f"nothing watches MachineHealthChecks in namespace {obj.namespace}, it would never act; move it to {wanted}",
+            value=obj.namespace,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC,),
+    action=Action.DENY,
+    check=check,
+    params=Params(),
+    sources=("openshift/machine-api-operator:pkg/operator/sync.go",),
+)

@@ -1,0 +1,1 @@
+"""Migration limits and migration policies."""

@@ -1,0 +1,51 @@
+"""A migration setting is used while its feature gate is closed.
+
+**Why.** ``maxDowntimeMs``, ``downtimeTuning`` and ``stallDetector`` are alpha. KubeVirt refuses to set or change them
+unless the gate is open; a file that sets them would fail in the cluster. What is already there may stay.
+
+**Fix.** Add the gate to ``spec.configuration.developerConfiguration.featureGates`` of KubeVirt, or remove the field.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import kinds
+from virt_admit.model.kinds import KUBEVIRT, MIGRATION_POLICY
+from virt_admit.model.kubevirt import configuration, migration_limits
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    changed = [
+        (field, gates)
+        for field, gates in migration_limits.gated_fields(obj)
+        if field.present and (context.old is None or context.old.at(*field.path).value != field.value)
+    ]
+    if not changed:
+        return
+    kubevirt = obj if kinds.of(obj) is KUBEVIRT else configuration.kubevirt(context.cluster)
+    if kubevirt is None:
+        return
+    open_gates = migration_limits.open_gates(kubevirt)
+    for field, gates in changed:
+        if open_gates.isdisjoint(gates):
+            yield Finding(
+                field.path,
+                f"KubeVirt refuses this field unless the feature gate {' or '.join(gates)} is open; "
+                "open it first or remove the field",
+                cause=Cause.FORBIDDEN,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(KUBEVIRT, MIGRATION_POLICY),
+    reads=(KUBEVIRT,),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateMigrationConfiguration",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
+    ),
+)

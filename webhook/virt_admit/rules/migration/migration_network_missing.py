@@ -1,0 +1,39 @@
+"""The network of migrations does not exist.
+
+**Why.** The virt-handler pods on every node join this network. After the change none of them would start again, and
+nodes without virt-handler run and migrate no VM.
+
+**Fix.** Create the NetworkAttachmentDefinition first; without a namespace it is looked up in that of this resource.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, KUBEVIRT, NAD
+from virt_admit.model.kubevirt import migration_limits
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    network = migration_limits.network(obj)
+    if network is None:
+        return
+    namespace, name = network
+    namespace = namespace or obj.namespace or "default"
+    if context.cluster.get(NAD, namespace, name) is None:
+        yield Finding(
+            migration_limits.block(obj)["network"].path,
+            f"there is no NetworkAttachmentDefinition {namespace}/{name}; virt-handler would not start on any node; "
+            "create it first or correct the name",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(NAD,),
+    action=Action.WARN,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go",),
+)

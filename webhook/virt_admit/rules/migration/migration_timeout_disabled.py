@@ -1,0 +1,36 @@
+"""A timeout of migrations is switched off.
+
+**Why.** 0 means that nobody looks: a migration that never converges keeps its slot, and with it a drain, for ever.
+
+**Fix.** Remove the field for the default, or write seconds.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
+from virt_admit.model.kubevirt import migration_limits
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for timeout in migration_limits.timeouts(obj):
+        if timeout.integer == 0:
+            yield Finding(
+                timeout.path,
+                "0 switches this check off: a migration that never converges blocks its slot and the drain for ever; "
+                "write seconds",
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",
+    ),
+)

@@ -1,0 +1,38 @@
+"""A timeout of migrations is negative or no integer.
+
+**Why.** With a negative timeout every migration is over time at once and is cancelled: no drain ends.
+
+**Fix.** Write seconds as a positive integer, or remove the field for the default.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
+from virt_admit.model.kubevirt import migration_limits
+from virt_admit.model.objects import Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for timeout in migration_limits.timeouts(obj):
+        if timeout.present and timeout.integer is None:
+            yield Finding(timeout.path, f"{show(timeout.value)} is no integer; write seconds, without unit or quotes")
+        elif timeout.integer is not None and timeout.integer < 0:
+            yield Finding(
+                timeout.path, f"{timeout.integer} is negative and cancels every migration at once; write seconds"
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
+    ),
+)

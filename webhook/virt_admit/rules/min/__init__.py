@@ -1,0 +1,1 @@
+"""Minimum CPU model."""

@@ -1,0 +1,37 @@
+"""A duration of a node health check cannot be read.
+
+**Why.** One value that is no duration makes the whole list of node health checks unreadable for the operator: all of
+them stop.
+
+**Fix.** Numbers with a unit (ms, s, m, h), such as ``90s`` or ``1h30m``.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kinds import NHC
+from virt_admit.model.objects import Object
+from virt_admit.model.units import DURATION, HEALTHY_DELAY, parse_duration
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+SCHEMAS: Final = {"healthyDelay": HEALTHY_DELAY, "stormCooldownDuration": DURATION}
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for name, schema in SCHEMAS.items():
+        field = obj["spec"][name]
+        if field.present:
+            try:
+                parse_duration(field.value, schema)
+            except ValueError as error:
+                yield Finding(field.path, f"{error}; every node health check of the cluster would stop")
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go",),
+)

@@ -1,0 +1,37 @@
+"""Two steps of an escalation have the same order.
+
+**Why.** Which of them comes first would be chance. The operator refuses it.
+
+**Fix.** A different ``order`` for each step; the lowest goes first.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import NHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import plan
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    seen: set[int] = set()
+    for step in plan.escalation(obj):
+        order = step.order.integer
+        if order is not None and order in seen:
+            yield Finding(
+                step.order.path,
+                f"another step has order {order}, too: which comes first would be chance; number each differently",
+                cause=Cause.DUPLICATE,
+            )
+        elif order is not None:
+            seen.add(order)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsUniqueOrder",),
+)

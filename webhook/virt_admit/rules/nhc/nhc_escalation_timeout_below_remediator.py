@@ -1,0 +1,50 @@
+"""A step of an escalation ends before its remediator can be done.
+
+**Why.** The operator then cancels the remediator half-way and starts the next one. Self node remediation must wait
+until the node has surely rebooted (about 3 min); a fence agent is retried (about 5 min).
+
+**Fix.** A timeout longer than the message says.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import FAR_TEMPLATE, NHC, NODE, SNR_CONFIG, SNR_TEMPLATE
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import plan, watching
+from virt_admit.model.units import format_duration
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    nodes = context.cached(watching.selected, obj)
+    for step in plan.escalation(obj):
+        timeout = step.known_timeout
+        if timeout is None or step.kind not in (SNR_TEMPLATE, FAR_TEMPLATE):
+            continue
+        try:
+            needed = plan.takes(step, context.cluster, nodes.objects).most
+        except Unseen as blind:
+            yield blind
+            continue
+        if needed is not None and timeout < needed:
+            yield Finding(
+                step.timeout.path,
+                f"{format_duration(timeout)} is less than the {format_duration(needed)} that {step.remediator} may need: "
+                "it is cancelled half-way and the next step begins; write more than that",
+                value=(timeout, needed),
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    reads=(NODE, SNR_CONFIG, SNR_TEMPLATE, FAR_TEMPLATE),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "medik8s/self-node-remediation:internal/reboot/calculator.go#GetRebootDuration",
+        "medik8s/fence-agents-remediation:pkg/cli/cliexecuter.go#runWithRetry",
+    ),
+)

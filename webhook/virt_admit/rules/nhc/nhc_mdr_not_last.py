@@ -1,0 +1,40 @@
+"""An escalation goes on after the machine was deleted.
+
+**Why.** Machine deletion takes the machine and its node away. Whatever stands behind it has nothing left to act on.
+
+**Fix.** Give MachineDeletionRemediationTemplate the highest ``order``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import MDR_TEMPLATE, NHC
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import plan
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    steps = plan.escalation(obj)
+    last = max((order for step in steps if (order := step.order.integer) is not None), default=0)
+    for step in steps:
+        order = step.order.integer
+        if step.kind is MDR_TEMPLATE and order is not None and order < last:
+            yield Finding(
+                step.order.path,
+                "machine deletion is not the last step: later ones find neither machine nor node; give it the highest "
+                "order",
+                value=(order, last),
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "Workload Availability, Fencing and remediation 1.7.3",
+        "medik8s/machine-deletion-remediation:controllers",
+    ),
+)

@@ -1,0 +1,36 @@
+"""A node health check selects no node.
+
+**Why.** Nothing is watched, and nothing says so: the check looks healthy.
+
+**Fix.** Compare the selector with ``kubectl get nodes --show-labels``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import NHC, NODE
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks, watching
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    nhc = context.cached(health_checks.view, obj)
+    nodes = context.cached(watching.selected, obj)
+    if nhc.selector.errors or nodes.positions:
+        return
+    nodes.demand_all()
+    yield Finding(
+        nhc.selector_field.path,
+        "no node of this cluster has these labels, so nothing is watched; see kubectl get nodes --show-labels",
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    reads=(NODE,),
+    action=Action.WARN,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:docs/configuration.md#selector",),
+)

@@ -1,0 +1,55 @@
+"""The limit of a node health check leaves no room for a single sick node.
+
+**Why.** With ``minHealthy`` of all nodes, or ``maxUnhealthy`` of none, one sick node already stops remediation: the
+check never acts. A ``maxUnhealthy`` above the number of nodes is an error at run time. Percentages round up:
+``minHealthy: 90%`` of four nodes is four.
+
+**Fix.** Leave room for at least one: ``maxUnhealthy: 1``. To pause, add a reason to ``pauseRequests`` instead.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import NHC, NODE
+from virt_admit.model.messages import count
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.units import IntOrPercent, LimitKind, allowed_unhealthy
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    nhc = context.cached(health_checks.view, obj)
+    limit = nhc.known_limit() if nhc.limit.present else None
+    if limit is None:
+        return
+    if _blocks_any_number(limit, nhc.limit_of):
+        yield Finding(
+            nhc.limit.path, f"{limit} lets no node be sick: nothing is ever remediated; to pause, use pauseRequests"
+        )
+        return
+    nodes = context.cached(watching.selected, obj)
+    nodes.demand_all()
+    size = len(nodes)
+    if size and not allowed_unhealthy(limit, size, nhc.limit_of):
+        if nhc.limit_of is LimitKind.NODE_MAX_UNHEALTHY:
+            problem = f"{limit} is more than there are nodes ({size}), the operator stops with an error"
+        else:
+            problem = f"{limit} of {count(size, 'node')} must be healthy, that is all of them"
+        yield Finding(nhc.limit.path, f"{problem}: nothing is ever remediated; write maxUnhealthy: 1")
+
+
+def _blocks_any_number(limit: IntOrPercent, limit_of: LimitKind) -> bool:
+    if limit_of is LimitKind.NODE_MIN_HEALTHY:
+        return limit == IntOrPercent(100, percent=True)
+    return limit.number == 0
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    reads=(NODE,),
+    action=Action.WARN,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#getMinHealthy",),
+)

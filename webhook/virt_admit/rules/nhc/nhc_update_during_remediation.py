@@ -1,0 +1,75 @@
+"""A node health check is turned to other nodes or remediators while it remediates.
+
+**Why.** The requests that are under way would be left behind: nodes stay fenced or tainted, and nobody takes their
+remediation back. The operator refuses it.
+
+**Fix.** Wait until ``status.unhealthyNodes`` has no remediations; or stop new ones with ``pauseRequests``, which may be
+set at any time.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from virt_admit.model import selectors
+from virt_admit.model.kinds import NHC
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Field, Object
+from virt_admit.model.remediation import plan
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+
+
+def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    old = context.old
+    if old is None:
+        return
+    nodes = _under_remediation(nhc) or _under_remediation(old)
+    if not nodes:
+        return
+    for name, meaning in (
+        ("selector", _selector),
+        ("remediationTemplate", _template),
+        ("escalatingRemediations", _escalation),
+    ):
+        if meaning(nhc) != meaning(old):
+            yield Finding(
+                nhc["spec"][name].path,
+                f"must not change while nodes are being remediated ({names(nodes)}): wait, or set pauseRequests",
+                cause=Cause.FORBIDDEN,
+            )
+
+
+def _under_remediation(nhc: Object) -> list[str]:
+    unhealthy = nhc.at("status", "unhealthyNodes").items()
+    return [node["name"].text or "" for node in unhealthy if any(True for _ in node["remediations"].items())]
+
+
+def _selector(nhc: Object) -> Any:
+    return selectors.parse(nhc.at("spec", "selector").value)
+
+
+def _template(nhc: Object) -> Any:
+    return _reference(nhc.at("spec", "remediationTemplate"))
+
+
+def _escalation(nhc: Object) -> Any:
+    """The same time may be written in several ways, and is once the operator has stored it."""
+    return [
+        (_reference(step.reference), step.order.integer, step.known_timeout or step.timeout.value)
+        for step in plan.escalation(nhc)
+    ]
+
+
+def _reference(field: Field) -> dict[str, Any] | None:
+    """A reference without what is empty, which is as good as absent."""
+    return {key: value for key, value in field.map.items() if value not in (None, "")} if field.present else None
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NHC,),
+    operations=(Operation.UPDATE,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#isRestrictedFieldUpdated",),
+)

@@ -1,0 +1,1 @@
+"""Node maintenance: what a drain would meet, and what prevents it."""

@@ -1,0 +1,49 @@
+"""A node is to be drained whose VMs must migrate, and no other node takes VMs.
+
+**Why.** The targets of the migrations stay Pending, each attempt is given up after five minutes and repeated for ever;
+the drain does not end.
+
+**Fix.** Uncordon or repair another node with KubeVirt first, or stop the VMs.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE, VMI
+from virt_admit.model.kubevirt import drain, effective, placement
+from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import maintenance
+from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    node = maintenance.node(obj)
+    evictions = drain.evictions(context.cluster, node.text or "")
+    yield from evictions.unseen
+    migrating = evictions.having(Eviction.MIGRATES)
+    if not migrating:
+        return
+    others = (other for other in context.cluster.list(NODE) if other.name != node.text)
+    if not any(placement.ready(other) for other in others):
+        yield Finding(
+            node.path,
+            f"no other node is Ready and takes VMs, so {names(vmi.full_name for vmi in migrating)} cannot migrate and "
+            "the drain hangs; uncordon or repair one first",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    reads=(VMI, NODE, *effective.STRATEGY_READS),
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+    ),
+)

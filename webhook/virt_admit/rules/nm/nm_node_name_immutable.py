@@ -1,0 +1,37 @@
+"""The node of a NodeMaintenance is changed.
+
+**Why.** The operator would drain the new node and leave the old one cordoned.
+
+**Fix.** Create a second NodeMaintenance for the other node, and delete this one when its node is done.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import maintenance
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    if context.old is None:
+        return
+    new, old = maintenance.node(obj), maintenance.node(context.old)
+    if new.value != old.value:
+        yield Finding(
+            new.path,
+            f"the node cannot change from {show(old.value)} to {show(new.value)}; create a second NodeMaintenance",
+            cause=Cause.FORBIDDEN,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    operations=(Operation.UPDATE,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#ValidateUpdate",),
+)

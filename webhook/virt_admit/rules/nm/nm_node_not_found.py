@@ -1,0 +1,34 @@
+"""A NodeMaintenance names no node, or one that does not exist.
+
+**Why.** The operator has nothing to drain; its own webhook refuses such an object where it is installed.
+
+**Fix.** Write the name of the node as ``kubectl get nodes`` shows it.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import maintenance
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    node = maintenance.node(obj)
+    if not node.text:
+        yield Finding(node.path, "no node is named; write the name of the node to drain", cause=Cause.REQUIRED)
+    elif context.cluster.get(NODE, "", node.text) is None:
+        yield Finding(node.path, f"there is no node {show(node.text)}; write a name that kubectl get nodes shows")
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    reads=(NODE,),
+    operations=(Operation.CREATE,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#validateNodeExists",),
+)

@@ -1,0 +1,43 @@
+"""Several nodes are under maintenance at once.
+
+**Why.** Each drained node leaves less room for the VMs that migrate, and migrations wait for each other (by default five
+at a time in the cluster).
+
+**Fix.** Let the other maintenance come to its end first, unless the cluster has room for both.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import maintenance
+from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    node = maintenance.node(obj)
+    busy: list[str] = []
+    for other in maintenance.others(obj, context.cluster):
+        if isinstance(other, Unseen):
+            yield other
+        elif maintenance.node(other).text != node.text and other.at("status", "phase").value != "Succeeded":
+            busy.append(f"{other.name} (node {maintenance.node(other).text})")
+    if busy:
+        yield Finding(
+            node.path,
+            f"another maintenance is not done yet: {names(busy)}; wait for it, unless there is room for the VMs of both",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    reads=(NM, NM_KUBEVIRT),
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-config/virt-config.go", "OpenShift Virtualization, Nodes 10.1"),
+)

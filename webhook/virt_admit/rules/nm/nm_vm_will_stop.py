@@ -1,0 +1,55 @@
+"""A node is to be drained, and a VM on it will be shut down and stay down.
+
+**Why.** Only ``runStrategy: Always`` brings a VM back after the clean shutdown of a drain. With ``RerunOnFailure``,
+``Manual``, ``Once`` or ``Halted`` it stays off until somebody starts it; a VMI that no VM owns is lost.
+
+**Fix.** Set ``runStrategy: Always``, or let the VM migrate (``evictionStrategy: LiveMigrate``), or plan to start it
+again afterwards.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import NM, NM_KUBEVIRT, VM, VMI
+from virt_admit.model.kubevirt import drain, effective, vmis
+from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import maintenance
+from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    node = maintenance.node(obj)
+    evictions = drain.evictions(context.cluster, node.text or "")
+    yield from evictions.unseen
+    stopped: list[str] = []
+    for vmi in evictions.having(Eviction.SHUTS_DOWN):
+        try:
+            after = vmis.comes_back(vmi, context.cluster)
+        except Unseen as unseen:
+            yield unseen
+            continue
+        if not after.comes:
+            stopped.append(f"{vmi.full_name} ({after.why})")
+    if stopped:
+        yield Finding(
+            node.path,
+            f"shut down and not started again: {names(stopped)}; set runStrategy Always, or start them by hand",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    reads=(VMI, VM, *effective.STRATEGY_READS),
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.1.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",
+        "kubevirt/kubevirt#9823",
+    ),
+)

@@ -1,0 +1,46 @@
+"""A node is cordoned, and a drain of it would hang on a VM.
+
+**Why.** A cordon is usually followed by ``kubectl drain``. KubeVirt refuses the eviction of a VM that must live-migrate
+and cannot, or that waits for a controller outside KubeVirt, for ever.
+
+**Fix.** For each VM: repair the reason that its condition ``LiveMigratable`` gives, or set ``evictionStrategy:
+LiveMigrateIfPossible`` or ``None`` and restart it, or stop it before the drain.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import NODE, VMI
+from virt_admit.model.kubevirt import drain, effective
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+
+
+def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    cordon = node.at("spec", "unschedulable")
+    if not cordon.boolean or context.old is None or context.old.at(*cordon.path).boolean:
+        return
+    evictions = drain.evictions(context.cluster, node.name)
+    if evictions.blocking:
+        yield Finding(
+            cordon.path,
+            f"a drain will hang on {names((vmi.full_name for vmi in evictions.blocking), 100)}; "
+            "set LiveMigrateIfPossible or None and restart, or stop them",
+        )
+    yield from evictions.unseen
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NODE,),
+    reads=(VMI, *effective.STRATEGY_READS),
+    operations=(Operation.UPDATE,),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.2.2",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+    ),
+)

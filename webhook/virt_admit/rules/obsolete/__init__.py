@@ -1,0 +1,1 @@
+"""Obsolete CPU models."""

@@ -1,0 +1,30 @@
+"""An obsolete CPU model of KubeVirt has the value false.
+
+**Why.** Only the key counts: the model is obsolete all the same.
+
+**Fix.** Remove the key.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import KUBEVIRT
+from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    models = setting(kubevirt, Setting.OBSOLETE_CPU_MODELS)
+    for name, value in models.map.items():
+        if value is False:
+            yield Finding(models[name].path, "only the key counts, the model is obsolete all the same; remove the key")
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(KUBEVIRT,),
+    action=Action.WARN,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go#filterCpuModels",),
+)

@@ -1,0 +1,60 @@
+"""A remediation template names a strategy that its operator, or the cluster, does not have.
+
+**Why.** The schema refuses unknown strategies. ``OutOfServiceTaint`` needs Kubernetes 1.26: older servers do not act on the
+taint, and the workload of a dead node never leaves it.
+
+**Fix.** Write ``ResourceDeletion``; Self Node Remediation also has ``Automatic``, which chooses by itself.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model import kinds
+from virt_admit.model.kinds import FAR_TEMPLATE, SNR_TEMPLATE
+from virt_admit.model.objects import Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+_TAINT: Final = "OutOfServiceTaint"
+_STRATEGIES: Final = {
+    SNR_TEMPLATE: ("Automatic", "ResourceDeletion", _TAINT),
+    FAR_TEMPLATE: ("ResourceDeletion", _TAINT),
+}
+_VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})")
+_TAINT_SINCE: Final = (1, 26)
+
+
+def check(template: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    strategy = template.at("spec", "template", "spec", "remediationStrategy")
+    known = _STRATEGIES[SNR_TEMPLATE if kinds.of(template) is SNR_TEMPLATE else FAR_TEMPLATE]
+    if not strategy.present:
+        return
+    if strategy.value not in known:
+        yield Finding(
+            strategy.path,
+            f"{show(strategy.value)} is no strategy of this operator, its schema refuses that; write {' or '.join(known)}",
+            cause=Cause.NOT_SUPPORTED,
+        )
+    elif strategy.value == _TAINT and _is_older(context.cluster.server_version):
+        yield Finding(
+            strategy.path,
+            f"{_TAINT} needs Kubernetes 1.26, this is {context.cluster.server_version}; write ResourceDeletion",
+            cause=Cause.NOT_SUPPORTED,
+        )
+
+
+def _is_older(version: str | None) -> bool:
+    """Whether the server is known not to act on the taint."""
+    parsed = _VERSION.match(version or "")
+    return parsed is not None and (int(parsed[1]), int(parsed[2])) < _TAINT_SINCE
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(SNR_TEMPLATE, FAR_TEMPLATE),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/self-node-remediation:api/v1alpha1/selfnoderemediationtemplate_webhook.go#validateStrategy",),
+)

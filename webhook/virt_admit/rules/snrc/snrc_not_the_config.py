@@ -1,0 +1,35 @@
+"""A SelfNodeRemediationConfig has a name that the operator does not look for.
+
+**Why.** The operator reads one object only, ``self-node-remediation-config`` in its own namespace, and its own
+webhook refuses any other name. A second one would look like configuration and change nothing.
+
+**Fix.** Edit ``self-node-remediation-config``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import SNR_CONFIG
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation.remediators import SNR_CONFIG_NAME
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+
+
+def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    if config.name != SNR_CONFIG_NAME:
+        yield Finding(
+            config.metadata["name"].path,
+            f"{show(config.name)} is not read by the operator: it obeys {SNR_CONFIG_NAME} only; edit that one",
+            cause=Cause.NOT_SUPPORTED,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(SNR_CONFIG,),
+    operations=(Operation.CREATE,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateSingleton",),
+)

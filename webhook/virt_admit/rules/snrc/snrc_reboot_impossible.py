@@ -1,0 +1,46 @@
+"""Software reboot is switched off while some node has no watchdog.
+
+**Why.** Such a node cannot reboot itself in any way. SNR gives up on it, and its workload stays where it is.
+
+**Fix.** Leave ``isSoftwareRebootEnabled`` at ``true``, or give every node a watchdog device.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen, gather
+from virt_admit.model.kinds import NODE, SNR_CONFIG
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation.remediators import REBOOT_CAPABLE, watchdog
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(config: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    enabled = config.at("spec", "isSoftwareRebootEnabled")
+    if enabled.value is not False:
+        return
+    stuck, unseen = gather(node.name for node in context.cluster.list(NODE) if _without_watchdog(node))
+    if stuck:
+        yield Finding(
+            enabled.path,
+            "without software reboot these nodes cannot reboot themselves, they have no watchdog: "
+            f"{names(stuck)}; set it to true",
+            value=tuple(sorted(stuck)),
+        )
+    if unseen:
+        yield Unseen(unseen)
+
+
+def _without_watchdog(node: Object) -> bool:
+    return watchdog(node) == 0 or node.annotations.get(REBOOT_CAPABLE) == "false"
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(SNR_CONFIG,),
+    reads=(NODE,),
+    action=Action.WARN,
+    check=check,
+    sources=("medik8s/self-node-remediation:internal/utils/annotations.go#UpdateNodeAnnotations",),
+)

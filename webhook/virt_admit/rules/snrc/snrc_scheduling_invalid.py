@@ -1,0 +1,55 @@
+"""A toleration or node requirement for the SNR agents is malformed.
+
+**Why.** The operator copies them into the DaemonSet of its agents, which the API server then refuses: nodes get no
+agent, and a node without one never reboots itself. The operator's webhook refuses most of them, too.
+
+**Fix.** Tolerations: operator ``Equal`` or ``Exists`` (without a value), effect ``NoSchedule``, ``PreferNoSchedule``
+or ``NoExecute``. Requirements: a key, and ``In`` or ``NotIn`` with values, ``Exists`` or ``DoesNotExist`` without,
+``Gt`` or ``Lt`` with one integer.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kinds import SNR_CONFIG
+from virt_admit.model.objects import Field, Object
+from virt_admit.model.selectors import NODE_OPERATORS, parse_requirements
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+OPERATORS: Final = ("", "Equal", "Exists")
+EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+REQUIREMENTS: Final = "customDsNodeSelectorRequirements"
+
+
+def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for toleration in config.at("spec", "customDsTolerations").items():
+        if problem := _problem(toleration):
+            yield Finding(toleration.path, problem)
+    field = config["spec"][REQUIREMENTS]
+    for place, problem in parse_requirements(field.value, NODE_OPERATORS, REQUIREMENTS)[1]:
+        yield Finding(config.at("spec", *place).path, problem)
+
+
+def _problem(toleration: Field) -> str | None:
+    operator, effect = toleration["operator"].text or "", toleration["effect"].text or ""
+    if operator not in OPERATORS:
+        return f"{show(operator)} is not an operator of a toleration: write Equal or Exists"
+    if operator == "Exists" and toleration["value"].text:
+        return "a toleration with Exists takes no value: remove it, or write Equal"
+    if effect not in EFFECTS:
+        return f"{show(effect)} is not a taint's effect: write NoSchedule, PreferNoSchedule or NoExecute"
+    return None
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(SNR_CONFIG,),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateCustomTolerations",
+        "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateCustomDsNodeSelectors",
+    ),
+)

@@ -1,0 +1,41 @@
+"""A time in a SelfNodeRemediationConfig is below what the operator accepts, or cannot be read.
+
+**Why.** The operator's webhook refuses it. The times decide when a node believes itself to be cut off: with a few
+milliseconds every hiccup of the network ends in a reboot. One value that is no duration makes all configs unreadable.
+
+**Fix.** At least 10ms for timeouts, 1s for ``apiCheckInterval``, 10s for ``peerUpdateInterval``; or leave the field
+out for its default (5s, 7s for ``peerRequestTimeout``, 15s and 15m).
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import SNR_CONFIG
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation.remediators import SNR_TIMES, snr_time
+from virt_admit.model.units import format_duration
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for name, allowed in SNR_TIMES.items():
+        field = config["spec"][name]
+        try:
+            if snr_time(config, name) < allowed.shortest:
+                shortest, default = format_duration(allowed.shortest), format_duration(allowed.default)
+                yield Finding(
+                    field.path,
+                    f"{field.value} is below {shortest}, which the operator refuses: write {shortest} or more "
+                    f"(the default is {default})",
+                )
+        except ValueError as error:
+            yield Finding(field.path, f"{error}; the default is {format_duration(allowed.default)}")
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(SNR_CONFIG,),
+    action=Action.DENY,
+    check=check,
+    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateTimes",),
+)

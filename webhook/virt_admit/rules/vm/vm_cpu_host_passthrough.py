@@ -1,0 +1,48 @@
+"""A virtual machine that migrates shows its guest the processor of its node as it is.
+
+**Why.** With ``host-passthrough`` KubeVirt calls the VM migratable, yet the migration succeeds only to a node with the
+same processor and microcode. In a mixed cluster a drain may hang on it.
+
+**Fix.** Use ``host-model`` or a named model, unless all nodes that it can run on are identical.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import configuration, effective, vms
+from virt_admit.model.kubevirt.configuration import HOST_PASSTHROUGH
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    if not vms.vmi_spec(obj).is_map:
+        return
+    vmi = context.cached(effective.effective, obj)
+    model, source = vmi.cpu_model
+    if not model.text and vmi.instancetype_unseen:
+        raise Unseen(vmi.instancetype_unseen)
+    if (model.text or configuration.default_cpu_model(context.cluster)) != HOST_PASSTHROUGH:
+        return
+    strategy = effective.strategy(obj, context.cluster)
+    if strategy.value in ("LiveMigrate", "LiveMigrateIfPossible"):
+        origin = source or ("" if model.text else "KubeVirt's default")
+        yield Finding(
+            model.path,
+            f"{HOST_PASSTHROUGH}{f' ({origin})' if origin else ''}: a migration needs a node with the same processor, "
+            "else a drain hangs; use host-model or a named model",
+            value=HOST_PASSTHROUGH,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=(*effective.READS, *effective.STRATEGY_READS),
+    action=Action.AUDIT,
+    at_admission=False,
+    check=check,
+    sources=("kubevirt/user-guide:docs/compute/virtual_hardware.md",),
+)

@@ -1,0 +1,67 @@
+"""A VM asks for a CPU model that the cluster calls obsolete.
+
+**Why.** The node labeller takes obsolete models off all nodes. A VM with such a model cannot start, and one that
+runs cannot migrate: its pod is never scheduled, so drains and upgrades hang. Only a node that the labeller skips
+keeps its old labels, and then it is the only place for the VM.
+
+**Fix.** Write ``host-model`` (the default without any model) or a model that nodes offer. If the model comes from an
+instance type or from KubeVirt's ``cpuModel``, change it there.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import HCO, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import configuration, cpu_models
+from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.messages import count, first_that_fits, names
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    cluster = context.cluster
+    vmi = context.cached(effective, obj)
+    model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
+    obsolete = configuration.obsolete_models(cluster)
+    if model is None or model.name not in obsolete:
+        return
+    certain = False
+    try:
+        offers = cpu_models.offers(cluster)
+    except Unseen as unseen:
+        offers = cpu_models.Offers({}, conclusive=False)
+        yield unseen
+    left = offers.by(model.name)
+    if left:
+        why = f"is obsolete and offered by {count(len(left), 'node')} only ({names(left, 50)})"
+    elif offers.conclusive:
+        certain = not model.source
+        why = "is obsolete and no node offers it: it can never be scheduled"
+    else:
+        why = "is obsolete: no node will offer it, so it cannot start or migrate"
+    better = () if model.source else offers.most_common(3, without=obsolete)
+    instead = f" or one that nodes offer: {names(better, 60)}" if better else ""
+    short = f"{model.phrase} {why}; {model.remedy}"
+    yield Finding(
+        model.path,
+        first_that_fits(model.path, RULE.id, short + instead, short),
+        value=model.name,
+        cause=Cause.NOT_SUPPORTED,
+        max_action=Action.DENY if certain else Action.WARN,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=(*cpu_models.READS, HCO),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.5",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels",
+        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
+    ),
+)

@@ -1,0 +1,53 @@
+"""A VM asks for a CPU model that no node offers.
+
+**Why.** The pod of the VM is only scheduled on a node with a label for exactly this model, so the VM stays Pending.
+Names are compared with their case.
+
+**Fix.** Write a model that nodes offer (``kubectl get nodes -L cpu-model.node.kubevirt.io/<model>``), or
+``host-model``. If a node with this processor is still to come, nothing has to be done.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import configuration, cpu_models
+from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    cluster = context.cluster
+    vmi = context.cached(effective, obj)
+    model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
+    if model is None or model.name in configuration.obsolete_models(cluster):
+        return
+    offers = cpu_models.offers(cluster)
+    if not offers.conclusive or offers.by(model.name):
+        return
+    alike = offers.alike(model.name)
+    if alike:
+        hint = f"did you mean {names(alike, 40)}?"
+    else:
+        hint = model.remedy if model.source else f"{model.remedy} or one that nodes offer"
+    yield Finding(
+        model.path,
+        f"no node offers {model.phrase}, so it cannot be scheduled; {hint}",
+        value=model.name,
+        cause=Cause.NOT_SUPPORTED,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=(*cpu_models.READS, HCO),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#prepareLabels",
+    ),
+)

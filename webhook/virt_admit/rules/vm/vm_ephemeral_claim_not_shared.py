@@ -1,0 +1,62 @@
+"""A virtual machine that migrates writes over a claim that one node alone can mount.
+
+**Why.** KubeVirt does not look at the claim beneath an ``ephemeral`` volume, so it calls the VM migratable; yet the pod
+of the migration cannot mount the claim on another node, and stays pending.
+
+**Fix.** Use a claim with ReadWriteMany or ReadOnlyMany beneath it.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import effective, migratability, storage, vms
+from virt_admit.model.kubevirt.migratability import Answer
+from virt_admit.model.objects import Field, Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    claims = [claim for claim in map(_claim, vms.vmi_spec(obj)["volumes"].items()) if claim.text]
+    if not claims:
+        return
+    strategy = effective.strategy(obj, context.cluster)
+    if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
+        return
+    verdict = context.cached(migratability.verdict, obj)
+    if verdict.answer is not Answer.YES:
+        yield from map(Unseen, verdict.unseen)
+        return
+    for claim in claims:
+        yield from _not_shared(claim, obj, context)
+
+
+def _claim(volume: Field) -> Field:
+    return volume["ephemeral"]["persistentVolumeClaim"]["claimName"]
+
+
+def _not_shared(claim: Field, obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    try:
+        access = storage.access(context.cached(effective.effective, obj), claim.text or "", context.cluster)
+    except Unseen as unseen:
+        yield unseen
+        return
+    if not access.shared and "ReadOnlyMany" not in access.modes:
+        yield Finding(
+            claim.path,
+            f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}: no other node can mount it, a drain hangs; "
+            "make it ReadOnlyMany or ReadWriteMany",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=migratability.READS,
+    action=Action.AUDIT,
+    at_admission=False,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-handler/vm.go#checkVolumesForMigration",),
+)

@@ -1,0 +1,68 @@
+"""A virtual machine sets an ``evictionStrategy`` that KubeVirt does not know.
+
+**Why.** The schema takes any text; KubeVirt takes four words, exactly as they are written, and refuses the VM
+otherwise. Documents are no help: an upstream runbook recommends ``shutdown``, which does not exist.
+
+**Fix.** Write one of None (shut down), LiveMigrate, LiveMigrateIfPossible (migrate, else shut down) or External (a
+controller outside KubeVirt acts). For words of a newer KubeVirt there is the parameter ``also``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model import messages
+from virt_admit.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import configuration, vms
+from virt_admit.model.kubevirt.configuration import Change
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
+
+_ALIASES: Final = {"shutdown": "None", "livemigration": "LiveMigrate", "migrate": "LiveMigrate"}
+_SINCE: Final = {"External": Change.EXTERNAL, "LiveMigrateIfPossible": Change.LIVE_MIGRATE_IF_POSSIBLE}
+
+
+@dataclass(frozen=True)
+class Params:
+    also: tuple[str, ...] = param((), "further eviction strategies that are accepted")
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+    strategy = vms.vmi_spec(obj)["evictionStrategy"]
+    if not strategy.present:
+        return
+    if strategy.value not in vms.EVICTION_STRATEGIES:
+        if strategy.value not in context.params.also:
+            newer = configuration.newer_than_known(context.cluster)
+            suggestion = messages.did_you_mean(strategy.value, vms.EVICTION_STRATEGIES, _ALIASES)
+            yield Finding(
+                strategy.path,
+                messages.unknown(strategy.value, vms.EVICTION_STRATEGIES, suggestion, newer=newer),
+                cause=Cause.NOT_SUPPORTED,
+                max_action=Action.WARN if newer else Action.DENY,
+            )
+    elif strategy.value in _SINCE:
+        since = _SINCE[strategy.value].since
+        if not configuration.has_release(context.cluster, since):
+            yield Finding(
+                strategy.path,
+                f"{strategy.value} needs KubeVirt {since} or later, this is {configuration.kubevirt_version(context.cluster)}; "
+                "write None or LiveMigrate",
+                cause=Cause.NOT_SUPPORTED,
+                max_action=Action.WARN,
+            )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=(KUBEVIRT,),
+    action=Action.DENY,
+    params=Params(),
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:vmi-create-admitter.go#validateLiveMigration",
+        "kubevirt/monitoring:docs/runbooks/VMCannotBeEvicted.md",
+    ),
+)

@@ -1,0 +1,74 @@
+"""A virtual machine that must live-migrate cannot be migrated.
+
+**Why.** With ``LiveMigrate`` the eviction of a VM that cannot migrate is refused for ever: the node never becomes
+empty, and drains, configuration rollouts and cluster upgrades stop behind it. KubeVirt tells nobody before the drain,
+and then only the first reason.
+
+**Fix.** Remove each reason, or set ``LiveMigrateIfPossible`` or ``None``: then a drain shuts the guest down. With
+``runStrategy: RerunOnFailure`` that leaves the VM switched off, so set ``runStrategy: Always`` as well.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model import messages
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import effective, migratability, vms
+from virt_admit.model.kubevirt.effective import Strategy
+from virt_admit.model.kubevirt.migratability import Answer, Reason
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    if not vms.vmi_spec(obj).is_map:
+        return
+    strategy = effective.strategy(obj, context.cluster)
+    if strategy.value != "LiveMigrate":
+        return
+    verdict = context.cached(migratability.verdict, obj)
+    if verdict.answer is not Answer.YES:
+        remedy = "set LiveMigrateIfPossible or None"
+        if vms.run_strategy(vms.vm_spec(obj)) == "RerunOnFailure":
+            remedy += " with runStrategy Always"
+        for reason in verdict.reasons:
+            yield _finding(reason, strategy, remedy)
+    yield from map(Unseen, verdict.unseen)
+
+
+_SHORTEST: Final = 20
+"""Characters of what is wrong that are worth saying."""
+
+
+def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
+    consequence = f"drains hang ({strategy.phrase})" if strategy.origin else "drains hang"
+    either = f"{reason.remedy}, or {remedy}" if reason.remedy else remedy
+    left = messages.room(reason.path, RULE.id) - len(f"{reason.name}: ; {consequence}: {remedy}")
+    return Finding(
+        reason.path,
+        messages.first_that_fits(
+            reason.path,
+            RULE.id,
+            f"{reason.name}: {reason.what}; {consequence}: {either}",
+            f"{reason.name}: {messages.cut(reason.what, max(left, _SHORTEST))}; {consequence}: {remedy}",
+            f"{reason.name}: drains hang; {remedy}",
+        ),
+        value=[reason.name, reason.value],
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=migratability.READS,
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",
+        "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go#VMCannotBeEvicted",
+    ),
+)

@@ -1,0 +1,37 @@
+"""A virtual machine is not started again after the loss of its node.
+
+**Why.** With ``Manual`` and ``Once`` nothing starts the VM again: after a node failure, a crash, or a drain that shuts it
+down, it stays off until somebody starts it.
+
+**Fix.** Use ``runStrategy: Always``, if the VM shall come back by itself.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import POOL, VM
+from virt_admit.model.kubevirt import lifecycle, vms
+from virt_admit.model.kubevirt.lifecycle import Then
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
+    run = vms.vm_spec(vm)["runStrategy"]
+    outcomes = lifecycle.RUN_STRATEGY.get(run.text or "")
+    if outcomes is not None and outcomes.node_lost is Then.OFF and vms.vmi_spec(vm).is_map:
+        yield Finding(
+            run.path,
+            f"{run.value}: the VM stays off after a lost node, a crash, or a drain that shuts it down; "
+            "use Always if it shall come back by itself",
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL),
+    action=Action.AUDIT,
+    at_admission=False,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",),
+)

@@ -1,0 +1,78 @@
+"""A virtual machine sets a ``runStrategy`` that KubeVirt does not know.
+
+**Why.** The schema takes any text; KubeVirt takes six words, exactly as they are written, and refuses the VM
+otherwise. ``WaitAsReceiver`` needs the feature gate DecentralizedLiveMigration, too.
+
+**Fix.** Write one of Always, RerunOnFailure, Manual, Once, Halted or WaitAsReceiver. A VM that shall run is
+``Always``, one that is switched off ``Halted``. For words of a newer KubeVirt there is the parameter ``also``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model import messages
+from virt_admit.model.kinds import KUBEVIRT, POOL, VM
+from virt_admit.model.kubevirt import configuration, lifecycle, vms
+from virt_admit.model.kubevirt.configuration import Gate
+from virt_admit.model.objects import Field, Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
+
+_ALIASES: Final = {
+    "stopped": "Halted",
+    "off": "Halted",
+    "false": "Halted",
+    "running": "Always",
+    "on": "Always",
+    "true": "Always",
+}
+_GATE: Final = Gate.DECENTRALIZED_LIVE_MIGRATION
+
+
+@dataclass(frozen=True)
+class Params:
+    also: tuple[str, ...] = param((), "further run strategies that are accepted")
+
+
+def check(vm: Object, context: Context[Params]) -> Iterator[Finding]:
+    strategy = vms.vm_spec(vm)["runStrategy"]
+    if not strategy.present or not vms.vmi_spec(vm).is_map:
+        return
+    if strategy.value not in vms.RUN_STRATEGIES:
+        if strategy.value not in context.params.also:
+            yield _unknown(strategy, newer=configuration.newer_than_known(context.cluster))
+    elif strategy.value == "WaitAsReceiver" and configuration.gate_is_disabled(context.cluster, _GATE):
+        yield Finding(
+            strategy.path,
+            f"WaitAsReceiver needs feature gate {_GATE.gate}, which KubeVirt lists in disabledFeatureGates; "
+            "KubeVirt refuses the VM, write Halted or enable the gate",
+            cause=Cause.NOT_SUPPORTED,
+        )
+
+
+def _unknown(strategy: Field, *, newer: bool) -> Finding:
+    word = strategy.value if strategy.boolean is None else show(strategy.value)  # YAML reads a plain `on` as true
+    suggestion = messages.did_you_mean(word, vms.RUN_STRATEGIES, _ALIASES)
+    return Finding(
+        strategy.path,
+        messages.unknown(strategy.value, vms.RUN_STRATEGIES, suggestion, newer=newer),
+        cause=Cause.NOT_SUPPORTED,
+        max_action=Action.WARN if newer else Action.DENY,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=f"{__doc__}\n{lifecycle.outcomes_table()}\n\n{lifecycle.commands_table()}\n",
+    kinds=(VM, POOL),
+    reads=(KUBEVIRT,),
+    action=Action.DENY,
+    params=Params(),
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineRunStrategy",
+        "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",
+        "OpenShift Virtualization, Nodes 10.1.2",
+    ),
+)

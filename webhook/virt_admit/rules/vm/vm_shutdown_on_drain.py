@@ -1,0 +1,51 @@
+"""A drain shuts a virtual machine down.
+
+**Why.** With ``None``, and with ``LiveMigrateIfPossible`` on a VM that cannot migrate, a drain interrupts the guest. That
+may well be wanted; it belongs on the list for the maintenance window.
+
+**Fix.** Nothing, if it is wanted. Else remove what keeps the VM from migrating, and set ``LiveMigrate``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import POOL, VM
+from virt_admit.model.kubevirt import effective, lifecycle, migratability, vms
+from virt_admit.model.kubevirt.migratability import Answer
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    run = vms.run_strategy(vms.vm_spec(vm))
+    outcomes = lifecycle.RUN_STRATEGY.get(run or "")
+    if outcomes is None or run == "Halted" or not vms.vmi_spec(vm).is_map:
+        return
+    strategy = effective.strategy(vm, context.cluster)
+    why = ""
+    if strategy.value == "LiveMigrateIfPossible":
+        verdict = context.cached(migratability.verdict, vm)
+        if verdict.answer is Answer.UNKNOWN:
+            yield from map(Unseen, verdict.unseen)
+        if verdict.answer is not Answer.NO:
+            return
+        why = f", {verdict.reasons[0].name}"
+    elif strategy.value != "None":
+        return
+    yield Finding(
+        strategy.path,
+        f"a drain shuts the guest down ({strategy.phrase}{why}); what follows with runStrategy {run}: {outcomes.drain}",
+        value=(strategy.value, run),
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL),
+    reads=migratability.READS,
+    action=Action.AUDIT,
+    at_admission=False,
+    check=check,
+    sources=("kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",),
+)

@@ -1,0 +1,64 @@
+"""A VM that should migrate on a drain fits on one node only.
+
+**Why.** KubeVirt does not look at selectors, affinity, taints and CPU model labels when it calls a VM migratable. If
+one node alone fulfils them, the target of each migration stays unscheduled, and a drain of that node waits for ever.
+
+**Fix.** Loosen what excludes the other nodes, prepare a second node, or set ``evictionStrategy: None``: the VM stops
+during the drain and comes back when the node does.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import drain, placement
+from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.kubevirt.migratability import READS
+from virt_admit.model.messages import first_that_fits, names
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    cluster = context.cluster
+    vmi = context.cached(effective, obj)
+    pin = placement.pin(vmi)
+    if not vmi.spec.is_map or (pin is not None and pin.tight) or not drain.awaits_migration(obj, cluster):
+        return
+    candidates: list[str] = []
+    obstacles: dict[str, None] = {}
+    places, wanted = placement.each_place(cluster), placement.demand(vmi, cluster)
+    for place in places:
+        why = placement.blocking_constraint(wanted, place)
+        if why is not None:
+            obstacles[why] = None
+            continue
+        candidates.append(place.name)
+        if len(candidates) > 1:
+            return
+    if not candidates:
+        return
+    only = candidates[0]
+    others = f"what excludes the others: {names(obstacles, 70)}" if obstacles else "there is no other"
+    instead = "a drain waits for ever; let another take it, or set evictionStrategy None"
+    message = first_that_fits(
+        vmi.spec.path,
+        RULE.id,
+        f"only node {only} can take it ({others}), so {instead}",
+        f"only node {only} can take it: {instead}",
+    )
+    yield Finding(vmi.spec.path, message, value=only)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=READS,
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt#9585",
+        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+    ),
+)

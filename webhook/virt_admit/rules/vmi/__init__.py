@@ -1,0 +1,1 @@
+"""Running virtual machine instances."""

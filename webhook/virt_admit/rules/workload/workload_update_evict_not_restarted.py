@@ -1,0 +1,60 @@
+"""Evict is listed, and VMs stay off after it.
+
+**Why.** An eviction that goes through shuts the guest down cleanly. What comes back depends on the VM: not with the run
+strategies ``Manual``, ``Halted`` and ``Once``, and not with ``RerunOnFailure`` either, since a clean shutdown is no failure. A
+VMI without a VM is lost.
+
+**Fix.** Set ``runStrategy: Always`` on the VM, or start it by hand after each update.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen, more_may_exist
+from virt_admit.model.kinds import HCO, KUBEVIRT, VM, VMI
+from virt_admit.model.kubevirt import workload_updates
+from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.messages import count, names
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    methods = workload_updates.methods(obj)
+    if workload_updates.EVICT not in methods:
+        return
+    cluster = context.cluster
+    migrates_first = workload_updates.LIVE_MIGRATE in methods
+    off: list[str] = []
+    blind: Unseen | None = None
+    for vmi, migratable, eviction in workload_updates.evictions(obj, cluster):
+        if eviction is not Eviction.SHUTS_DOWN or (migrates_first and migratable is not False):
+            continue
+        after = workload_updates.after_shutdown(vmi, cluster)
+        if isinstance(after, Unseen):
+            blind = blind or after
+        elif not after.comes:
+            off.append(f"{vmi.full_name} ({after.why})")
+    if off:
+        yield Finding(
+            workload_updates.listed(obj).path,
+            f"an update shuts {count(len(off), 'VM')} down for good; write runStrategy: Always, "
+            f"or start them by hand: {names(off, 40)}",
+            value=(workload_updates.EVICT, migrates_first, len(off)),
+        )
+    if blind:
+        yield blind
+    yield from more_may_exist(cluster, VMI)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(VMI, VM, HCO, KUBEVIRT),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "OpenShift Virtualization, Updates 6.2.1",
+        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#WorkloadUpdateMethodEvict",
+    ),
+)

@@ -1,0 +1,52 @@
+"""Evict is listed, and VMs refuse the eviction.
+
+**Why.** The updater evicts through the eviction API, and KubeVirt refuses the eviction of a VM with the strategy
+``LiveMigrate`` that cannot migrate; with ``External`` it waits for somebody outside. So listing both methods does not
+update these VMs.
+
+**Fix.** Set ``LiveMigrateIfPossible`` or ``None`` on the VM and restart it.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen, more_may_exist
+from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
+from virt_admit.model.kubevirt import workload_updates
+from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.messages import count, names
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    if workload_updates.EVICT not in workload_updates.methods(obj):
+        return
+    refusing = [
+        vmi.full_name
+        for vmi, migratable, eviction in workload_updates.evictions(obj, context.cluster)
+        if migratable is False and eviction in (Eviction.REFUSED, Eviction.WAITS)
+    ]
+    if refusing:
+        yield Finding(
+            workload_updates.listed(obj).path,
+            f"{count(len(refusing), 'VM')} cannot migrate and will refuse eviction: never updated; "
+            f"set LiveMigrateIfPossible or None on the VM and restart it: {names(refusing, 30)}",
+            value=(workload_updates.EVICT, len(refusing)),
+        )
+    yield from more_may_exist(context.cluster, VMI)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=(VMI, HCO, KUBEVIRT),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
+        "#admitLauncherPod",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
+        "OpenShift Virtualization, Updates 6.2.2",
+    ),
+)

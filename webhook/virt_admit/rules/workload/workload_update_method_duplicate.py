@@ -1,0 +1,33 @@
+"""A workload update method is listed twice.
+
+**Why.** The repetition has no effect; often another method was meant.
+
+**Fix.** Remove it.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubevirt import workload_updates
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for item in workload_updates.listed(obj).items():
+        if item.value not in workload_updates.METHODS:
+            continue
+        if item.value in seen:
+            yield Finding(item.path, f"{item.value} is listed again, without effect; remove it", cause=Cause.DUPLICATE)
+        seen.add(item.value)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    action=Action.WARN,
+    check=check,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",),
+)

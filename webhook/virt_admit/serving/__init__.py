@@ -1,0 +1,1 @@
+"""The webhook process: gunicorn, HTTP views, certificates, metrics and logs."""

@@ -1,0 +1,194 @@
+"""Counters and gauges in Prometheus' text format (docs/metrics.md lists them)."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from virt_admit import __version__
+from virt_admit.engine.admission_review import Answer
+from virt_admit.kube.cache import Informed
+from virt_admit.rule import Action
+from virt_admit_certs.rotate import Facts
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+"""Seconds; up to the time-out of a validating call."""
+
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each counter, and nobody asks for it
+
+
+class Metrics:
+    """All series of one process. Never a label with a user's or an object's name."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter(
+            "virt_admit_requests",
+            "Admission reviews answered.",
+            ("endpoint", "kind", "operation", "outcome", "dry_run"),
+            registry=registry,
+        )
+        self.duration = Histogram(
+            "virt_admit_request_duration_seconds",
+            "Time to decide on a review.",
+            ("endpoint",),
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.in_flight = Gauge(
+            "virt_admit_requests_in_flight", "Reviews being decided.", ("endpoint",), registry=registry
+        )
+        self.findings = Counter("virt_admit_findings", "Findings at admission.", ("rule", "action"), registry=registry)
+        self.rule_errors = Counter("virt_admit_rule_errors", "Rules that crashed.", ("rule",), registry=registry)
+        self.rule_unseen = Counter(
+            "virt_admit_rule_unseen",
+            "Reviews in which a rule could not see what it needs.",
+            ("rule",),
+            registry=registry,
+        )
+        self.certificate_rotations = Counter(
+            "virt_admit_certificate_rotations",
+            "Steps of the rotation plan that were done.",
+            ("step",),
+            registry=registry,
+        )
+        self.certificate_errors = Counter(
+            "virt_admit_certificate_errors", "Rounds of the rotation loop that failed.", ("reason",), registry=registry
+        )
+        self.certificate_conflicts = Counter(
+            "virt_admit_certificate_conflicts", "Saves that another replica was faster with.", registry=registry
+        )
+        self.handshake_failures = Counter(
+            "virt_admit_tls_handshake_failures", "TLS handshakes that failed.", ("reason",), registry=registry
+        )
+        self.policy_loaded = Gauge(
+            "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read.", registry=registry
+        )
+        self.policy_errors = Counter(
+            "virt_admit_policy_reload_errors", "Policies that were refused; the last good one stays.", registry=registry
+        )
+        build = Gauge(
+            "virt_admit_build_info",
+            "Always 1; the labels say what runs.",
+            ("version", "revision", "python_version"),
+            registry=registry,
+        )
+        build.labels(__version__, os.environ.get("VIRT_ADMIT_REVISION", ""), platform.python_version()).set(1)
+        # looking up labels costs more than counting
+        self._request = functools.cache(self.requests.labels)
+        self._duration = functools.cache(self.duration.labels)
+        self._in_flight = functools.cache(self.in_flight.labels)
+
+    def flying(self, endpoint: str) -> AbstractContextManager[None]:
+        """Held while a review is being decided."""
+        held: AbstractContextManager[None] = self._in_flight(endpoint).track_inprogress()
+        return held
+
+    def observe(self, endpoint: str, answer: Answer, seconds: float) -> None:
+        """Count one answered review."""
+        request, response = answer.request, answer.response
+        kind = request.kind.kind if request.kind else "other"
+        operation = request.operation if request.operation in _OPERATIONS else "other"
+        self._request(endpoint, kind, operation, response.outcome, str(request.dry_run).lower()).inc()
+        self._duration(endpoint).observe(seconds)
+        for verdict in response.verdicts:
+            if verdict.action > Action.OFF:
+                self.findings.labels(verdict.rule.id, str(verdict.action)).inc()
+        for rule, _ in response.errors:
+            self.rule_errors.labels(rule.id).inc()
+        for rule in {rule for rule, _ in response.unseen}:
+            self.rule_unseen.labels(rule.id).inc()
+
+    def certificate_event(self, what: str, label: str) -> None:
+        """Count an event of the rotation loop (virt_admit_certs.rotate.Count)."""
+        if what == "step":
+            self.certificate_rotations.labels(label).inc()
+        elif what == "conflict":
+            self.certificate_conflicts.inc()
+        elif what == "error":
+            self.certificate_errors.labels(label).inc()
+
+    def follow_certificates(self, facts: Callable[[], Facts]) -> None:
+        """Tell at each scrape what the rotation loop knows."""
+        self.registry.register(_Certificates(facts))
+
+    def follow_informers(self, informed: Callable[[], Iterable[Informed]]) -> None:
+        """Tell at each scrape what the informers know."""
+        self.registry.register(_Informers(informed))
+
+    def text(self) -> bytes:
+        """Everything in the exposition format."""
+        return generate_latest(self.registry)
+
+
+class _Informers(Collector):
+    def __init__(self, informed: Callable[[], Iterable[Informed]]) -> None:
+        self.informed = informed
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        synced = GaugeMetricFamily(
+            "virt_admit_informer_synced", "Whether the look-ups of a kind are current.", labels=("kind",)
+        )
+        objects = GaugeMetricFamily(
+            "virt_admit_informer_objects", "Objects of a kind that are held for look-ups.", labels=("kind",)
+        )
+        for each in self.informed():
+            synced.add_metric((each.kind,), each.current)
+            objects.add_metric((each.kind,), each.objects)
+        yield from (synced, objects)
+
+
+class _Certificates(Collector):
+    def __init__(self, facts: Callable[[], Facts]) -> None:
+        self.facts = facts
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        facts = self.facts()
+        expiry = GaugeMetricFamily(
+            "virt_admit_certificate_expiry_timestamp_seconds", "When the certificate ends.", labels=("certificate",)
+        )
+        begin = GaugeMetricFamily(
+            "virt_admit_certificate_not_before_timestamp_seconds", "When it begins.", labels=("certificate",)
+        )
+        for name, certificate in facts.certificates.items():
+            expiry.add_metric((name,), certificate.not_valid_after_utc.timestamp())
+            begin.add_metric((name,), certificate.not_valid_before_utc.timestamp())
+        injected = GaugeMetricFamily(
+            "virt_admit_certificate_bundle_injected",
+            "Whether every entry of the webhook configuration carries our bundle.",
+            labels=("configuration",),
+        )
+        for kind, carried in facts.injected.items():
+            injected.add_metric((kind,), carried)
+        yield from (expiry, begin, injected)
+        yield GaugeMetricFamily(
+            "virt_admit_certificate_last_check_timestamp_seconds",
+            "The last round of the rotation loop that could read its store.",
+            facts.checked.timestamp() if facts.checked else 0,
+        )
+        yield GaugeMetricFamily(
+            "virt_admit_certificate_clock_offset_seconds", "How far the API server's clock is ahead.", facts.offset
+        )
+
+
+_OPERATIONS: Final = frozenset(("CREATE", "UPDATE", "DELETE", "CONNECT"))

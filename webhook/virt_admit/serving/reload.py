@@ -1,0 +1,75 @@
+"""Values parsed from files, parsed anew when the files change."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from virt_admit.documents.reader import SUFFIXES
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+class Reloaded(Generic[T]):
+    """The value of ``parse(path)``, kept current without a watcher.
+
+    Each call compares inode, change time and size of the file (or of every file in the folder, symlinks followed),
+    which costs microseconds and misses no event. Concurrent callers wait while one of them parses. When parsing
+    fails the last good value stays, ``failed`` is called once per changed file, and ``error`` says why.
+
+    Raises, on construction only: whatever ``parse`` raises.
+    """
+
+    def __init__(
+        self, parse: Callable[[Path], T], path: Path, failed: Callable[[Exception], None] = lambda _: None
+    ) -> None:
+        self._parse, self._path, self._failed = parse, path, failed
+        self._lock = threading.Lock()
+        self._stamp = stamp(path)
+        self._value = parse(path)
+        self.loaded_at = time.time()
+        """Seconds since the epoch of the last parse that succeeded."""
+        self.error: Exception | None = None
+
+    def __call__(self) -> T:
+        if stamp(self._path) == self._stamp:
+            return self._value
+        with self._lock:
+            now = stamp(self._path)
+            if now != self._stamp:
+                self._reload(now)
+            return self._value
+
+    def _reload(self, now: Stamp) -> None:
+        self._stamp = now
+        try:
+            self._value = self._parse(self._path)
+        except Exception as error:
+            self.error = error
+            log.warning("reload refused, the last good one stays", extra={"file": str(self._path), "error": str(error)})
+            self._failed(error)
+        else:
+            self.error = None
+            self.loaded_at = time.time()
+            log.info("reloaded", extra={"file": str(self._path)})
+
+
+def stamp(path: Path) -> Stamp:
+    """What identifies the content of a file or folder; empty if it cannot be read."""
+    try:
+        status = os.stat(path)
+        own = (str(path), status.st_ino, status.st_ctime_ns, status.st_size)
+        if not os.path.isdir(path):
+            return (own,)
+        entries = (entry for entry in sorted(path.iterdir()) if entry.suffix in SUFFIXES or entry.is_dir())
+        return (own, *(one for entry in entries for one in stamp(entry)))
+    except OSError:
+        return ()

@@ -1,0 +1,106 @@
+"""The Flask apps: the admission listener and the ops listener. The only import of flask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+import flask
+import flask.typing
+from werkzeug.exceptions import HTTPException
+
+from virt_admit.engine.admission_review import MAX_BODY, Answer, ReviewError
+from virt_admit.serving.metrics import CONTENT_TYPE, Metrics
+
+Decide = Callable[[bytes], Answer]
+"""The whole decision: the bytes of an AdmissionReview to the bytes of the answer."""
+
+JSON: Final = "application/json"
+
+
+def admission_app(
+    validate: Decide,
+    mutate: Decide,
+    observe: Callable[[str, Answer, float], None],
+    in_flight: Callable[[str], AbstractContextManager[None]] = lambda _endpoint: nullcontext(),
+    draining: Callable[[], bool] = lambda: False,
+) -> flask.Flask:
+    """``POST /validate`` and ``POST /mutate``, nothing else.
+
+    ``observe`` gets the endpoint, the answer and its duration in seconds; ``in_flight`` is held while it is decided. While
+    ``draining`` each answer closes its connection, so that the API server goes to another replica.
+    """
+    app = flask.Flask(__name__, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+
+    def answer(endpoint: str, decide: Decide) -> flask.Response:
+        request = flask.request
+        if request.mimetype != JSON:
+            return _refuse(415, f"the content type must be {JSON}")
+        start = time.perf_counter()
+        try:
+            with in_flight(endpoint):
+                answered = decide(request.get_data(cache=False))
+        except ReviewError as error:
+            return _refuse(400, str(error))
+        except RecursionError:
+            return _refuse(400, "the body is nested too deeply")
+        observe(endpoint, answered, time.perf_counter() - start)
+        response = flask.Response(answered.body, mimetype=JSON)
+        if draining():
+            response.headers["Connection"] = "close"
+        return response
+
+    app.register_error_handler(HTTPException, _plain_error)
+    app.add_url_rule("/validate", "validate", lambda: answer("validate", validate), methods=["POST"])
+    app.add_url_rule("/mutate", "mutate", lambda: answer("mutate", mutate), methods=["POST"])
+    return app
+
+
+def ops_app(checks: Callable[[], Mapping[str, str]], metrics: Metrics, version: Mapping[str, Any]) -> flask.Flask:
+    """``/healthz``, ``/livez``, ``/readyz``, ``/metrics``, ``/version``, plain HTTP.
+
+    ``checks`` says for each thing that must be there before traffic comes what is still missing; empty: it is there.
+    """
+    app = flask.Flask(__name__, static_folder=None)
+    app.register_error_handler(HTTPException, _plain_error)
+
+    @app.get("/healthz")
+    @app.get("/livez")
+    def live() -> flask.Response:
+        return _text("ok\n")  # the process answers; a restart would mend nothing else
+
+    @app.get("/readyz")
+    def ready() -> flask.Response:
+        missing = checks()
+        lines = [f"[{'-' if why else '+'}] {name}{f': {why}' if why else ' ok'}\n" for name, why in missing.items()]
+        is_ready = not any(missing.values())
+        verbose = "verbose" in flask.request.args or not is_ready
+        return _text("".join(lines) if verbose else "ok\n", 200 if is_ready else 503)
+
+    @app.get("/metrics")
+    def scrape() -> flask.Response:
+        return flask.Response(metrics.text(), content_type=CONTENT_TYPE)
+
+    @app.get("/version")
+    def tell_version() -> flask.Response:
+        return flask.jsonify(version)
+
+    return app
+
+
+def _text(text: str, status: int = 200) -> flask.Response:
+    return flask.Response(text, status, mimetype="text/plain")
+
+
+def _plain_error(error: HTTPException) -> flask.typing.ResponseReturnValue:
+    response = error.get_response()
+    response.data = f"{error.name.lower()}\n"
+    response.content_type = "text/plain; charset=utf-8"
+    return response
+
+
+def _refuse(status: int, why: str) -> flask.Response:
+    return _text(why + "\n", status)

@@ -1,0 +1,184 @@
+"""One serving process: policy, look-ups, certificates and metrics."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import datetime
+import functools
+import gc
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from virt_admit import __version__
+from virt_admit.engine import review
+from virt_admit.engine.admission_review import MAX_BODY, Answer
+from virt_admit.kube import snapshots
+from virt_admit.model.cluster import NOTHING, Cluster, Snapshot
+from virt_admit.policy.files import load_policy, policy_file
+from virt_admit.policy.policy import Policy
+from virt_admit.rules import load_rules
+from virt_admit.serving import logs
+from virt_admit.serving.certificates import schedule_of, store_of
+from virt_admit.serving.metrics import Metrics
+from virt_admit.serving.ops_server import serve_ops
+from virt_admit.serving.reload import Reloaded
+from virt_admit.serving.views import admission_app, ops_app
+from virt_admit.serving.wsgi_bridge import bridge
+from virt_admit.settings import Settings
+from virt_admit_certs.context import Failure, Front
+from virt_admit_certs.rotate import Rotator
+
+log = logging.getLogger(__name__)
+
+CERTIFICATE_PATIENCE: Final = 10.0
+"""Seconds that the start waits for a certificate; gunicorn ends a worker that takes 30."""
+SYNC_PATIENCE: Final = 30.0
+"""Seconds after which a worker is ready although its look-ups are not filled: they answer ``Unseen``."""
+
+
+class Worker:
+    """What one process decides with, what it shows, what it counts.
+
+    It is built in the worker process, after the fork, so that no thread and no lock is inherited.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.started = time.monotonic()
+        self.draining = False
+        self.metrics = Metrics()
+        self.rules = load_rules().at_admission
+        self.policy = self._policy_source()
+        self._read = self._today = Policy()
+        self.cluster = self._cluster_source()
+        self.front = Front(
+            tls_min_version=settings.tls_min_version,
+            client_ca=settings.client_ca.read_bytes() if settings.client_ca else None,
+            client_names=settings.client_names,
+        )
+        self.rotator = self._rotator()
+        self.front.refresh = self._refresher()
+        self.front.failed = self._handshake_failed
+        self.metrics.follow_certificates(lambda: self.rotator.facts)
+
+    def app(self) -> Any:
+        """The admission app as gunicorn's asgi worker calls it."""
+        flask_app = admission_app(
+            functools.partial(self._answer, decide=review.review),
+            functools.partial(self._answer, decide=review.fix),
+            self._observe,
+            self.metrics.flying,
+            lambda: self.draining,
+        )
+        return bridge(flask_app.wsgi_app, MAX_BODY)
+
+    def start(self) -> None:
+        """Begin to serve: a certificate, the background threads, the ops listener."""
+        _disable_core_dumps()
+        self.rotator.start(patience=CERTIFICATE_PATIENCE)
+        if self.settings.ops_bind != "off":
+            serve_ops(self.settings.ops_bind, ops_app(self.checks, self.metrics, {"version": __version__}))
+        _freeze_heap()
+        log.info("started", extra={"bind": self.settings.bind, "rules": len(self.rules), "version": __version__})
+
+    def checks(self) -> Mapping[str, str]:
+        """What readiness asks, and what is missing."""
+        found = {"serving": "stopping" if self.draining else "", "policy": ""}
+        found |= {item.name: "" if item.ready else item.text for item in self.rotator.readiness()}
+        waiting = time.monotonic() - self.started < SYNC_PATIENCE
+        missing = getattr(self.cluster(), "missing", ()) if waiting else ()
+        found["look-ups"] = f"not listed yet: {', '.join(missing)}" if missing else ""
+        return found
+
+    def _answer(self, body: bytes, decide: review.Decide) -> Answer:
+        return review.answer(body, decide, self.rules, self.cluster(), self._policy_of_today())
+
+    def _policy_of_today(self) -> Policy:
+        """The policy in force. The same value all day long: it remembers what it has decided."""
+        policy, today = self.policy(), datetime.date.today()
+        if policy is not self._read or today != self._today.today:
+            self._read, self._today = policy, policy.at(today)
+        return self._today
+
+    def _observe(self, endpoint: str, answer: Answer, seconds: float) -> None:
+        self.metrics.observe(endpoint, answer, seconds)
+        logs.review(endpoint, answer, seconds)
+
+    def _policy_source(self) -> Callable[[], Policy]:
+        rules = load_rules()
+        file = policy_file(self.settings.policy)
+        if file is None:
+            policy = load_policy(self.settings.policy, rules)
+            self.metrics.policy_loaded.set_to_current_time()
+            return lambda: policy
+        source = Reloaded(
+            lambda path: load_policy(str(path), rules), file, lambda _error: self.metrics.policy_errors.inc()
+        )
+        self.metrics.policy_loaded.set_function(lambda: source.loaded_at)
+        return source
+
+    def _cluster_source(self) -> Callable[[], Cluster]:
+        settings = self.settings
+        if settings.cluster is not None:
+            return Reloaded(_load_settled, settings.cluster)
+        if settings.live:
+            from virt_admit.kube.informers import LiveCluster  # noqa: PLC0415 - 0.3 s and 60 MB that a snapshot does not need
+
+            live = LiveCluster.connect(self.rules, settings.kubeconfig, settings.context)
+            self.metrics.follow_informers(live.informed)
+            live.start()
+            return lambda: live
+        return lambda: NOTHING
+
+    def _rotator(self) -> Rotator:
+        place, configurations = store_of(self.settings)
+        return Rotator(
+            place,
+            schedule_of(self.settings),
+            show=self.front.show,
+            follow=lambda: schedule_of(self.settings, self.cluster()),
+            configurations=configurations,
+            count=self.metrics.certificate_event,
+        )
+
+    def _handshake_failed(self, reason: Failure) -> None:
+        self.metrics.handshake_failures.labels(reason).inc()
+        if reason in ("peer_distrusts", "peer_expired"):
+            self.rotator.wake()  # its caBundle may have been overwritten
+
+    def _refresher(self) -> Callable[[], None]:
+        """What is looked at before each handshake: whether certificates or the clients' CA have changed."""
+        if self.settings.client_ca is None:
+            return self.rotator.refresh
+        believe = Reloaded(lambda file: self.front.replace_client_ca(file.read_bytes()), self.settings.client_ca)
+
+        def refresh() -> None:
+            believe()
+            self.rotator.refresh()
+
+        return refresh
+
+
+def _disable_core_dumps() -> None:
+    """Private keys are in memory: no core dump, and no other process of this user looks. Linux has this alone."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+_PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
+
+
+def _freeze_heap() -> None:
+    """What is alive now stays: collections need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _load_settled(path: Path) -> Snapshot:
+    snapshot = snapshots.load(path)
+    _freeze_heap()
+    return snapshot

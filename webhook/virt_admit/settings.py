@@ -1,0 +1,78 @@
+"""The settings of ``serve``: one frozen value, made from flags and ``VIRT_ADMIT_*`` variables by the command line."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+DOMAIN: Final = "virt-admit.io"
+"""The group of our own documents, and the prefix of our annotations, labels and webhook names."""
+API_VERSION: Final = f"{DOMAIN}/v1alpha1"
+"""Of policies and snapshots."""
+NAMESPACE: Final = "virt-admit"
+SERVICE: Final = "virt-admit-webhook"
+CERTS_SECRET: Final = f"{NAMESPACE}/virt-admit-certs"
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+SERVICE_NAMES: Final = (f"{SERVICE}.{NAMESPACE}.svc", f"{SERVICE}.{NAMESPACE}.svc.cluster.local")
+
+
+class SettingError(ValueError):
+    """A setting cannot be used; says which one, its value and what would do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certs:
+    """Where certificates are kept and who issues them; exactly one of the four places is set."""
+
+    directory: Path | None = None
+    secret: str = ""
+    external: Path | None = None
+    external_secret: str = ""
+    external_ca: bool = False
+    """Whether an external issuer's CA is patched into the webhook configurations."""
+    schedule: Mapping[str, str] = field(default_factory=dict)
+    """``--certs-<setting>`` values by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All of ``virt-admit serve``. Changing them needs a restart."""
+
+    bind: str = "0.0.0.0:8443"
+    ops_bind: str = "0.0.0.0:8080"
+    """``off``: no ops listener."""
+    certs: Certs = field(default_factory=Certs)
+    cert_names: tuple[str, ...] = SERVICE_NAMES
+    cluster: Path | None = None
+    live: bool = False
+    kubeconfig: str | None = None
+    context: str | None = None
+    policy: str = "default"
+    workers: int = 1
+    client_ca: Path | None = None
+    client_names: tuple[str, ...] = ()
+    tls_min_version: str = "1.2"
+    stop_delay: float = 5.0
+    """Seconds between SIGTERM and the end of listening: endpoints need that long to spread."""
+
+
+def address(text: str) -> tuple[str, int]:
+    """``HOST:PORT`` or ``[IPv6]:PORT`` as host and port.
+
+    Raises:
+        SettingError: it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise SettingError(f"{text!r} is not HOST:PORT")
+    if ":" in host:
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            raise SettingError(f"{text!r} is not HOST:PORT") from None
+    return host or "0.0.0.0", int(port)  # noqa: S104 - as in the documentation of --bind
