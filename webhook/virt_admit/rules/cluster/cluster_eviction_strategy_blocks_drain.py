@@ -1,10 +1,11 @@
-"""The cluster's eviction strategy makes VMs block drains that cannot migrate.
+"""The cluster's eviction strategy lets VMs that cannot migrate block drains.
 
-**Why.** ``LiveMigrate`` refuses the eviction of a VM, and a VM that cannot migrate never goes. The drain of
-its node, and with it an upgrade of the cluster, waits until somebody stops the VM.
+**Why.** With ``LiveMigrate`` KubeVirt refuses the eviction of every VM and migrates it instead. A VM that cannot
+migrate never leaves its node. The drain of that node, and with it an upgrade of the cluster, waits until the VM is
+stopped.
 
-**Fix.** Use ``LiveMigrateIfPossible`` here, or ``LiveMigrateIfPossible`` or ``None`` on those VMs. A change reaches a
-running VM at its next restart.
+**Fix.** Use ``LiveMigrateIfPossible`` here, or ``LiveMigrateIfPossible`` or ``None`` on those VMs. Restart them: a
+running VM keeps the strategy that it was started with.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,28 +22,28 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if configuration.eviction_strategy(context.cluster, obj).value != "LiveMigrate":
         return
-    stuck = context.cluster.cached(_stuck)
-    if stuck:
+    blocking = context.cluster.cached(_blocking_vms)
+    if blocking:
         yield Finding(
             setting(obj, Setting.EVICTION_STRATEGY).path,
-            f"{count(len(stuck), 'VM')} cannot migrate and would block drains and upgrades; "
-            f"set LiveMigrateIfPossible here and restart them: {names(stuck, 50)}",
-            value=("LiveMigrate", len(stuck)),
+            f"{count(len(blocking), 'VM')} cannot live-migrate and would block drains and upgrades. "
+            f"Set LiveMigrateIfPossible, then restart {'it' if len(blocking) == 1 else 'them'}: {names(blocking, 50)}",
+            value=("LiveMigrate", len(blocking)),
         )
     yield from more_may_exist(context.cluster, VMI)
 
 
-def _stuck(cluster: Cluster) -> Sequence[str]:
-    """The VMs that refuse eviction for the cluster's sake and cannot migrate."""
+def _blocking_vms(cluster: Cluster) -> Sequence[str]:
+    """Return the VMs that cannot migrate and follow the cluster's strategy."""
     return [
         vmi.full_name
         for vmi in workload_updates.not_migratable(cluster)
-        if vmi.at("spec", "evictionStrategy").value in (None, "LiveMigrate") and not _says_itself(vmi, cluster)
+        if vmi.at("spec", "evictionStrategy").value in (None, "LiveMigrate") and not _has_own_strategy(vmi, cluster)
     ]
 
 
-def _says_itself(vmi: Object, cluster: Cluster) -> bool:
-    """Whether the VMI's VM sets a strategy, so that the cluster's is not to blame."""
+def _has_own_strategy(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether the VM of the VMI sets a strategy, so that the cluster's does not apply."""
     try:
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen:

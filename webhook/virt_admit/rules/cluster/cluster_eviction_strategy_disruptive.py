@@ -1,10 +1,11 @@
-"""The cluster's eviction strategy stops VMs that could move, or waits for somebody outside.
+"""The cluster's eviction strategy stops VMs that could migrate, or waits for an external controller.
 
-**Why.** With ``None`` every drain stops each VM without a strategy of its own, although there are other nodes
-to move to. With ``External`` KubeVirt refuses evictions and waits for a controller outside of it; without one each
-drain hangs.
+**Why.** With ``None`` every drain stops each VM that does not set its own strategy, although the cluster has other
+nodes. With ``External`` KubeVirt refuses evictions and leaves the VMs to a controller outside KubeVirt. Without such a
+controller every drain hangs.
 
-**Fix.** Set ``LiveMigrateIfPossible``, which moves what can move and stops the rest, or ``LiveMigrate``.
+**Fix.** Set ``LiveMigrateIfPossible``: it migrates the VMs that can migrate and stops the rest. ``LiveMigrate`` never
+stops a VM.
 """
 
 from collections.abc import Iterator
@@ -21,12 +22,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if strategy.value == "External":
         yield Finding(
             strategy.path,
-            "a drain waits for a controller outside KubeVirt, without one it hangs; set LiveMigrateIfPossible",
+            "External leaves evictions to a controller outside KubeVirt; without one every drain hangs. "
+            "Set LiveMigrateIfPossible.",
         )
     elif strategy.value == "None" and configuration.highly_available(context.cluster, obj):
         yield Finding(
             strategy.path,
-            "a drain stops every VM without its own strategy, though it could move; set LiveMigrateIfPossible",
+            "a drain stops every VM that does not set its own strategy, even if it could migrate. "
+            "Set LiveMigrateIfPossible.",
         )
 
 

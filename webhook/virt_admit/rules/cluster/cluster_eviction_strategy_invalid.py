@@ -1,9 +1,9 @@
-"""The cluster's eviction strategy is a word that KubeVirt does not know.
+"""The cluster's eviction strategy is not a valid value.
 
-**Why.** KubeVirt's schema takes any string and no webhook looks. The value is copied into each new VM without a
-strategy of its own, and virt-api then refuses that VM: nothing can be created or started any more.
+**Why.** KubeVirt's schema accepts any string and no webhook checks it. KubeVirt copies the value into each new VM that
+does not set its own strategy. virt-api then rejects that VM: such VMs can be neither created nor started.
 
-**Fix.** Write ``LiveMigrate``, ``LiveMigrateIfPossible``, ``None`` or ``External``, exactly, or remove the field.
+**Fix.** Write ``LiveMigrate``, ``LiveMigrateIfPossible``, ``None`` or ``External`` exactly, or remove the field.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if strategy.present and strategy.value not in EVICTION_STRATEGIES:
         yield Finding(
             strategy.path,
-            f"{show(strategy.value)} is no eviction strategy, and every VM without its own would be refused; "
-            f"write one of {', '.join(EVICTION_STRATEGIES)}",
+            f"{show(strategy.value)} is not valid; KubeVirt would reject every VM that does not set its own strategy. "
+            f"Use one of {', '.join(EVICTION_STRATEGIES)}.",
             cause=Cause.NOT_SUPPORTED,
         )
 

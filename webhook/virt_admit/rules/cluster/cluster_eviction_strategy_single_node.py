@@ -1,9 +1,9 @@
-"""VMs must live-migrate, and there is only one node.
+"""The cluster's eviction strategy requires live migration in a cluster with a single node.
 
-**Why.** A drain refuses to stop the VMs and cannot move them: it never ends. HyperConverged itself would choose
-``None`` for a single node.
+**Why.** KubeVirt refuses to stop the VMs and has no node to migrate them to, so a drain never completes.
+HyperConverged chooses ``None`` for a single node.
 
-**Fix.** Set ``None``, or ``LiveMigrateIfPossible`` if more nodes are to come.
+**Fix.** Set ``None``. Set ``LiveMigrateIfPossible`` if you plan to add nodes.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if strategy.value == "LiveMigrate" and configuration.highly_available(context.cluster, obj) is False:
         yield Finding(
             strategy.path,
-            "there is no other node to migrate to, so a drain never ends; set None, or LiveMigrateIfPossible",
+            "the cluster has no other node to migrate VMs to, so a drain never completes. "
+            "Set None, or LiveMigrateIfPossible if you plan to add nodes.",
         )
 
 

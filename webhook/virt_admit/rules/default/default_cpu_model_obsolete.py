@@ -1,9 +1,9 @@
-"""The default CPU model is one of the obsolete ones.
+"""The default CPU model is obsolete.
 
-**Why.** The node labeller takes obsolete models off all nodes, so every VM that names no model of its own finds
-no node.
+**Why.** The node labeller removes obsolete models from all nodes. VMs that do not name their own model then find no
+node and do not start.
 
-**Fix.** Choose a model that the nodes offer, remove the default, or take the model off the list.
+**Fix.** Choose a model that the nodes offer, remove the default, or remove the model from the obsolete list.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         predefined = "predefined as " if model.text in configuration.PREDEFINED_OBSOLETE else ""
         yield Finding(
             model.path,
-            f"{show(model.text)} is {predefined}obsolete, no node will offer it, and VMs without their own model "
-            "would not start; choose another",
+            f"{show(model.text)} is {predefined}obsolete, so no node offers it; VMs that do not name their own model "
+            "could not start. Choose another model.",
         )
 
 

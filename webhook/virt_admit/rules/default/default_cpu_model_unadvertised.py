@@ -1,9 +1,9 @@
 """Fewer than two nodes offer the default CPU model.
 
-**Why.** Every VM that names no model of its own asks for this one. If no node offers it none of them starts; if
-one does, they start there and can never migrate away. Names are compared exactly.
+**Why.** Every VM that does not name its own model needs this one. If no node offers it, none of these VMs starts. If
+only one node does, they start there and cannot migrate away. Names are compared exactly.
 
-**Fix.** Choose a model that at least two nodes have as label ``cpu-model.node.kubevirt.io/…``, or ``host-model``.
+**Fix.** Choose a model that at least two nodes carry as label ``cpu-model.node.kubevirt.io/…``, or ``host-model``.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not offers.conclusive or len(nodes) > 1:
         return
     if nodes:
-        text = f"only node {nodes[0]} offers {show(model)}: VMs without their own model cannot migrate from there"
+        message = (
+            f"only node {nodes[0]} offers {show(model)}; VMs that do not name their own model cannot migrate away. "
+            "Choose a model that at least 2 nodes offer."
+        )
     else:
         alike = offers.alike(model)
-        hint = f"; did you mean {alike[0]}?" if alike else "; choose one that nodes offer"
-        text = f"no node offers {show(model)}: no VM without its own model can start{hint}"
-    yield Finding(field.path, text)
+        hint = f"Did you mean {alike[0]}?" if alike else "Choose a model that the nodes offer."
+        message = f"no node offers {show(model)}; VMs that do not name their own model cannot start. {hint}"
+    yield Finding(field.path, message)
 
 
 RULE = Rule(

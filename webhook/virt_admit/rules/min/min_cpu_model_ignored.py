@@ -1,9 +1,9 @@
-"""A minimum CPU model is set.
+"""The minimum CPU model has no effect.
 
-**Why.** Nothing reads it: HyperConverged ignores it since release 1.17, KubeVirt marks it deprecated, and features
-are no longer filtered by it.
+**Why.** No component reads the field. HyperConverged ignores it since release 1.17, KubeVirt marks it as deprecated,
+and the node labeller no longer filters CPU features by it.
 
-**Fix.** Remove it. To keep VMs off old nodes name a CPU model or a feature in the VM itself.
+**Fix.** Remove the field. To keep VMs off old nodes, name a CPU model or a feature in the VM.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     model = setting(obj, Setting.MIN_CPU_MODEL)
     if model.text:
-        yield Finding(model.path, f"{show(model.text)} has no effect, nothing reads this field any more; remove it")
+        yield Finding(model.path, f"{show(model.text)} has no effect: KubeVirt no longer reads this field. Remove it.")
 
 
 RULE = Rule(
