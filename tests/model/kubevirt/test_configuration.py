@@ -4,8 +4,9 @@ import pytest
 
 from virt_admit.model import nodes
 from virt_admit.model.cluster import NOTHING, Snapshot, Unseen
-from virt_admit.model.kubevirt import configuration
-from virt_admit.model.kubevirt.configuration import BUILT_IN_STRATEGY, UNKNOWN_STRATEGY, Gate, Setting, Version, setting
+from virt_admit.model.kubevirt import configuration, versions
+from virt_admit.model.kubevirt.configuration import BUILT_IN_STRATEGY, UNKNOWN_STRATEGY, Setting, setting
+from virt_admit.model.kubevirt.versions import Gate, Version
 from virt_admit.model.nodes import SCHEDULABLE, WORKER
 from virt_admit.model.objects import Object
 
@@ -155,7 +156,7 @@ LOW = {"status": {"infrastructureHighlyAvailable": False}}
 )
 def test_the_cluster_eviction_strategy(cluster, value, said):
     strategy = configuration.eviction_strategy(cluster)
-    assert (strategy.value, strategy.said) == (value, said)
+    assert (strategy.value, strategy.explicit) == (value, said)
     assert bool(strategy.origin) == said
 
 
@@ -262,7 +263,7 @@ def test_obsolete_models(objects, there, not_there):
     ],
 )
 def test_versions(text, version):
-    assert configuration.parse_version(text) == version
+    assert versions.parse_version(text) == version
 
 
 @pytest.mark.parametrize(
@@ -275,18 +276,18 @@ def test_versions(text, version):
 )
 def test_an_unknown_version_is_the_newest(observed, since, there):
     cluster = glimpses(kubevirt(status={"observedKubeVirtVersion": observed}))
-    assert configuration.has_release(cluster, since) is there
-    assert configuration.has_release(NOTHING, since)
+    assert versions.has_release(cluster, since) is there
+    assert versions.has_release(NOTHING, since)
 
 
 def test_a_release_newer_than_known():
     def runs(version):
         return glimpses(kubevirt(status={"observedKubeVirtVersion": version}))
 
-    assert configuration.newer_than_known(runs("v1.11.0"))
-    assert configuration.newer_than_known(runs("v2.0.0"))
-    assert not configuration.newer_than_known(runs("v1.10.9"))
-    assert not configuration.newer_than_known(NOTHING)
+    assert versions.newer_than_known(runs("v1.11.0"))
+    assert versions.newer_than_known(runs("v2.0.0"))
+    assert not versions.newer_than_known(runs("v1.10.9"))
+    assert not versions.newer_than_known(NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -317,14 +318,14 @@ def test_a_release_newer_than_known():
     ],
 )
 def test_feature_gates(gate, kv, on):
-    assert configuration.gate_is_on(glimpses(kv), gate) is on
+    assert versions.gate_is_on(glimpses(kv), gate) is on
 
 
 def test_a_gate_is_disabled_only_where_somebody_says_so():
     gate = Gate.DECENTRALIZED_LIVE_MIGRATION
-    assert configuration.gate_is_disabled(glimpses(developer(disabledFeatureGates=[gate.gate])), gate)
-    assert not configuration.gate_is_disabled(NOTHING, gate)
-    assert not configuration.gate_is_disabled(glimpses(kubevirt(status={"observedKubeVirtVersion": "v1.5.0"})), gate)
+    assert versions.gate_is_disabled(glimpses(developer(disabledFeatureGates=[gate.gate])), gate)
+    assert not versions.gate_is_disabled(NOTHING, gate)
+    assert not versions.gate_is_disabled(glimpses(kubevirt(status={"observedKubeVirtVersion": "v1.5.0"})), gate)
 
 
 def test_the_default_binding():
@@ -342,7 +343,7 @@ NEEDS_KUBEVIRT = [
     configuration.default_architecture,
     configuration.default_cpu_model,
     lambda cluster: configuration.binding_migrates(cluster, "l2bridge"),
-    lambda cluster: configuration.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION),
+    lambda cluster: versions.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION),
 ]
 
 
@@ -383,6 +384,6 @@ def test_what_holds_where_kubevirt_is_silent():
 
 @pytest.mark.parametrize(("release", "version"), [("1.14.3", (1, 14, 3)), (None, None), ("unknown", None)])
 def test_the_release_of_hyperconverged_is_that_of_its_operator(release, version):
-    versions = [{"name": "other", "version": "9.9.9"}, {"name": "operator", "version": release}, None]
-    assert configuration.hco_release(hyperconverged(status={"versions": versions})) == version
-    assert configuration.hco_release(hyperconverged()) is None
+    operands = [{"name": "other", "version": "9.9.9"}, {"name": "operator", "version": release}, None]
+    assert versions.hco_release(hyperconverged(status={"versions": operands})) == version
+    assert versions.hco_release(hyperconverged()) is None

@@ -7,7 +7,7 @@ import pytest
 from tests.paths import DOCS
 from virt_admit.model.cluster import Snapshot, Unseen
 from virt_admit.model.kubevirt import drain, lifecycle, migrations, vmis, workload_updates
-from virt_admit.model.kubevirt.drain import Outcome
+from virt_admit.model.kubevirt.drain import VmOutcome
 from virt_admit.model.kubevirt.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.vms import EVICTION_STRATEGIES, RUN_STRATEGIES
 from virt_admit.model.kubevirt.workload_updates import Reach
@@ -231,17 +231,17 @@ HERE, THERE = node("a"), node("b")
 @pytest.mark.parametrize(
     ("strategy", "migratable", "run", "outcome"),
     [
-        ("LiveMigrate", True, "Always", Outcome.MIGRATES),
-        ("LiveMigrate", False, "Always", Outcome.BLOCKS),
-        ("LiveMigrate", None, "Always", Outcome.BLOCKS),
-        ("LiveMigrateIfPossible", True, "Manual", Outcome.MIGRATES),
-        ("LiveMigrateIfPossible", False, "Always", Outcome.RESTARTS),
-        ("LiveMigrateIfPossible", None, "Always", Outcome.RESTARTS),
-        ("LiveMigrateIfPossible", False, "RerunOnFailure", Outcome.STOPS),
-        ("External", True, "Always", Outcome.BLOCKS),
-        ("External", False, "Always", Outcome.BLOCKS),
-        *[("None", can, "Always", Outcome.RESTARTS) for can in (True, False, None)],
-        *[("None", True, run, Outcome.STOPS) for run in RUN_STRATEGIES if run != "Always"],
+        ("LiveMigrate", True, "Always", VmOutcome.MIGRATES),
+        ("LiveMigrate", False, "Always", VmOutcome.BLOCKS),
+        ("LiveMigrate", None, "Always", VmOutcome.BLOCKS),
+        ("LiveMigrateIfPossible", True, "Manual", VmOutcome.MIGRATES),
+        ("LiveMigrateIfPossible", False, "Always", VmOutcome.RESTARTS),
+        ("LiveMigrateIfPossible", None, "Always", VmOutcome.RESTARTS),
+        ("LiveMigrateIfPossible", False, "RerunOnFailure", VmOutcome.STOPS),
+        ("External", True, "Always", VmOutcome.BLOCKS),
+        ("External", False, "Always", VmOutcome.BLOCKS),
+        *[("None", can, "Always", VmOutcome.RESTARTS) for can in (True, False, None)],
+        *[("None", True, run, VmOutcome.STOPS) for run in RUN_STRATEGIES if run != "Always"],
     ],
 )
 def test_forecast(strategy, migratable, run, outcome):
@@ -249,7 +249,7 @@ def test_forecast(strategy, migratable, run, outcome):
 
     assert found.outcome is outcome
     assert strategy in found.reason
-    assert bool(found.remedy) is (outcome in (Outcome.BLOCKS, Outcome.STOPS))
+    assert bool(found.remedy) is (outcome in (VmOutcome.BLOCKS, VmOutcome.STOPS))
 
 
 def test_a_block_names_the_reason_that_kubevirt_gives():
@@ -268,7 +268,7 @@ def test_an_inherited_strategy_is_called_so():
 def test_what_cannot_be_seen_is_unknown(subject, objects):
     found = drain.forecast(subject, Snapshot(objects))
 
-    assert found.outcome is Outcome.UNKNOWN
+    assert found.outcome is VmOutcome.UNKNOWN
     assert "cannot see" in found.reason
 
 
@@ -276,20 +276,20 @@ def test_a_node_that_cannot_be_seen_may_take_it():
     subject = vmi("LiveMigrate", True)
     objects = [HERE, node("b", cordoned=True), subject, vm("Always"), kubevirt()]
 
-    assert drain.forecast(subject, Snapshot(objects, complete=["*"])).outcome is Outcome.BLOCKS
-    assert drain.forecast(subject, Snapshot(objects)).outcome is Outcome.MIGRATES
+    assert drain.forecast(subject, Snapshot(objects, complete=["*"])).outcome is VmOutcome.BLOCKS
+    assert drain.forecast(subject, Snapshot(objects)).outcome is VmOutcome.MIGRATES
 
 
 def test_a_refused_eviction_needs_nothing_else_to_be_seen():
-    assert drain.forecast(vmi("LiveMigrate", False), Snapshot()).outcome is Outcome.BLOCKS
+    assert drain.forecast(vmi("LiveMigrate", False), Snapshot()).outcome is VmOutcome.BLOCKS
 
 
 def test_a_vmi_that_is_being_deleted_blocks_nothing():
     subject = vmi("LiveMigrate", False)
     subject.data["metadata"]["deletionTimestamp"] = "2026-11-01T00:00:00Z"
 
-    assert foretold(subject, HERE, THERE, vm("Always")).outcome is Outcome.RESTARTS
-    assert foretold(subject, HERE, THERE, vm("Halted")).outcome is Outcome.STOPS
+    assert foretold(subject, HERE, THERE, vm("Always")).outcome is VmOutcome.RESTARTS
+    assert foretold(subject, HERE, THERE, vm("Halted")).outcome is VmOutcome.STOPS
 
 
 OFFERS = "cpu-model.node.kubevirt.io/Haswell"
@@ -327,24 +327,24 @@ OFFERS = "cpu-model.node.kubevirt.io/Haswell"
 def test_a_migration_that_finds_no_node_blocks(subject, nodes, reason):
     found = foretold(subject, *nodes, vm("Always"))
 
-    assert found.outcome is Outcome.BLOCKS
+    assert found.outcome is VmOutcome.BLOCKS
     assert reason in found.reason
     assert found.remedy
 
 
 @pytest.mark.parametrize("nodes", [[], [node("a", runs_kubevirt=False)]])
 def test_without_labels_on_nodes_kubevirt_is_believed(nodes):
-    assert foretold(vmi("LiveMigrate", True), *nodes).outcome is Outcome.MIGRATES
+    assert foretold(vmi("LiveMigrate", True), *nodes).outcome is VmOutcome.MIGRATES
 
 
 def test_with_nodes_out_of_sight_kubevirt_is_believed():
-    assert drain.forecast(vmi("LiveMigrate", True), Snapshot()).outcome is Outcome.MIGRATES
+    assert drain.forecast(vmi("LiveMigrate", True), Snapshot()).outcome is VmOutcome.MIGRATES
 
 
 def test_a_restart_that_finds_no_node_says_so():
     found = foretold(vmi("None", True, nodeSelector={"kubernetes.io/hostname": "a"}), HERE, THERE, vm("Always"))
 
-    assert found.outcome is Outcome.RESTARTS
+    assert found.outcome is VmOutcome.RESTARTS
     assert "only later" in found.reason
 
 
@@ -365,7 +365,7 @@ FAILED = [migration(f"m{minute}", "Failed", minute) for minute in range(3)]
 def test_migrations_that_fail_again_and_again_block():
     found = foretold(vmi("LiveMigrate", True), HERE, THERE, *FAILED)
 
-    assert found.outcome is Outcome.BLOCKS
+    assert found.outcome is VmOutcome.BLOCKS
     assert "last 3 migrations failed" in found.reason
     assert "m2" in found.remedy
 
@@ -380,7 +380,7 @@ def test_migrations_that_fail_again_and_again_block():
     ],
 )
 def test_migrations_that_say_nothing_of_the_next_one(history):
-    assert foretold(vmi("LiveMigrate", True), HERE, THERE, *history).outcome is Outcome.MIGRATES
+    assert foretold(vmi("LiveMigrate", True), HERE, THERE, *history).outcome is VmOutcome.MIGRATES
 
 
 def test_unfinished_migrations():
@@ -408,24 +408,24 @@ LAUNCHERS = {"matchLabels": {"kubevirt.io": "virt-launcher"}}
 @pytest.mark.parametrize(
     ("each", "outcome"),
     [
-        (budget(LAUNCHERS, maxUnavailable=1), Outcome.BLOCKS),
-        (budget(LAUNCHERS, minAvailable="50%"), Outcome.BLOCKS),
-        (budget(LAUNCHERS, minAvailable=1, allowed=0), Outcome.BLOCKS),
-        (budget({}, maxUnavailable=1), Outcome.BLOCKS),
-        (budget({"matchLabels": {"app": "db"}}, maxUnavailable=1), Outcome.BLOCKS),
-        (budget({"matchLabels": {"vm.kubevirt.io/name": "db"}}, maxUnavailable=1), Outcome.BLOCKS),
-        (budget(LAUNCHERS, minAvailable=1, allowed=1), Outcome.RESTARTS),
-        (budget(LAUNCHERS, minAvailable=1), Outcome.RESTARTS),
-        (budget({"matchLabels": {"app": "web"}}, maxUnavailable=1), Outcome.RESTARTS),
-        (budget(None, maxUnavailable=1), Outcome.RESTARTS),
-        (budget({}, minAvailable=1, allowed=0, owner="VirtualMachineInstance"), Outcome.RESTARTS),
+        (budget(LAUNCHERS, maxUnavailable=1), VmOutcome.BLOCKS),
+        (budget(LAUNCHERS, minAvailable="50%"), VmOutcome.BLOCKS),
+        (budget(LAUNCHERS, minAvailable=1, allowed=0), VmOutcome.BLOCKS),
+        (budget({}, maxUnavailable=1), VmOutcome.BLOCKS),
+        (budget({"matchLabels": {"app": "db"}}, maxUnavailable=1), VmOutcome.BLOCKS),
+        (budget({"matchLabels": {"vm.kubevirt.io/name": "db"}}, maxUnavailable=1), VmOutcome.BLOCKS),
+        (budget(LAUNCHERS, minAvailable=1, allowed=1), VmOutcome.RESTARTS),
+        (budget(LAUNCHERS, minAvailable=1), VmOutcome.RESTARTS),
+        (budget({"matchLabels": {"app": "web"}}, maxUnavailable=1), VmOutcome.RESTARTS),
+        (budget(None, maxUnavailable=1), VmOutcome.RESTARTS),
+        (budget({}, minAvailable=1, allowed=0, owner="VirtualMachineInstance"), VmOutcome.RESTARTS),
     ],
 )
 def test_a_budget_of_the_users_blocks_what_would_be_shut_down(each, outcome):
     found = foretold(vmi("None", True, labels={"app": "db"}), HERE, THERE, vm("Always"), each)
 
     assert found.outcome is outcome
-    assert foretold(vmi("LiveMigrate", True), HERE, THERE, each).outcome is Outcome.MIGRATES
+    assert foretold(vmi("LiveMigrate", True), HERE, THERE, each).outcome is VmOutcome.MIGRATES
 
 
 def test_which_vmis_are_on_a_node():

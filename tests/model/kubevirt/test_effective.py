@@ -253,5 +253,5 @@ def test_a_strategy_of_the_wrong_type_is_not_the_cluster_s():
 
 
 def test_the_namespace_of_what_an_object_names():
-    assert vms.home(vm()) == "shop"
-    assert vms.home(Object({})) == "default"
+    assert vms.namespace_of(vm()) == "shop"
+    assert vms.namespace_of(Object({})) == "default"

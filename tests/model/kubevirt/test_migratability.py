@@ -3,7 +3,7 @@
 import pytest
 
 from virt_admit.model.cluster import NOTHING, Snapshot
-from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY, Answer, verdict
+from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY, Migratable, assess
 from virt_admit.model.objects import Object
 
 MASQUERADE = {"networks": [{"name": "default", "pod": {}}], "interfaces": [{"name": "default", "masquerade": {}}]}
@@ -60,17 +60,17 @@ def cluster_of(*objects):
 
 
 def judged(subject, *objects, complete=()):
-    found = verdict(subject, Snapshot(objects, complete))
-    return found.answer, [(reason.name, str(reason.path)) for reason in found.reasons]
+    found = assess(subject, Snapshot(objects, complete))
+    return found.migratable, [(reason.name, str(reason.path)) for reason in found.reasons]
 
 
-YES, UNKNOWN = (Answer.YES, []), (Answer.UNKNOWN, [])
+YES, UNKNOWN = (Migratable.YES, []), (Migratable.UNKNOWN, [])
 T = "spec.template.spec."
 DEVICES = T + "domain.devices"
 
 
 def no(name, path):
-    return Answer.NO, [(name, path)]
+    return Migratable.NO, [(name, path)]
 
 
 # --- interfaces (kubevirt/kubevirt:pkg/network/vmispec/interface.go#VerifyVMIMigratable) ---------------------------
@@ -139,7 +139,7 @@ def test_a_vm_without_networks_gets_the_default(objects, annotations, answer):
 def test_the_opt_in_on_the_vm_itself_has_no_effect():
     misplaced = vm(pod_interface(bridge={}), metadata={"annotations": OPT_IN})
     assert judged(misplaced) == STUCK
-    assert "template only" in verdict(misplaced, NOTHING).reasons[0].what
+    assert "template only" in assess(misplaced, NOTHING).reasons[0].what
 
 
 # --- devices, launch security, processors --------------------------------------------------------------------------
@@ -189,10 +189,10 @@ SECURITY = T + "domain.launchSecurity"
 def test_encrypted_guests(security, architecture, objects, reasons):
     spec = {"architecture": architecture, "domain": {"launchSecurity": security}}
     spec["domain"]["devices"] = {"interfaces": MASQUERADE["interfaces"]}
-    found = verdict(vm(spec | {"networks": MASQUERADE["networks"]}), cluster_of(*objects))
+    found = assess(vm(spec | {"networks": MASQUERADE["networks"]}), cluster_of(*objects))
     assert [reason.name for reason in found.reasons] == [f"{name}NotLiveMigratable" for name in reasons]
     assert all(str(reason.path) == SECURITY for reason in found.reasons)
-    assert found.answer is (Answer.NO if reasons else Answer.YES)
+    assert found.migratable is (Migratable.NO if reasons else Migratable.YES)
 
 
 def test_an_empty_launch_security_on_an_unknown_architecture():
@@ -349,14 +349,14 @@ def test_devices_that_never_block(spec):
 )
 def test_another_offender_is_another_reason(one, other):
     """So that it is refused on an update where the old one was let through."""
-    assert verdict(vm(one), NOTHING).reasons != verdict(vm(other), NOTHING).reasons
+    assert assess(vm(one), NOTHING).reasons != assess(vm(other), NOTHING).reasons
 
 
 def test_all_reasons_are_listed_and_certain_beats_unknown():
     domain = {"launchSecurity": {"sev": {}}, "devices": {"hostDevices": [{}], "gpus": [{}, {}]}}
     spec = {"domain": domain, "networks": [], "volumes": [{"hostDisk": {}}, {"dataVolume": {"name": "later"}}]}
-    found = verdict(vm(spec), NOTHING)
-    assert found.answer is Answer.NO
+    found = assess(vm(spec), NOTHING)
+    assert found.migratable is Migratable.NO
     assert [reason.name.removesuffix("NotLiveMigratable") for reason in found.reasons] == [
         "HostDevice",
         "HostDevice",
@@ -628,7 +628,7 @@ def test_a_running_vmi_knows_best():
     refused = vmi("False", "CPUModeLiveMigratable", "no host model")
     refused.data["spec"]["volumes"] = []
     assert judged(refused) == no("CPUModeLiveMigratable", "spec")
-    assert verdict(refused, NOTHING).reasons[0].what == "no host model"
+    assert assess(refused, NOTHING).reasons[0].what == "no host model"
 
 
 def test_the_condition_of_another_kind_says_nothing():

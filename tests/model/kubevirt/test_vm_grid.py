@@ -15,7 +15,7 @@ from virt_admit.engine.review import fix, judge, review
 from virt_admit.model import json_patch, kinds
 from virt_admit.model.cluster import NOTHING, Snapshot
 from virt_admit.model.kubevirt import vms
-from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY, verdict
+from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY, assess
 from virt_admit.model.objects import Object
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules
@@ -331,7 +331,7 @@ def test_there_are_thousands_and_every_pair_of_parts_occurs():
 
 def test_the_verdict_is_what_the_parts_say():
     for machine in ALL:
-        assert verdict(machine.obj, machine.world.cluster).answer.value == machine.answer, machine
+        assert assess(machine.obj, machine.world.cluster).migratable.value == machine.answer, machine
 
 
 def wanted(machine):
@@ -385,9 +385,9 @@ def test_a_further_reason_never_makes_it_migratable():
     for index, machine in enumerate(ALL):
         more = VOLUMES[-2] if index % 2 else DEVICES[3]
         worse = add(machine.obj, more)
-        assert verdict(worse, machine.world.cluster).answer.value == NO
-        before = {reason.name for reason in verdict(machine.obj, machine.world.cluster).reasons}
-        assert before <= {reason.name for reason in verdict(worse, machine.world.cluster).reasons}
+        assert assess(worse, machine.world.cluster).migratable.value == NO
+        before = {reason.name for reason in assess(machine.obj, machine.world.cluster).reasons}
+        assert before <= {reason.name for reason in assess(worse, machine.world.cluster).reasons}
 
 
 def add(obj, part):

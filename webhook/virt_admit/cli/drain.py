@@ -16,7 +16,7 @@ from virt_admit.cli import common
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import NODE, PDB, VMI, Kind
 from virt_admit.model.kubevirt import configuration
-from virt_admit.model.kubevirt.drain import READS, Forecast, Outcome, forecast
+from virt_admit.model.kubevirt.drain import READS, Forecast, VmOutcome, forecast
 from virt_admit.model.kubevirt.vmis import occupied, on_node
 from virt_admit.model.kubevirt.workload_updates import Reach, Update, running, update
 from virt_admit.model.kubevirt.workload_updates import methods as update_methods
@@ -26,7 +26,7 @@ from virt_admit.model.objects import Object
 LOOKS_UP: Final[tuple[Kind, ...]] = (*READS, NODE)
 """What a plan looks at: a live cluster need list nothing else."""
 
-WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(Outcome)}
+WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(VmOutcome)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class NodePlan:
     forecasts: tuple[Forecast, ...]
     """One for each VMI on the node, the worst first."""
 
-    def having(self, outcome: Outcome) -> tuple[Forecast, ...]:
+    def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """The VMs to which this would happen."""
         return tuple(each for each in self.forecasts if each.outcome is outcome)
 
@@ -59,7 +59,7 @@ class Plan:
     unseen: tuple[str, ...]
     """What could not be seen, so that there may be more VMs than are listed."""
 
-    def having(self, outcome: Outcome) -> tuple[Forecast, ...]:
+    def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """The VMs of all nodes to which this would happen."""
         return tuple(each for node in self.nodes for each in node.having(outcome))
 
@@ -70,9 +70,9 @@ class Plan:
 
     def can_drain(self, *nodes: NodePlan) -> bool | None:
         """Whether these nodes can be drained just now; None: it cannot be told."""
-        if any(node.having(Outcome.BLOCKS) for node in nodes):
+        if any(node.having(VmOutcome.BLOCKS) for node in nodes):
             return False
-        return None if self.unseen or any(node.having(Outcome.UNKNOWN) for node in nodes) else True
+        return None if self.unseen or any(node.having(VmOutcome.UNKNOWN) for node in nodes) else True
 
 
 def plan(cluster: Cluster, node: str | None = None) -> Plan:
@@ -140,7 +140,7 @@ def command(
 def _blind_spots(plans: Iterable[NodePlan], whole: bool, cluster: Cluster) -> Iterator[str]:
     """The kinds of which there may be more objects than are known, where it matters."""
     found = {forecast.outcome for each in plans for forecast in each.forecasts}
-    moves, shut_down = Outcome.MIGRATES in found, not found.isdisjoint((Outcome.RESTARTS, Outcome.STOPS))
+    moves, shut_down = VmOutcome.MIGRATES in found, not found.isdisjoint((VmOutcome.RESTARTS, VmOutcome.STOPS))
     for kind, matters in ((NODE, whole or moves), (VMI, True), (PDB, shut_down)):
         try:
             for _ in cluster.list(kind) if matters else ():
@@ -180,7 +180,7 @@ def _rank(forecast: Forecast) -> tuple[int, str]:
 def _badness(node: NodePlan) -> tuple[tuple[int, ...], str]:
     """Sorts the worst node first: the one with most blocking VMs, then with most of the next worst, and so on."""
     counts = Counter(each.outcome for each in node.forecasts)
-    return tuple(-counts[outcome] for outcome in Outcome), node.name
+    return tuple(-counts[outcome] for outcome in VmOutcome), node.name
 
 
 def _methods(cluster: Cluster) -> tuple[str, ...] | None:
@@ -214,11 +214,11 @@ def text(made: Plan) -> str:
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     counts = Counter(each.outcome for each in node.forecasts)
-    said = ", ".join(_so_many(counts[outcome], outcome) for outcome in Outcome if counts[outcome])
+    said = ", ".join(_so_many(counts[outcome], outcome) for outcome in VmOutcome if counts[outcome])
     return f"node {node.name}{state}: {count(len(node.forecasts), 'VM')}{': ' if said else ''}{said}"
 
 
-def _so_many(number: int, outcome: Outcome) -> str:
+def _so_many(number: int, outcome: VmOutcome) -> str:
     """``1 blocks the drain``, ``2 block the drain``."""
     verb, *rest = outcome.split()
     return " ".join((str(number), verb if number == 1 else verb.removesuffix("s"), *rest))
@@ -252,14 +252,14 @@ _OUT_OF_REACH: Final = (Reach.NEVER, Reach.RETRIED)
 
 
 def _answer(made: Plan) -> str:
-    blocking, stopping = made.having(Outcome.BLOCKS), made.having(Outcome.STOPS)
+    blocking, stopping = made.having(VmOutcome.BLOCKS), made.having(VmOutcome.STOPS)
     price = f"{count(len(stopping), 'VM')} would stop for good" if stopping else ""
     if blocking:
-        blocked = [node.name for node in made.nodes if node.having(Outcome.BLOCKS)]
+        blocked = [node.name for node in made.nodes if node.having(VmOutcome.BLOCKS)]
         also = f"; {price}" if price else ""
         return f"No: {count(len(blocking), 'VM')} on {count(len(blocked), 'node')} would block it{also}."
     if made.drainable is None:
-        unknown = count(len(made.having(Outcome.UNKNOWN)), "VM")
+        unknown = count(len(made.having(VmOutcome.UNKNOWN)), "VM")
         return f"Cannot tell: the fate of {unknown} is unknown." if not made.unseen else "Cannot tell: see below."
     return f"Yes, but {price}." if price else "Yes: every node can be drained."
 
@@ -296,7 +296,7 @@ def _node_data(node: NodePlan, made: Plan) -> dict[str, Any]:
         "name": node.name,
         "state": list(node.state),
         "drainable": made.can_drain(node),
-        "counts": _counts(Outcome, (each.outcome for each in node.forecasts)),
+        "counts": _counts(VmOutcome, (each.outcome for each in node.forecasts)),
         "vms": [
             {**_name(each.vmi), "outcome": str(each.outcome), "reason": each.reason, "remedy": each.remedy}
             for each in node.forecasts

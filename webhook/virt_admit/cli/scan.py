@@ -25,7 +25,7 @@ from virt_admit.kube.cache import stores
 from virt_admit.model import kinds, selectors
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
-from virt_admit.model.kubevirt.drain import Outcome
+from virt_admit.model.kubevirt.drain import VmOutcome
 from virt_admit.model.objects import Object
 from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
@@ -211,7 +211,7 @@ def _write(api: Api, result: Report, form: str | None, events: bool, unreadable:
 
 
 def _measure(result: Report, there: Cluster, seconds: float, where: str) -> None:
-    blockers = {node.name: len(node.having(Outcome.BLOCKS)) for node in plan(there).nodes}
+    blockers = {node.name: len(node.having(VmOutcome.BLOCKS)) for node in plan(there).nodes}
     try:
         scan_metrics.publish(scan_metrics.gauges(result, blockers, seconds), where)
     except OSError as error:

@@ -15,7 +15,7 @@ CONTEXT: Final = 3
 """Lines around a change."""
 
 
-class Change(NamedTuple):
+class Replacement(NamedTuple):
     """Instead of the lines from ``start`` to ``end`` stand those from ``new_start`` to ``new_end``; counted from 0."""
 
     start: int
@@ -31,7 +31,7 @@ def unified(name: str, before: str, after: str, cuts: Iterable[tuple[int, int]] 
     their own.
     """
     old, new = (list(io.StringIO(text)) for text in (before, after))  # lines end with LF alone
-    hunks: list[list[Change]] = []
+    hunks: list[list[Replacement]] = []
     for change in _changes(old, new, [(0, 0), *cuts, (len(old), len(new))]):
         if hunks and change.start - hunks[-1][-1].end <= 2 * CONTEXT:
             hunks[-1].append(change)
@@ -42,16 +42,16 @@ def unified(name: str, before: str, after: str, cuts: Iterable[tuple[int, int]] 
     return "".join(shown) if hunks else ""
 
 
-def _changes(old: list[str], new: list[str], cuts: Iterable[tuple[int, int]]) -> Iterator[Change]:
+def _changes(old: list[str], new: list[str], cuts: Iterable[tuple[int, int]]) -> Iterator[Replacement]:
     for (start, new_start), (end, new_end) in pairwise(cuts):
         piece, new_piece = old[start:end], new[new_start:new_end]
         if piece != new_piece:
             for tag, *(a, b, c, d) in difflib.SequenceMatcher(None, piece, new_piece).get_opcodes():
                 if tag != "equal":
-                    yield Change(start + a, start + b, new_start + c, new_start + d)
+                    yield Replacement(start + a, start + b, new_start + c, new_start + d)
 
 
-def _hunk(old: list[str], new: list[str], changes: list[Change]) -> Iterator[str]:
+def _hunk(old: list[str], new: list[str], changes: list[Replacement]) -> Iterator[str]:
     first, last = changes[0], changes[-1]
     start, end = max(first.start - CONTEXT, 0), min(last.end + CONTEXT, len(old))
     new_start, new_end = first.new_start - first.start + start, last.new_end - last.end + end

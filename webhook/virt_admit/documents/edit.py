@@ -21,7 +21,7 @@ from virt_admit.documents.tree import MarkupError, Span
 from virt_admit.documents.yaml_reader import YamlReader
 from virt_admit.model import json_patch
 from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Object, Path, Step
+from virt_admit.model.objects import Object, Path, PathStep
 
 
 class Edit(NamedTuple):
@@ -160,7 +160,7 @@ Member = tuple[int, int, Span]
 """Begin and end of a key, and the span of its value."""
 
 
-def _walk(text: str, span: Span, steps: Sequence[Step]) -> tuple[Span, Member | None]:
+def _walk(text: str, span: Span, steps: Sequence[PathStep]) -> tuple[Span, Member | None]:
     """The map at the end of these steps, and the member that holds it, if a member does."""
     holder: Member | None = None
     _check_alone(text, span, Path())

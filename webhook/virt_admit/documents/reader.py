@@ -15,7 +15,7 @@ from typing import Any, Final
 from virt_admit.documents.json_reader import JsonReader, NotJsonError
 from virt_admit.documents.tree import MarkupError, Span, Tree
 from virt_admit.documents.yaml_reader import YamlReader
-from virt_admit.model.objects import Path, Step
+from virt_admit.model.objects import Path, PathStep
 from virt_admit.model.units import show
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -66,7 +66,7 @@ class Document:
     span: Span = field(repr=False)
     """Where the object stands in the text of its part."""
 
-    def location(self, path: Iterable[Step]) -> Location:
+    def location(self, path: Iterable[PathStep]) -> Location:
         """Where a value stands: a member of a map from its key on, an item of a list from its beginning.
 
         For a path that the file does not have, it is the key of the nearest map or list around it.
@@ -259,7 +259,7 @@ def _objects(
         yield Document(value, text.file, line, tuple(duplicates), text, span)
         return
     own: list[Duplicate] = []
-    within: defaultdict[Step, list[Duplicate]] = defaultdict(list)
+    within: defaultdict[PathStep, list[Duplicate]] = defaultdict(list)
     for each in duplicates:
         if each.path[0] == name and len(each.path) > 2:
             within[each.path[1]].append(Duplicate(Path(*each.path[2:]), each.first_line, each.line))

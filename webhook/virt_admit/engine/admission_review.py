@@ -104,7 +104,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """A response as HTTP carries it, and what is worth counting and logging of it."""
 
     body: bytes

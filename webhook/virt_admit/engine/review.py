@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from virt_admit.engine.admission_review import Answer, Request, Response, Verdict, decode, encode, strongest_first
+from virt_admit.engine.admission_review import Reply, Request, Response, Verdict, decode, encode, strongest_first
 from virt_admit.model import json_patch, kinds
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
@@ -42,7 +42,7 @@ migration is an update."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RuleResult:
     """What one rule said of one object."""
 
     rule: Rule
@@ -51,7 +51,7 @@ class Result:
     error: str = ""
 
 
-def run(rule: Rule, obj: Object, context: Context[Any]) -> Result:
+def run(rule: Rule, obj: Object, context: Context[Any]) -> RuleResult:
     """Run one rule. Never raises; keeps what the rule found before it stopped."""
     found: list[Finding] = []
     unseen: list[str] = []
@@ -65,8 +65,8 @@ def run(rule: Rule, obj: Object, context: Context[Any]) -> Result:
         unseen.append(blind.what)
     except Exception as error:  # a broken rule must not stop a cluster
         log.exception("rule failed", extra={"rule": rule.id, "kind": obj.kind, "object": obj.full_name})
-        return Result(rule, tuple(found), tuple(unseen), repr(error))
-    return Result(rule, tuple(found), tuple(dict.fromkeys(unseen)))
+        return RuleResult(rule, tuple(found), tuple(unseen), repr(error))
+    return RuleResult(rule, tuple(found), tuple(dict.fromkeys(unseen)))
 
 
 def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
@@ -231,7 +231,7 @@ _STEP_DOWN: Final = {
 }
 
 
-def answer(body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: Policy) -> Answer:
+def answer(body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: Policy) -> Reply:
     """From the bytes of an AdmissionReview to the bytes of the answer.
 
     Raises:
@@ -239,7 +239,7 @@ def answer(body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: 
     """
     request = decode(body)
     response = decide(request, rules, cluster, policy)
-    return Answer(encode(request, response), request, response)
+    return Reply(encode(request, response), request, response)
 
 
 Decide = Callable[[Request, Rules, Cluster, Policy], Response]

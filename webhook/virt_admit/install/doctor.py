@@ -18,7 +18,7 @@ from virt_admit import __version__
 from virt_admit.install import manifests
 from virt_admit.install.inspect import Api, Connect, Entry, Installation, Json, Unreadable
 from virt_admit.install.manifests import MAY_FAIL, NAME
-from virt_admit.model.kubevirt.configuration import Version, parse_version
+from virt_admit.model.kubevirt.versions import Version, parse_version
 from virt_admit.model.messages import count, names
 from virt_admit.policy import parser
 from virt_admit.policy.policy import PolicyError

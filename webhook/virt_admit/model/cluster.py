@@ -106,8 +106,8 @@ class Snapshot:
 
     def _sees(self, kind: Kind, namespace: str | None) -> bool:
         """Whether every object of the kind is here that is in the namespace."""
-        home = f"{namespace}/{kind.resource}"
-        return self.sees_all(kind) or (home in self.complete and kind.resource not in self.unreadable)
+        scope = f"{namespace}/{kind.resource}"
+        return self.sees_all(kind) or (scope in self.complete and kind.resource not in self.unreadable)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         if not kind.namespaced:
@@ -121,7 +121,7 @@ class Snapshot:
         objects = self._objects.get((kind.group, kind.kind), {})
         if namespace is None:
             return list(objects.values())
-        return [obj for (home, _), obj in objects.items() if home == namespace]
+        return [obj for (object_namespace, _), obj in objects.items() if object_namespace == namespace]
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
         yield from self.known(kind, namespace)

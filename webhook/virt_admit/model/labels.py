@@ -10,7 +10,7 @@ from virt_admit.model.cluster import Unseen
 from virt_admit.model.objects import Object
 from virt_admit.model.selectors import DOES_NOT_EXIST, IN, NOT_IN, Requirement, Selector
 
-NOBODY: Final[frozenset[int]] = frozenset()
+NO_POSITIONS: Final[frozenset[int]] = frozenset()
 
 
 class LabelIndex:
@@ -35,11 +35,11 @@ class LabelIndex:
 
     def having(self, key: str, value: str) -> frozenset[int]:
         """The positions of the objects with that label."""
-        return self._by_label.get((key, value), NOBODY)
+        return self._by_label.get((key, value), NO_POSITIONS)
 
     def labelled(self, key: str) -> frozenset[int]:
         """The positions of the objects with that label, whatever its value."""
-        return self._by_key.get(key, NOBODY)
+        return self._by_key.get(key, NO_POSITIONS)
 
     def select(self, selector: Selector) -> frozenset[int]:
         """The positions of the objects that a selector matches: the same as ``selector.matches`` for each of them.
@@ -47,7 +47,7 @@ class LabelIndex:
         Only for the four operators of label selectors; a selector with errors matches nothing.
         """
         if selector.errors:
-            return NOBODY
+            return NO_POSITIONS
         chosen = self._all
         for requirement in selector.requirements:
             named = self._named(requirement)
@@ -62,7 +62,7 @@ class LabelIndex:
         if requirement.operator not in (IN, NOT_IN):
             return self.labelled(requirement.key)
         several = [self.having(requirement.key, value) for value in requirement.values]
-        return several[0] if len(several) == 1 else NOBODY.union(*several)
+        return several[0] if len(several) == 1 else NO_POSITIONS.union(*several)
 
 
 @dataclass(frozen=True, slots=True)

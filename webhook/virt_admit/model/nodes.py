@@ -8,7 +8,7 @@ from typing import Final
 
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.kinds import NODE
-from virt_admit.model.labels import NOBODY, LabelIndex, Selection
+from virt_admit.model.labels import NO_POSITIONS, LabelIndex, Selection
 from virt_admit.model.objects import Object
 from virt_admit.model.selectors import Selector
 
@@ -76,7 +76,7 @@ def select(cluster: Cluster, selector: Selector) -> Selection:
 
 def control_plane(nodes: Selection) -> Selection:
     """Those of the control plane."""
-    return nodes.among(NOBODY.union(*map(nodes.index.labelled, CONTROL_PLANE)))
+    return nodes.among(NO_POSITIONS.union(*map(nodes.index.labelled, CONTROL_PLANE)))
 
 
 def is_control_plane(node: Object) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
-Step = str | int
+PathStep = str | int
 """One step of a path: the name of a field, a key of a map, or an index of a list."""
 
 
@@ -22,7 +22,7 @@ class Key(str):
     __slots__ = ()
 
 
-class Path(tuple[Step, ...]):
+class Path(tuple[PathStep, ...]):
     """Where a value stands in an object.
 
     >>> path = Path("spec", "volumes", 0)
@@ -32,10 +32,10 @@ class Path(tuple[Step, ...]):
 
     __slots__ = ()
 
-    def __new__(cls, *steps: Step) -> Path:
+    def __new__(cls, *steps: PathStep) -> Path:
         return tuple.__new__(cls, steps)
 
-    def __truediv__(self, step: Step) -> Path:
+    def __truediv__(self, step: PathStep) -> Path:
         return tuple.__new__(Path, (*self, step))
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Field:
 
     # the two readers stand for most of what all rules cost together, so they call nothing
 
-    def __getitem__(self, step: Step) -> Field:
+    def __getitem__(self, step: PathStep) -> Field:
         value = self.value
         if isinstance(value, dict):
             found = value.get(step)
@@ -86,7 +86,7 @@ class Field:
             found = None
         return Field(found, _new_path(Path, (*self.path, step)))
 
-    def at(self, *steps: Step) -> Field:
+    def at(self, *steps: PathStep) -> Field:
         """Walk several steps at once."""
         value = self.value
         for step in steps:
@@ -167,7 +167,7 @@ class Object:
     def __getitem__(self, step: str) -> Field:
         return Field(self.data.get(step), Path(step))
 
-    def at(self, *steps: Step) -> Field:
+    def at(self, *steps: PathStep) -> Field:
         """The field at the end of these steps."""
         return Field(self.data).at(*steps)
 

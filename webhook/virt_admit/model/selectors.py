@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from virt_admit.model.objects import Key, Step
+from virt_admit.model.objects import Key, PathStep
 from virt_admit.model.units import show
 
-Error = tuple[tuple[Step, ...], str]
+Error = tuple[tuple[PathStep, ...], str]
 """What is wrong, and where: the path of the faulty entry, relative to what was parsed."""
 
 IN: Final = "In"

@@ -11,7 +11,7 @@ import logging
 import sys
 from typing import Any, Final
 
-from virt_admit.engine.admission_review import Answer
+from virt_admit.engine.admission_review import Reply
 from virt_admit.rule import Action
 
 log = logging.getLogger("virt_admit.review")
@@ -57,7 +57,7 @@ def configure(style: str, level: str) -> None:
     root.setLevel(level.upper())
 
 
-def review(endpoint: str, answer: Answer, seconds: float) -> None:
+def review(endpoint: str, answer: Reply, seconds: float) -> None:
     """Log one answered review: denials at info, all others at debug."""
     request, response = answer.request, answer.response
     level = logging.DEBUG if response.allowed else logging.INFO

@@ -23,7 +23,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from virt_admit import __version__
-from virt_admit.engine.admission_review import Answer
+from virt_admit.engine.admission_review import Reply
 from virt_admit.kube.cache import Informed
 from virt_admit.rule import Action
 from virt_admit_certs.rotate import Facts
@@ -104,7 +104,7 @@ class Metrics:
         held: AbstractContextManager[None] = self._in_flight(endpoint).track_inprogress()
         return held
 
-    def observe(self, endpoint: str, answer: Answer, seconds: float) -> None:
+    def observe(self, endpoint: str, answer: Reply, seconds: float) -> None:
         """Count one answered review."""
         request, response = answer.request, answer.response
         kind = request.kind.kind if request.kind else "other"

@@ -11,10 +11,10 @@ import flask
 import flask.typing
 from werkzeug.exceptions import HTTPException
 
-from virt_admit.engine.admission_review import MAX_BODY, Answer, ReviewError
+from virt_admit.engine.admission_review import MAX_BODY, Reply, ReviewError
 from virt_admit.serving.metrics import CONTENT_TYPE, Metrics
 
-Decide = Callable[[bytes], Answer]
+Decide = Callable[[bytes], Reply]
 """The whole decision: the bytes of an AdmissionReview to the bytes of the answer."""
 
 JSON: Final = "application/json"
@@ -23,7 +23,7 @@ JSON: Final = "application/json"
 def admission_app(
     validate: Decide,
     mutate: Decide,
-    observe: Callable[[str, Answer, float], None],
+    observe: Callable[[str, Reply, float], None],
     in_flight: Callable[[str], AbstractContextManager[None]] = lambda _endpoint: nullcontext(),
     draining: Callable[[], bool] = lambda: False,
 ) -> flask.Flask:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from virt_admit import __version__
 from virt_admit.engine import review
-from virt_admit.engine.admission_review import MAX_BODY, Answer
+from virt_admit.engine.admission_review import MAX_BODY, Reply
 from virt_admit.kube import snapshots
 from virt_admit.model.cluster import NOTHING, Cluster, Snapshot
 from virt_admit.policy.files import load_policy, policy_file
@@ -94,7 +94,7 @@ class Worker:
         found["look-ups"] = f"not listed yet: {', '.join(missing)}" if missing else ""
         return found
 
-    def _answer(self, body: bytes, decide: review.Decide) -> Answer:
+    def _answer(self, body: bytes, decide: review.Decide) -> Reply:
         return review.answer(body, decide, self.rules, self.cluster(), self._policy_of_today())
 
     def _policy_of_today(self) -> Policy:
@@ -104,7 +104,7 @@ class Worker:
             self._read, self._today = policy, policy.at(today)
         return self._today
 
-    def _observe(self, endpoint: str, answer: Answer, seconds: float) -> None:
+    def _observe(self, endpoint: str, answer: Reply, seconds: float) -> None:
         self.metrics.observe(endpoint, answer, seconds)
         logs.review(endpoint, answer, seconds)
 

@@ -10,7 +10,6 @@ one that cannot be read.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -88,77 +87,6 @@ def setting(obj: Object, what: Setting) -> Field:
     return obj.at(*place.split(".")) if place else obj["-"]
 
 
-# --- versions ------------------------------------------------------------------------------------------------------
-
-
-class Version(NamedTuple):
-    """A release of KubeVirt or of HyperConverged."""
-
-    major: int
-    minor: int
-    patch: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.major}.{self.minor}.{self.patch}"
-
-
-_VERSION: Final = re.compile(r"v?([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?(?![0-9])")
-
-NEWEST: Final = Version(1, 10)
-"""The newest release of KubeVirt whose behaviour is built into this package."""
-
-
-def parse_version(text: str | None) -> Version | None:
-    """``v1.4.0-rc.1`` is read as 1.4.0; what does not begin with a version is None."""
-    found = _VERSION.match(text or "")
-    return Version(*(int(part or 0) for part in found.groups())) if found else None
-
-
-def kubevirt_version(cluster: Cluster) -> Version | None:
-    """The release that runs, from ``status.observedKubeVirtVersion``; None: unknown, to be taken as the newest."""
-    return cluster.cached(_kubevirt_version)
-
-
-def _kubevirt_version(cluster: Cluster) -> Version | None:
-    kubevirt_ = _or_none(kubevirt, cluster)
-    return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text) if kubevirt_ is not None else None
-
-
-def hco_release(hyperconverged_: Object) -> Version | None:
-    """The release of the operator that serves a HyperConverged; None: unknown, to be taken as the newest."""
-    for item in hyperconverged_.at("status", "versions").items():
-        if item["name"].text == "operator":
-            return parse_version(item["version"].text)
-    return None
-
-
-class Change(enum.Enum):
-    """What some release of KubeVirt changed, for whoever still runs an older one."""
-
-    EXTERNAL = ("eviction strategy External", Version(0, 53))
-    LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
-    PERSISTENT_STATE = ("persistent vTPM and EFI on storage that is not shared can be migrated", Version(1, 4))
-    VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
-    PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
-
-    @property
-    def since(self) -> Version:
-        """The first release with it."""
-        return self.value[1]
-
-
-def has_release(cluster: Cluster, since: Version) -> bool:
-    """Whether the cluster's KubeVirt is of this release or later; an unknown one is the newest."""
-    version = kubevirt_version(cluster)
-    return version is None or version >= since
-
-
-def newer_than_known(cluster: Cluster) -> bool:
-    """Whether KubeVirt says that it is of a release that may know words that this package does not."""
-    version = kubevirt_version(cluster)
-    return version is not None and version[:2] > NEWEST[:2]
-
-
 # --- the two resources ---------------------------------------------------------------------------------------------
 
 
@@ -209,7 +137,7 @@ def _age(obj: Object) -> tuple[str, str]:
     return obj.metadata["creationTimestamp"].text or "~", obj.full_name
 
 
-def _kubevirt_or_unseen(cluster: Cluster) -> Object:
+def require_kubevirt(cluster: Cluster) -> Object:
     """For settings that cannot be told without a KubeVirt resource: one that is not there (yet) tells nothing."""
     found = kubevirt(cluster)
     if found is None:
@@ -217,7 +145,7 @@ def _kubevirt_or_unseen(cluster: Cluster) -> Object:
     return found
 
 
-def _or_none(read: Callable[[Cluster], Object | None], cluster: Cluster) -> Object | None:
+def known_or_none(read: Callable[[Cluster], Object | None], cluster: Cluster) -> Object | None:
     try:
         return read(cluster)
     except Unseen:
@@ -234,12 +162,12 @@ class ClusterStrategy(NamedTuple):
     """None: unknown. Anything else is as written, known word or not."""
     origin: str
     """The kind of the resource that says it, for texts; empty where nobody says it."""
-    said: bool
-    """Whether somebody said it; False: it is KubeVirt's built-in None, or unknown."""
+    explicit: bool
+    """Whether a resource sets it; False: it is KubeVirt's built-in None, or unknown."""
 
 
-UNKNOWN_STRATEGY: Final = ClusterStrategy(None, "", said=False)
-BUILT_IN_STRATEGY: Final = ClusterStrategy("None", "", said=False)
+UNKNOWN_STRATEGY: Final = ClusterStrategy(None, "", explicit=False)
+BUILT_IN_STRATEGY: Final = ClusterStrategy("None", "", explicit=False)
 
 
 def eviction_strategy(cluster: Cluster, subject: Object | None = None) -> ClusterStrategy:
@@ -253,15 +181,15 @@ def eviction_strategy(cluster: Cluster, subject: Object | None = None) -> Cluste
     if subject is None:
         return cluster.cached(_eviction_strategy)
     kind = kinds.of(subject)
-    kubevirt_ = subject if kind is KUBEVIRT else _or_none(kubevirt, cluster)
-    hyperconverged_ = subject if kind is HCO else _or_none(hyperconverged, cluster)
+    kubevirt_ = subject if kind is KUBEVIRT else known_or_none(kubevirt, cluster)
+    hyperconverged_ = subject if kind is HCO else known_or_none(hyperconverged, cluster)
     order = (hyperconverged_, kubevirt_) if kind is HCO else (kubevirt_, hyperconverged_)
     return _strategy(order, hyperconverged_)
 
 
 def _eviction_strategy(cluster: Cluster) -> ClusterStrategy:
-    hyperconverged_ = _or_none(hyperconverged, cluster)
-    return _strategy((_or_none(kubevirt, cluster), hyperconverged_), hyperconverged_)
+    hyperconverged_ = known_or_none(hyperconverged, cluster)
+    return _strategy((known_or_none(kubevirt, cluster), hyperconverged_), hyperconverged_)
 
 
 def _strategy(order: tuple[Object | None, ...], hyperconverged_: Object | None) -> ClusterStrategy:
@@ -271,12 +199,12 @@ def _strategy(order: tuple[Object | None, ...], hyperconverged_: Object | None) 
     for obj in there:
         value = setting(obj, Setting.EVICTION_STRATEGY).text
         if value is not None:
-            return ClusterStrategy(value, obj.kind, said=True)
+            return ClusterStrategy(value, obj.kind, explicit=True)
     if hyperconverged_ is not None:
         available = _infrastructure(hyperconverged_)
         if available is not None:
             value = "LiveMigrate" if available else "None"
-            return ClusterStrategy(value, hyperconverged_.kind, said=True)
+            return ClusterStrategy(value, hyperconverged_.kind, explicit=True)
     return BUILT_IN_STRATEGY
 
 
@@ -293,7 +221,9 @@ def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | 
     Raises:
         Unseen: HyperConverged does not say it, and no node is known, but there may be some.
     """
-    hyperconverged_ = subject if subject is not None and kinds.of(subject) is HCO else _or_none(hyperconverged, cluster)
+    hyperconverged_ = (
+        subject if subject is not None and kinds.of(subject) is HCO else known_or_none(hyperconverged, cluster)
+    )
     said = _infrastructure(hyperconverged_) if hyperconverged_ is not None else None
     if said is not None:
         return said
@@ -336,10 +266,10 @@ def obsolete_models(cluster: Cluster) -> frozenset[str]:
 
 
 def _obsolete_models(cluster: Cluster) -> frozenset[str]:
-    kubevirt_ = _or_none(kubevirt, cluster)
+    kubevirt_ = known_or_none(kubevirt, cluster)
     if kubevirt_ is not None and setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
         return own_obsolete_models(kubevirt_)
-    hyperconverged_ = _or_none(hyperconverged, cluster)
+    hyperconverged_ = known_or_none(hyperconverged, cluster)
     return PREDEFINED_OBSOLETE if hyperconverged_ is None else own_obsolete_models(hyperconverged_)
 
 
@@ -349,50 +279,10 @@ def default_cpu_model(cluster: Cluster) -> str:
     Raises:
         Unseen: KubeVirt cannot be seen.
     """
-    return setting(_kubevirt_or_unseen(cluster), Setting.DEFAULT_CPU_MODEL).text or HOST_MODEL
+    return setting(require_kubevirt(cluster), Setting.DEFAULT_CPU_MODEL).text or HOST_MODEL
 
 
 # --- what decides on migrations ------------------------------------------------------------------------------------
-
-
-class Gate(enum.Enum):
-    """A feature gate whose state matters here: its name, the release that knows it, and since when it is on."""
-
-    VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 8), None)
-    DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
-    HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
-
-    def __init__(self, gate: str, since: Version, on_since: Version | None) -> None:
-        self.gate = gate
-        self.since = since
-        self.on_since = on_since
-
-
-def gate_is_disabled(cluster: Cluster, gate: Gate) -> bool:
-    """Whether KubeVirt can be seen and says that the gate be shut; never raises."""
-    kubevirt_ = _or_none(kubevirt, cluster)
-    return kubevirt_ is not None and _said(kubevirt_, gate) is False
-
-
-def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
-    """Whether a feature gate is open; a release before the gate ignores its name.
-
-    Raises:
-        Unseen: KubeVirt cannot be seen.
-    """
-    said = _said(_kubevirt_or_unseen(cluster), gate)
-    if said is None:
-        return gate.on_since is not None and has_release(cluster, gate.on_since)
-    return said and has_release(cluster, gate.since)
-
-
-def _said(kubevirt_: Object, gate: Gate) -> bool | None:
-    """What KubeVirt's lists say of a gate; opening it outweighs shutting it (featuregate#IsEnabled)."""
-    developer = kubevirt_.at("spec", "configuration", "developerConfiguration")
-    for key, state in (("featureGates", True), ("disabledFeatureGates", False)):
-        if any(item.value == gate.gate for item in developer[key].items()):
-            return state
-    return None
 
 
 def default_binding(cluster: Cluster) -> str:
@@ -403,10 +293,10 @@ def default_binding(cluster: Cluster) -> str:
     Raises:
         Unseen: neither resource can be seen.
     """
-    kubevirt_ = _or_none(kubevirt, cluster)
+    kubevirt_ = known_or_none(kubevirt, cluster)
     if kubevirt_ is not None:
         return kubevirt_.at("spec", "configuration", "network", "defaultNetworkInterface").text or "bridge"
-    if _or_none(hyperconverged, cluster) is not None:
+    if known_or_none(hyperconverged, cluster) is not None:
         return "masquerade"
     raise Unseen(str(KUBEVIRT))
 
@@ -417,7 +307,7 @@ def binding_migrates(cluster: Cluster, plugin: str) -> bool:
     Raises:
         Unseen: KubeVirt cannot be seen.
     """
-    bindings = _kubevirt_or_unseen(cluster).at("spec", "configuration", "network", "binding")
+    bindings = require_kubevirt(cluster).at("spec", "configuration", "network", "binding")
     return bindings[plugin]["migration"].present
 
 
@@ -427,7 +317,7 @@ def mediated_devices(cluster: Cluster) -> frozenset[str]:
     Raises:
         Unseen: KubeVirt cannot be seen.
     """
-    devices = _kubevirt_or_unseen(cluster).at("spec", "configuration", "permittedHostDevices", "mediatedDevices")
+    devices = require_kubevirt(cluster).at("spec", "configuration", "permittedHostDevices", "mediatedDevices")
     return frozenset(name for item in devices.items() if (name := item["resourceName"].text))
 
 
@@ -437,18 +327,18 @@ def minimum_tsc_frequency(cluster: Cluster) -> int | None:
     Raises:
         Unseen: KubeVirt cannot be seen.
     """
-    developer = _kubevirt_or_unseen(cluster).at("spec", "configuration", "developerConfiguration")
+    developer = require_kubevirt(cluster).at("spec", "configuration", "developerConfiguration")
     frequency = developer["minimumClusterTSCFrequency"].integer
     return frequency if frequency is not None and frequency > 0 else None
 
 
-def said_architecture(cluster: Cluster) -> str | None:
+def reported_architecture(cluster: Cluster) -> str | None:
     """The architecture of VMs that name none, as KubeVirt's operator found it; None: KubeVirt does not say (yet).
 
     Raises:
         Unseen: KubeVirt cannot be seen.
     """
-    return _kubevirt_or_unseen(cluster).at("status", "defaultArchitecture").text or None
+    return require_kubevirt(cluster).at("status", "defaultArchitecture").text or None
 
 
 def default_architecture(cluster: Cluster) -> str:
@@ -457,4 +347,4 @@ def default_architecture(cluster: Cluster) -> str:
     Raises:
         Unseen: KubeVirt cannot be seen.
     """
-    return said_architecture(cluster) or "amd64"
+    return reported_architecture(cluster) or "amd64"

@@ -24,7 +24,7 @@ def launcher_labels(obj: Object) -> Mapping[str, str]:
     return {**labels, "kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": obj.name}
 
 
-def of_a_user(budget: Object) -> bool:
+def is_user_created(budget: Object) -> bool:
     """Whether a PodDisruptionBudget is somebody's own, not one that an older KubeVirt made for a VMI."""
     return (
         vmis.owner(budget, "VirtualMachineInstance") is None
@@ -39,10 +39,10 @@ def needs_scale(budget: Object) -> bool:
     return budget.at("spec", "maxUnavailable").present or (least.text or "").endswith("%")
 
 
-def forbidding(vmi: Object, cluster: Cluster) -> Object | None:
+def blocking(vmi: Object, cluster: Cluster) -> Object | None:
     """A known PodDisruptionBudget that forbids the eviction of the VMI's pod just now."""
     labels = launcher_labels(vmi)
-    for budget, selector in cluster.cached(_budgets).get(vms.home(vmi), ()):
+    for budget, selector in cluster.cached(_budgets).get(vms.namespace_of(vmi), ()):
         if selector.matches(labels):
             allowed = budget.at("status", "disruptionsAllowed").integer
             if needs_scale(budget) or (allowed is not None and allowed <= 0):
@@ -55,6 +55,6 @@ def _budgets(cluster: Cluster) -> Mapping[str, list[_Budget]]:
     found: dict[str, list[_Budget]] = {}
     for budget in cluster.known(PDB):
         selector = budget.at("spec", "selector")
-        if selector.is_map and of_a_user(budget):
-            found.setdefault(vms.home(budget), []).append(_Budget(budget, selectors.parse(selector.value)))
+        if selector.is_map and is_user_created(budget):
+            found.setdefault(vms.namespace_of(budget), []).append(_Budget(budget, selectors.parse(selector.value)))
     return found

@@ -43,7 +43,7 @@ def awaits_migration(obj: Object, cluster: Cluster) -> bool:
     """
     wanted = effective.strategy(obj, cluster).value
     if wanted == "LiveMigrateIfPossible":
-        return migratability.verdict(obj, cluster).answer is not migratability.Answer.NO
+        return migratability.assess(obj, cluster).migratable is not migratability.Migratable.NO
     return wanted == "LiveMigrate"
 
 
@@ -158,7 +158,7 @@ def _source_model(vmi: Object, cluster: Cluster, node: str) -> str | None:
 # --- the forecast --------------------------------------------------------------------------------------------------
 
 
-class Outcome(enum.StrEnum):
+class VmOutcome(enum.StrEnum):
     """What a drain of its node does to a VM; the worst first."""
 
     BLOCKS = "blocks the drain"
@@ -173,7 +173,7 @@ class Forecast:
     """What a drain does to one VM, why, and what to do about it (empty: nothing)."""
 
     vmi: Object
-    outcome: Outcome
+    outcome: VmOutcome
     reason: str
     remedy: str = ""
 
@@ -183,7 +183,7 @@ def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     try:
         return _forecast(vmi, cluster)
     except Unseen as unseen:
-        return Forecast(vmi, Outcome.UNKNOWN, f"cannot see {unseen.what}", "let virt-admit read it")
+        return Forecast(vmi, VmOutcome.UNKNOWN, f"cannot see {unseen.what}", "let virt-admit read it")
 
 
 def _forecast(vmi: Object, cluster: Cluster) -> Forecast:
@@ -193,25 +193,25 @@ def _forecast(vmi: Object, cluster: Cluster) -> Forecast:
     match lifecycle.eviction(said.value, vmis.migratable(vmi)):
         case Eviction.REFUSED:
             return Forecast(
-                vmi, Outcome.BLOCKS, f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}", _repair(vmi)
+                vmi, VmOutcome.BLOCKS, f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}", _repair(vmi)
             )
         case Eviction.WAITS:
             return Forecast(
                 vmi,
-                Outcome.BLOCKS,
+                VmOutcome.BLOCKS,
                 f"{said.phrase}: something outside KubeVirt has to move it",
                 "see that its controller acts on status.evacuationNodeName, or stop it",
             )
         case Eviction.MIGRATES:
             trouble = no_target(vmi, cluster)
             if trouble is not None:
-                return Forecast(vmi, Outcome.BLOCKS, f"{said.phrase}, but {trouble.reason}", trouble.remedy)
-            return Forecast(vmi, Outcome.MIGRATES, f"{said.phrase}, LiveMigratable")
-    budget = disruption_budgets.forbidding(vmi, cluster)
+                return Forecast(vmi, VmOutcome.BLOCKS, f"{said.phrase}, but {trouble.reason}", trouble.remedy)
+            return Forecast(vmi, VmOutcome.MIGRATES, f"{said.phrase}, LiveMigratable")
+    budget = disruption_budgets.blocking(vmi, cluster)
     if budget is not None:
         remedy = "write an integer minAvailable" if disruption_budgets.needs_scale(budget) else "loosen it"
         reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
-        return Forecast(vmi, Outcome.BLOCKS, reason, f"{remedy}, or delete it during the drain")
+        return Forecast(vmi, VmOutcome.BLOCKS, reason, f"{remedy}, or delete it during the drain")
     hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
     return _shut_down(vmi, cluster, f"{said.phrase}{hindered}")
 
@@ -225,8 +225,8 @@ def _repair(vmi: Object) -> str:
 def _shut_down(vmi: Object, cluster: Cluster, why: str) -> Forecast:
     after = vmis.comes_back(vmi, cluster)
     if not after.comes:
-        return Forecast(vmi, Outcome.STOPS, f"{why}; {after.why}", after.remedy)
+        return Forecast(vmi, VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
     trouble = nowhere_to_go(vmi, cluster, moves=False)
     if trouble is not None:
-        return Forecast(vmi, Outcome.RESTARTS, f"{why}; {after.why}, but only later: {trouble.reason}")
-    return Forecast(vmi, Outcome.RESTARTS, f"{why}; {after.why}")
+        return Forecast(vmi, VmOutcome.RESTARTS, f"{why}; {after.why}, but only later: {trouble.reason}")
+    return Forecast(vmi, VmOutcome.RESTARTS, f"{why}; {after.why}")

@@ -191,7 +191,7 @@ def architecture(vmi: Effective, cluster: Cluster, *, certain: bool = False) -> 
     """
     if vmi.architecture or vmi.preference_unseen:
         return vmi.architecture
-    default = configuration.said_architecture if certain else configuration.default_architecture
+    default = configuration.reported_architecture if certain else configuration.default_architecture
     try:
         return default(cluster)
     except Unseen:
@@ -256,9 +256,9 @@ def _revision(obj: Object, name: str, cluster: Cluster) -> Object:
 
 def _get(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object:
     """The object of that name beside ``obj``. One that is not there (yet) tells no more than one out of sight."""
-    found = cluster.get(kind, vms.home(obj), name)
+    found = cluster.get(kind, vms.namespace_of(obj), name)
     if found is None:
-        raise Unseen(f"{kind} {vms.home(obj)}/{name}" if kind.namespaced else f"{kind} {name}")
+        raise Unseen(f"{kind} {vms.namespace_of(obj)}/{name}" if kind.namespaced else f"{kind} {name}")
     return found
 
 

@@ -16,9 +16,9 @@ from typing import Final
 from virt_admit.model import kinds, nodes
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import HCO, KUBEVIRT, NODE, VMI
-from virt_admit.model.kubevirt import configuration, effective, storage
-from virt_admit.model.kubevirt.configuration import Change, Gate
+from virt_admit.model.kubevirt import configuration, effective, storage, versions
 from virt_admit.model.kubevirt.effective import Effective, Given
+from virt_admit.model.kubevirt.versions import Feature, Gate
 from virt_admit.model.messages import count
 from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Field, Object, Path
@@ -33,10 +33,10 @@ TSC_FREQUENCY: Final = "cpu-timer.node.kubevirt.io/tsc-frequency"
 
 
 READS: Final = (*effective.READS, *storage.READS, KUBEVIRT, HCO, NODE)
-"""The kinds that ``verdict`` looks up."""
+"""The kinds that ``assess`` looks up."""
 
 
-class Answer(enum.Enum):
+class Migratable(enum.Enum):
     """Whether something can be migrated."""
 
     YES = "yes"
@@ -60,17 +60,17 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Assessment:
     """Whether a VMI can be migrated."""
 
-    answer: Answer
+    migratable: Migratable
     reasons: tuple[Reason, ...] = ()
     """Why not; all of them, in KubeVirt's order."""
     unseen: tuple[str, ...] = ()
     """What could not be seen; it may hide further reasons."""
 
 
-def verdict(obj: Object, cluster: Cluster) -> Verdict:
+def assess(obj: Object, cluster: Cluster) -> Assessment:
     """Whether the VMI of an object can be migrated; never raises.
 
     A running VMI says it itself. Otherwise each check is made for itself: one that meets something unseen leaves
@@ -78,7 +78,7 @@ def verdict(obj: Object, cluster: Cluster) -> Verdict:
     """
     status = obj.condition("LiveMigratable")["status"].text if kinds.of(obj) is VMI else None
     if status == "True":
-        return Verdict(Answer.YES)
+        return Assessment(Migratable.YES)
     vmi = effective.effective(obj, cluster)
     reasons: list[Reason] = []
     unseen = list(vmi.unseen)
@@ -93,10 +93,10 @@ def verdict(obj: Object, cluster: Cluster) -> Verdict:
             unseen.append(blind.what)
     if status == "False" and not reasons:
         reasons.append(_published(vmi))
-    answer = Answer.UNKNOWN if unseen else Answer.YES
+    migratable = Migratable.UNKNOWN if unseen else Migratable.YES
     if reasons:
-        answer = Answer.NO
-    return Verdict(answer, tuple(reasons), tuple(dict.fromkeys(unseen)))
+        migratable = Migratable.NO
+    return Assessment(migratable, tuple(reasons), tuple(dict.fromkeys(unseen)))
 
 
 def _published(vmi: Effective) -> Reason:
@@ -209,7 +209,7 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
         return count(len(gpus.value), "GPU")
     name = gpus[0]["deviceName"].text
     try:
-        if not configuration.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION):
+        if not versions.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION):
             return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off)"
         if name in configuration.mediated_devices(cluster):
             return ""
@@ -220,22 +220,22 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
 
 def _older_releases(vmi: Effective, cluster: Cluster) -> _Found:
     """What the KubeVirt of this cluster cannot do yet."""
-    version = configuration.kubevirt_version(cluster)
+    version = versions.kubevirt_version(cluster)
     if version is None:
         return
     unable = f"KubeVirt {version} cannot move"
-    if version < Change.VIRTIOFS.since:
+    if version < Feature.VIRTIOFS.since:
         for filesystem in vmi.devices["filesystems"].items():
             if filesystem["virtiofs"].is_map:
                 name = filesystem["name"].value
                 yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"{unable} virtiofs", value=name)
-    if version < Change.PERSISTENT_RESERVATION.since:
+    if version < Feature.PERSISTENT_RESERVATION.since:
         for disk in vmi.devices["disks"].items():
             reservation = disk["lun"]["reservation"]
             if reservation.boolean:
                 what, name = f"{unable} a persistent reservation", disk["name"].value
                 yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what, value=name)
-    if version < Change.PERSISTENT_STATE.since and _keeps_state(vmi):  # it had to be on shared storage
+    if version < Feature.PERSISTENT_STATE.since and _keeps_state(vmi):  # it had to be on shared storage
         yield Unseen("the storage of vTPM and EFI state")
 
 

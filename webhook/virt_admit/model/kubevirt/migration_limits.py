@@ -9,7 +9,8 @@ from typing import Final
 
 from virt_admit.model import kinds
 from virt_admit.model.kinds import HCO, MIGRATION_POLICY
-from virt_admit.model.kubevirt.configuration import Setting, Version, hco_release, setting
+from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.model.kubevirt.versions import Version, hco_release
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.units import parse_quantity
 

@@ -22,7 +22,7 @@ RETRY_LOOP: Final = 3
 
 def of_vmi(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
     """The known migrations of a VMI, oldest first."""
-    return cluster.cached(_by_vmi).get((vms.home(vmi), vmi.name), ())
+    return cluster.cached(_by_vmi).get((vms.namespace_of(vmi), vmi.name), ())
 
 
 def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
@@ -53,7 +53,7 @@ def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
     groups: dict[tuple[str, str], list[Object]] = {}
     for migration in cluster.known(VMIM):
         name = migration.at("spec", "vmiName").text or ""
-        groups.setdefault((vms.home(migration), name), []).append(migration)
+        groups.setdefault((vms.namespace_of(migration), name), []).append(migration)
     return {key: tuple(sorted(group, key=_age)) for key, group in groups.items()}
 
 

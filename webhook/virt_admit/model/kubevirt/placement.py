@@ -14,9 +14,9 @@ from virt_admit.model import nodes
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import NODE
 from virt_admit.model.kubevirt import cpu_models
-from virt_admit.model.kubevirt.configuration import Gate, gate_is_on
 from virt_admit.model.kubevirt.cpu_models import OFFERED, TARGET, named
 from virt_admit.model.kubevirt.effective import Effective, architecture
+from virt_admit.model.kubevirt.versions import Gate, gate_is_on
 from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Field, Object, Path
 from virt_admit.model.scheduling import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
@@ -102,7 +102,7 @@ _HYPERV_FEATURES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeProfile:
     """A node that runs KubeVirt: what decides on whether it can take a VMI."""
 
     name: str
@@ -114,7 +114,7 @@ class Place:
     """Whether it takes VMIs just now."""
 
 
-def each_place(cluster: Cluster) -> Iterator[Place]:
+def each_place(cluster: Cluster) -> Iterator[NodeProfile]:
     """The nodes that carry the label key ``kubevirt.io/schedulable``, whatever its value: it flickers.
 
     One by one, for two are often enough to know, and nodes change too often to keep much of them.
@@ -125,20 +125,20 @@ def each_place(cluster: Cluster) -> Iterator[Place]:
     return (place(node) for node in nodes.every(cluster) if SCHEDULABLE in node.metadata["labels"].map)
 
 
-def places(cluster: Cluster) -> tuple[Place, ...]:
+def places(cluster: Cluster) -> tuple[NodeProfile, ...]:
     """The same, for those who need all of them again and again."""
     nodes.every(cluster)
     return cluster.cached(_places)
 
 
-def _places(cluster: Cluster) -> tuple[Place, ...]:
+def _places(cluster: Cluster) -> tuple[NodeProfile, ...]:
     return tuple(each_place(cluster))
 
 
-def place(node: Object) -> Place:
+def place(node: Object) -> NodeProfile:
     """A node as placement sees it. Cordons and transient taints are left out."""
     allocatable = node.at("status", "allocatable")
-    return Place(
+    return NodeProfile(
         node.name,
         node.metadata["labels"].map,
         tuple(taint.value for taint in node.at("spec", "taints").items() if _stays(taint)),
@@ -261,7 +261,7 @@ def _conclusive(cluster: Cluster) -> tuple[str, ...]:
     return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
 
 
-def blocking_constraint(wanted: Demand, place: Place) -> str | None:
+def blocking_constraint(wanted: Demand, place: NodeProfile) -> str | None:
     """What keeps a VMI off a node, in words; None: the node could take it, as far as names, labels and taints go."""
     labels = place.labels
     arch = labels.get("kubernetes.io/arch")

@@ -59,7 +59,7 @@ def access(vmi: Effective, claim: str, cluster: Cluster) -> Access:
     volume = _look_up(DATA_VOLUME, obj, claim, cluster)
     if volume is not None:
         return _of_data_volume(volume["spec"], None, claim, cluster)
-    raise Unseen(f"{PVC} {vms.home(obj)}/{claim}")
+    raise Unseen(f"{PVC} {vms.namespace_of(obj)}/{claim}")
 
 
 def _named(name: str, templates: Field) -> Field | None:
@@ -78,7 +78,7 @@ def _claim(obj: Object, name: str, cluster: Cluster) -> Access | None:
 def _look_up(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object | None:
     """The object; None: it is not there or out of sight, so the next source is asked."""
     try:
-        return cluster.get(kind, vms.home(obj), name)
+        return cluster.get(kind, vms.namespace_of(obj), name)
     except Unseen:
         return None
 

@@ -50,7 +50,7 @@ def owner_vm(vmi: Object, cluster: Cluster) -> Object | None:
         Unseen: it has one that cannot be seen.
     """
     name = owner(vmi, "VirtualMachine")
-    return None if name is None else cluster.get(VM, vms.home(vmi), name)
+    return None if name is None else cluster.get(VM, vms.namespace_of(vmi), name)
 
 
 class Return(NamedTuple):

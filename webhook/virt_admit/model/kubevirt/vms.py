@@ -14,7 +14,7 @@ EVICTION_STRATEGIES: Final = ("None", "LiveMigrate", "LiveMigrateIfPossible", "E
 """kubevirt.io/api/core/v1 types.go#EvictionStrategy; compared exactly."""
 
 
-def home(obj: Object) -> str:
+def namespace_of(obj: Object) -> str:
     """The namespace in which the objects that this one names are found; files need not say it."""
     return obj.namespace or "default"
 

@@ -198,7 +198,7 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
             )
         case Eviction.WAITS:
             return Update(vmi, Reach.NEVER, f"{said.phrase} refuses the eviction")
-    budget = disruption_budgets.forbidding(vmi, cluster)
+    budget = disruption_budgets.blocking(vmi, cluster)
     if budget is not None:
         return Update(vmi, Reach.NEVER, f"PodDisruptionBudget {budget.name} forbids the eviction")
     after = vmis.comes_back(vmi, cluster)

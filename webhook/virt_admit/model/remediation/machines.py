@@ -15,7 +15,7 @@ from virt_admit.model.cluster import Cluster, gather
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt import drain
 from virt_admit.model.kubevirt.drain import Evictions
-from virt_admit.model.labels import NOBODY, LabelIndex, Selection
+from virt_admit.model.labels import NO_POSITIONS, LabelIndex, Selection
 from virt_admit.model.objects import Object
 from virt_admit.model.selectors import Selector
 
@@ -76,7 +76,7 @@ class _Home:
 
     def of(self, cluster_name: str) -> frozenset[int]:
         """Those of a cluster, and those that do not say of which they are."""
-        named, nameless = self.clusters.get(cluster_name, NOBODY), self.clusters.get("", NOBODY)
+        named, nameless = self.clusters.get(cluster_name, NO_POSITIONS), self.clusters.get("", NO_POSITIONS)
         return named | nameless if nameless else named
 
 
@@ -128,7 +128,7 @@ def _by_cluster(machines: Sequence[Object]) -> Mapping[str, frozenset[int]]:
 
 def control_plane(machines: Selection) -> Selection:
     """Those of the control plane (machine.openshift.io)."""
-    return machines.among(NOBODY.union(*(machines.index.having(label, MASTER) for label in ROLE_LABELS)))
+    return machines.among(NO_POSITIONS.union(*(machines.index.having(label, MASTER) for label in ROLE_LABELS)))
 
 
 def selects_control_plane(selector: Selector) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from virt_admit.model.cluster import Unseen, gather
 from virt_admit.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
-from virt_admit.model.labels import NOBODY, Selection
+from virt_admit.model.labels import NO_POSITIONS, Selection
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks, watching
@@ -35,7 +35,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 
 def _shared(mine: Selection, rivals: Iterable[Watch]) -> Selection:
     """The machines that some rival selects, too."""
-    common = NOBODY
+    common = NO_POSITIONS
     for rival in rivals:
         common |= mine.positions & rival.selection.positions
         if len(common) == len(mine):

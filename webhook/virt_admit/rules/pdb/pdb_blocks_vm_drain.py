@@ -20,9 +20,13 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
     selector = budget.at("spec", "selector")
-    if not selector.is_map or not disruption_budgets.needs_scale(budget) or not disruption_budgets.of_a_user(budget):
+    if (
+        not selector.is_map
+        or not disruption_budgets.needs_scale(budget)
+        or not disruption_budgets.is_user_created(budget)
+    ):
         return
-    covers = _covers(selectors.parse(selector.value), vms.home(budget), context.cluster)
+    covers = _covers(selectors.parse(selector.value), vms.namespace_of(budget), context.cluster)
     if covers:
         limit = budget.at("spec", "maxUnavailable")
         limit = limit if limit.present else budget.at("spec", "minAvailable")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt import effective, migratability, storage, vms
-from virt_admit.model.kubevirt.migratability import Answer
+from virt_admit.model.kubevirt.migratability import Migratable
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
@@ -24,9 +24,9 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     strategy = effective.strategy(obj, context.cluster)
     if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
         return
-    verdict = context.cached(migratability.verdict, obj)
-    if verdict.answer is not Answer.YES:
-        yield from map(Unseen, verdict.unseen)
+    assessment = context.cached(migratability.assess, obj)
+    if assessment.migratable is not Migratable.YES:
+        yield from map(Unseen, assessment.unseen)
         return
     for claim in claims:
         yield from _not_shared(claim, obj, context)

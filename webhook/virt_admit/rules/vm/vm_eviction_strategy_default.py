@@ -18,9 +18,9 @@ from virt_admit.model import nodes
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import POOL, VM, VMIRS
-from virt_admit.model.kubevirt import configuration, effective, migratability, placement, vms
-from virt_admit.model.kubevirt.configuration import Change
-from virt_admit.model.kubevirt.migratability import Answer
+from virt_admit.model.kubevirt import configuration, effective, migratability, placement, versions, vms
+from virt_admit.model.kubevirt.migratability import Migratable
+from virt_admit.model.kubevirt.versions import Feature
 from virt_admit.model.objects import Key, Object
 from virt_admit.rule import Action, Cause, Context, Finding, Operation, Rule, param
 
@@ -42,7 +42,7 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     cluster = context.cluster
     inherited = configuration.eviction_strategy(cluster)
-    said = inherited.value if inherited.said else None
+    said = inherited.value if inherited.explicit else None
     if said in (SHUT_DOWN, "External") or (said is None and _has_one_node(cluster)):
         return
     wanted, why = _wanted(obj, context)
@@ -75,14 +75,14 @@ def _wanted(obj: Object, context: Context[Params]) -> tuple[str, str]:
     pin = placement.pin(context.cached(effective.effective, obj))
     if pin is not None and pin.tight:
         return SHUT_DOWN, f"{pin.path} ties it to one host"
-    verdict = context.cached(migratability.verdict, obj)
-    if verdict.answer is Answer.YES:
+    assessment = context.cached(migratability.assess, obj)
+    if assessment.migratable is Migratable.YES:
         return LIVE_MIGRATE, "it can migrate"
-    if verdict.answer is Answer.NO:
-        why = f"it cannot migrate ({', '.join(dict.fromkeys(reason.name for reason in verdict.reasons))})"
+    if assessment.migratable is Migratable.NO:
+        why = f"it cannot migrate ({', '.join(dict.fromkeys(reason.name for reason in assessment.reasons))})"
     else:
-        why = f"it may be able to migrate, not seen: {', '.join(verdict.unseen)}"
-    if configuration.has_release(context.cluster, Change.LIVE_MIGRATE_IF_POSSIBLE.since):
+        why = f"it may be able to migrate, not seen: {', '.join(assessment.unseen)}"
+    if versions.has_release(context.cluster, Feature.LIVE_MIGRATE_IF_POSSIBLE.since):
         return IF_POSSIBLE, why
     return SHUT_DOWN, f"{why}, and this KubeVirt does not know {IF_POSSIBLE}"
 

@@ -19,7 +19,7 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
     wanted = vms.vmi_spec(vm)["evictionStrategy"]
     if not wanted.present:
         return
-    vmi = context.cluster.get(VMI, vms.home(vm), vm.name)
+    vmi = context.cluster.get(VMI, vms.namespace_of(vm), vm.name)
     if vmi is None or not vmis.running(vmi):
         return
     frozen = vmi.at("spec", "evictionStrategy").value

@@ -13,13 +13,13 @@ from typing import Final
 
 from virt_admit.model import messages
 from virt_admit.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import configuration, vms
-from virt_admit.model.kubevirt.configuration import Change
+from virt_admit.model.kubevirt import versions, vms
+from virt_admit.model.kubevirt.versions import Feature
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
 
 _ALIASES: Final = {"shutdown": "None", "livemigration": "LiveMigrate", "migrate": "LiveMigrate"}
-_SINCE: Final = {"External": Change.EXTERNAL, "LiveMigrateIfPossible": Change.LIVE_MIGRATE_IF_POSSIBLE}
+_SINCE: Final = {"External": Feature.EXTERNAL, "LiveMigrateIfPossible": Feature.LIVE_MIGRATE_IF_POSSIBLE}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     if strategy.value not in vms.EVICTION_STRATEGIES:
         if strategy.value not in context.params.also:
-            newer = configuration.newer_than_known(context.cluster)
+            newer = versions.newer_than_known(context.cluster)
             suggestion = messages.did_you_mean(strategy.value, vms.EVICTION_STRATEGIES, _ALIASES)
             yield Finding(
                 strategy.path,
@@ -43,10 +43,10 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
             )
     elif strategy.value in _SINCE:
         since = _SINCE[strategy.value].since
-        if not configuration.has_release(context.cluster, since):
+        if not versions.has_release(context.cluster, since):
             yield Finding(
                 strategy.path,
-                f"{strategy.value} needs KubeVirt {since} or later, this is {configuration.kubevirt_version(context.cluster)}; "
+                f"{strategy.value} needs KubeVirt {since} or later, this is {versions.kubevirt_version(context.cluster)}; "
                 "write None or LiveMigrate",
                 cause=Cause.NOT_SUPPORTED,
                 max_action=Action.WARN,

@@ -16,7 +16,7 @@ from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt import effective, migratability, vms
 from virt_admit.model.kubevirt.effective import Strategy
-from virt_admit.model.kubevirt.migratability import Answer, Reason
+from virt_admit.model.kubevirt.migratability import Migratable, Reason
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -27,14 +27,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     strategy = effective.strategy(obj, context.cluster)
     if strategy.value != "LiveMigrate":
         return
-    verdict = context.cached(migratability.verdict, obj)
-    if verdict.answer is not Answer.YES:
+    assessment = context.cached(migratability.assess, obj)
+    if assessment.migratable is not Migratable.YES:
         remedy = "set LiveMigrateIfPossible or None"
         if vms.run_strategy(vms.vm_spec(obj)) == "RerunOnFailure":
             remedy += " with runStrategy Always"
-        for reason in verdict.reasons:
+        for reason in assessment.reasons:
             yield _finding(reason, strategy, remedy)
-    yield from map(Unseen, verdict.unseen)
+    yield from map(Unseen, assessment.unseen)
 
 
 _SHORTEST: Final = 20

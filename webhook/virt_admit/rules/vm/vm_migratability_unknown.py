@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from virt_admit.model import messages
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt import effective, migratability, vms
-from virt_admit.model.kubevirt.migratability import Answer
+from virt_admit.model.kubevirt.migratability import Migratable
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -22,11 +22,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     strategy = effective.strategy(obj, context.cluster)
     if strategy.value != "LiveMigrate":
         return
-    verdict = context.cached(migratability.verdict, obj)
-    if verdict.answer is Answer.UNKNOWN:
+    assessment = context.cached(migratability.assess, obj)
+    if assessment.migratable is Migratable.UNKNOWN:
         yield Finding(
             strategy.path,
-            f"{strategy.phrase}, but whether it can migrate depends on what was not seen: {messages.names(verdict.unseen)}",
+            f"{strategy.phrase}, but whether it can migrate depends on what was not seen: {messages.names(assessment.unseen)}",
             value=strategy.value,
         )
 

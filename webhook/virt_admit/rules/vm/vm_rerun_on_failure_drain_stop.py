@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import POOL, VM
 from virt_admit.model.kubevirt import effective, migratability, vms
-from virt_admit.model.kubevirt.migratability import Answer
+from virt_admit.model.kubevirt.migratability import Migratable
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -24,13 +24,13 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     strategy = effective.strategy(vm, context.cluster)
     if strategy.value not in ("None", "LiveMigrateIfPossible"):
         return
-    verdict = context.cached(migratability.verdict, vm)
-    if strategy.value == "LiveMigrateIfPossible" and verdict.answer is not Answer.NO:
-        if verdict.answer is Answer.UNKNOWN:
-            yield from map(Unseen, verdict.unseen)
+    assessment = context.cached(migratability.assess, vm)
+    if strategy.value == "LiveMigrateIfPossible" and assessment.migratable is not Migratable.NO:
+        if assessment.migratable is Migratable.UNKNOWN:
+            yield from map(Unseen, assessment.unseen)
         return
     why = "" if strategy.value == "None" else ", it cannot migrate"
-    instead = ", or evictionStrategy: LiveMigrate" if verdict.answer is Answer.YES else ""
+    instead = ", or evictionStrategy: LiveMigrate" if assessment.migratable is Migratable.YES else ""
     yield Finding(
         run.path,
         f"a drain shuts the guest down ({strategy.phrase}{why}), which is no failure: RerunOnFailure leaves it off; "

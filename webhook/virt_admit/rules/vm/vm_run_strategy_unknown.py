@@ -13,8 +13,8 @@ from typing import Final
 
 from virt_admit.model import messages
 from virt_admit.model.kinds import KUBEVIRT, POOL, VM
-from virt_admit.model.kubevirt import configuration, lifecycle, vms
-from virt_admit.model.kubevirt.configuration import Gate
+from virt_admit.model.kubevirt import lifecycle, versions, vms
+from virt_admit.model.kubevirt.versions import Gate
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
@@ -41,8 +41,8 @@ def check(vm: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     if strategy.value not in vms.RUN_STRATEGIES:
         if strategy.value not in context.params.also:
-            yield _unknown(strategy, newer=configuration.newer_than_known(context.cluster))
-    elif strategy.value == "WaitAsReceiver" and configuration.gate_is_disabled(context.cluster, _GATE):
+            yield _unknown(strategy, newer=versions.newer_than_known(context.cluster))
+    elif strategy.value == "WaitAsReceiver" and versions.gate_is_disabled(context.cluster, _GATE):
         yield Finding(
             strategy.path,
             f"WaitAsReceiver needs feature gate {_GATE.gate}, which KubeVirt lists in disabledFeatureGates; "

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import POOL, VM
 from virt_admit.model.kubevirt import effective, lifecycle, migratability, vms
-from virt_admit.model.kubevirt.migratability import Answer
+from virt_admit.model.kubevirt.migratability import Migratable
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -24,12 +24,12 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     strategy = effective.strategy(vm, context.cluster)
     why = ""
     if strategy.value == "LiveMigrateIfPossible":
-        verdict = context.cached(migratability.verdict, vm)
-        if verdict.answer is Answer.UNKNOWN:
-            yield from map(Unseen, verdict.unseen)
-        if verdict.answer is not Answer.NO:
+        assessment = context.cached(migratability.assess, vm)
+        if assessment.migratable is Migratable.UNKNOWN:
+            yield from map(Unseen, assessment.unseen)
+        if assessment.migratable is not Migratable.NO:
             return
-        why = f", {verdict.reasons[0].name}"
+        why = f", {assessment.reasons[0].name}"
     elif strategy.value != "None":
         return
     yield Finding(
