@@ -66,7 +66,7 @@ def test_both_findings_in_one_answer(plane, namespace):
 def test_the_default_is_written_and_said(plane, namespace):
     answer = apply(plane, vm("db", namespace))
     assert answer.returncode == 0, answer.stderr
-    assert "set spec.template.spec.evictionStrategy to LiveMigrate" in answer.stderr
+    assert "spec.template.spec.evictionStrategy was set to LiveMigrate" in answer.stderr
     stored = plane.kubectl("get", "vm", "db", "-n", namespace, "-o", "jsonpath={.spec.template.spec.evictionStrategy}")
     assert stored.stdout == "LiveMigrate"
 

@@ -208,7 +208,7 @@ class TestVirtualMachines:
         must_be_editable(asker, FAULTY_MACHINES)
 
     def test_line_6_mutating_on_update(self, asker: Reach) -> None:
-        assert "set spec.template.spec.evictionStrategy to LiveMigrate" in asker.kubectl("create", vm("db"))[1]
+        assert "spec.template.spec.evictionStrategy was set to LiveMigrate" in asker.kubectl("create", vm("db"))[1]
         assert quiet(asker.kubectl("replace", vm("db")))
         assert leaf(stored(asker, vm("db"))) is None
 

@@ -53,12 +53,17 @@ def test_operations_follow_each_other():
 
 
 @pytest.mark.parametrize(
-    ("operation", "words"),
+    ("operation", "order", "report"),
     [
-        (Patch("remove", Path("spec", "x", 0)), "remove spec.x[0]"),
-        (Patch("add", Path("spec", "x"), "ä"), "set spec.x to ä"),
-        (Patch("replace", Path("spec", "x"), {"a": [1, None]}), 'set spec.x to {"a":[1,null]}'),
+        (Patch("remove", Path("spec", "x", 0)), "remove spec.x[0]", "spec.x[0] was removed"),
+        (Patch("add", Path("spec", "x"), "ä"), "set spec.x to ä", "spec.x was set to ä"),
+        (
+            Patch("replace", Path("spec", "x"), {"a": [1, None]}),
+            'set spec.x to {"a":[1,null]}',
+            'spec.x was set to {"a":[1,null]}',
+        ),
     ],
 )
-def test_in_words(operation, words):
-    assert str(operation) == words
+def test_in_words(operation, order, report):
+    assert str(operation) == order
+    assert operation.passive("was") == report

@@ -73,7 +73,7 @@ class Finding:
     fix: tuple[Patch, ...] = ()
     """What makes the finding go away."""
     why: str = ""
-    """For fixes: why this value; goes into the audit log only."""
+    """For fixes: why this value, as a clause that follows "because" in the warning and in the audit log."""
 
 
 @dataclass(frozen=True)

@@ -258,10 +258,15 @@ def _short(verdict: Verdict) -> str:
     return cut(text, MAX_WARNING - len(mark)) + mark
 
 
+def fix_sentence(finding: Finding, verb: str = "was") -> str:
+    """Return what a fix changes and why, as a report: ``spec.x was set to 1 because it is missing.``"""
+    changes = ", ".join(change.passive(verb) for change in finding.fix)
+    return line(f"{changes} because {finding.why}." if finding.why else f"{changes}.")
+
+
 def _fix_text(verdict: Verdict) -> str:
-    changes = ", ".join(map(str, verdict.finding.fix))
     mark = " " + tag(verdict.rule)
-    return cut(line(changes), MAX_WARNING - len(mark)) + mark
+    return cut(fix_sentence(verdict.finding), MAX_WARNING - len(mark)) + mark
 
 
 def _audit(response: Response) -> dict[str, str]:
@@ -278,7 +283,7 @@ def _audit(response: Response) -> dict[str, str]:
     }
     audit = {key: ",".join(sorted(ids)) for key, ids in annotations.items() if ids}
     if response.fixed:
-        audit["fix"] = line("; ".join(f"{_fix_text(v)} {v.finding.why}".strip() for v in response.fixed))
+        audit["fix"] = "; ".join(f"{fix_sentence(v.finding)} {tag(v.rule)}" for v in response.fixed)
     if audit and response.policy:
         audit["policy"] = response.policy
     return audit

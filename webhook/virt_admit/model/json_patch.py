@@ -23,11 +23,20 @@ class Patch(NamedTuple):
         return {"op": self.op, "path": self.path.pointer, "value": self.value}
 
     def __str__(self) -> str:
-        """The operation in words."""
-        if self.op == "remove":
-            return f"remove {self.path}"
-        value = self.value if isinstance(self.value, str) else json_codec.dumps(self.value).decode()
-        return f"set {self.path} to {value}"
+        """Return the operation as an order: ``set spec.x to 1``."""
+        return f"remove {self.path}" if self.op == "remove" else f"set {self.path} to {self._value_text}"
+
+    def passive(self, verb: str) -> str:
+        """Return the operation as a report: ``spec.x was set to 1``.
+
+        Args:
+            verb: ``was`` for a change that is made, ``would be`` for one that is only predicted.
+        """
+        return f"{self.path} {verb} removed" if self.op == "remove" else f"{self.path} {verb} set to {self._value_text}"
+
+    @property
+    def _value_text(self) -> str:
+        return self.value if isinstance(self.value, str) else json_codec.dumps(self.value).decode()
 
 
 class PatchError(ValueError):

@@ -123,8 +123,8 @@ class ReportRow:
 
     @property
     def text(self) -> str:
-        """``path: message``, in one printable line."""
-        return admission_review.line(f"{self.path}: {self.said}" if self.path else self.said)
+        """``path: message``, in one printable line. The message of a fix names the path itself."""
+        return admission_review.line(f"{self.path}: {self.said}" if self.path and not self.fixed else self.said)
 
     @property
     def remedy(self) -> str:
@@ -149,7 +149,8 @@ def rows_of(judged: ObjectResult) -> Iterable[ReportRow]:
     for verdict in response.fixed:
         steps = verdict.finding.fix
         noted = replace(verdict, action=min(verdict.action, Action.AUDIT))  # the webhook mends it, so nothing fails
-        yield _line(judged, noted, "; ".join(map(str, steps)), fix=steps, fixed=True)
+        message = admission_review.fix_sentence(verdict.finding, "would be")
+        yield _line(judged, noted, message, fix=steps, fixed=True)
     for verdict in response.verdicts:
         yield _line(judged, verdict, verdict.finding.message, fix=verdict.finding.fix, exempted=verdict.exempted)
     for rule, what in response.unseen:

@@ -1,13 +1,14 @@
-"""A virtual machine leaves it open what a node drain does to it.
+"""A virtual machine does not set an eviction strategy.
 
-**Why.** Without ``evictionStrategy`` a drain does what the cluster says, and where the cluster says nothing, it shuts
-the guest down. ``LiveMigrate`` on a VM that cannot migrate blocks every drain and every upgrade, silently and for
-ever; ``LiveMigrateIfPossible`` on one that can may shut it down in its first seconds, or once a device is added.
+**Why.** Without ``evictionStrategy`` the cluster default decides what a drain does. Without a cluster default the drain
+shuts the guest down. ``LiveMigrate`` on a VM that cannot migrate blocks every drain and every upgrade forever, without a
+warning. ``LiveMigrateIfPossible`` on a VM that can migrate may shut it down in its first seconds, or after a device is
+added.
 
-**Fix.** The one that fits is written when the VM is created: ``LiveMigrate`` where it is certain that the VM can
-migrate, ``LiveMigrateIfPossible`` where it may, ``None`` for a VM that is tied to one host or that carries the
-annotation ``virt-admit.io/never-migrate: "true"``. Nothing is written where the VM inherits the same from the cluster,
-where the cluster says ``None`` or ``External``, and where there is only one node.
+**Fix.** virt-admit sets the strategy that fits when the VM is created: ``LiveMigrate`` if the VM can certainly migrate,
+``LiveMigrateIfPossible`` if it may be able to, ``None`` if it is pinned to one host or has the annotation
+``virt-admit.io/never-migrate: "true"``. It sets nothing if the VM inherits the same value from the cluster, if the
+cluster sets ``None`` or ``External``, or if the cluster has only one node.
 """
 
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ SHUT_DOWN: Final = "None"
 
 @dataclass(frozen=True)
 class Params:
-    always: bool = param(False, "write the strategy also where the VM would inherit the same one from the cluster")
+    always: bool = param(False, "set the strategy even if the VM would inherit the same one from the cluster")
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
@@ -42,49 +43,49 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     cluster = context.cluster
     inherited = configuration.eviction_strategy(cluster)
-    said = inherited.value if inherited.explicit else None
-    if said in (SHUT_DOWN, "External") or (said is None and _has_one_node(cluster)):
+    cluster_default = inherited.value if inherited.explicit else None
+    if cluster_default in (SHUT_DOWN, "External") or (cluster_default is None and _has_one_node(cluster)):
         return
-    wanted, why = _wanted(obj, context)
-    if wanted == said:
+    fitting, why = _fitting_strategy(obj, context)
+    if fitting == cluster_default:
         if not context.params.always:
             return
-    elif said == IF_POSSIBLE and wanted != SHUT_DOWN:
+    elif cluster_default == IF_POSSIBLE and fitting != SHUT_DOWN:
         return
     yield Finding(
         strategy.path,
-        f"no evictionStrategy; {wanted} fits: {why}",
+        f"no eviction strategy is set, so the cluster default decides what a drain does. Set {fitting} because {why}.",
         cause=Cause.REQUIRED,
-        fix=(Patch("add", strategy.path, wanted),),
-        why=f"because {why}",
+        fix=(Patch("add", strategy.path, fitting),),
+        why=why,
     )
 
 
 def _has_one_node(cluster: Cluster) -> bool:
-    """Whether there is nowhere to migrate to: then KubeVirt's built-in None is right, and free to change."""
+    """Return whether VMs have no second node to migrate to: KubeVirt's built-in default None is right then."""
     try:
         return len(nodes.of_kubevirt(cluster)) == 1
     except Unseen:
         return False
 
 
-def _wanted(obj: Object, context: Context[Params]) -> tuple[str, str]:
-    """The strategy that fits an object, and why."""
+def _fitting_strategy(obj: Object, context: Context[Params]) -> tuple[str, str]:
+    """Return the strategy that fits an object and the reason, as a clause that follows "because"."""
     if _is_marked(obj):
-        return SHUT_DOWN, f"it is marked {MARK}"
+        return SHUT_DOWN, f"the annotation {MARK} is set"
     pin = placement.pin(context.cached(effective.effective, obj))
     if pin is not None and pin.tight:
-        return SHUT_DOWN, f"{pin.path} ties it to one host"
+        return SHUT_DOWN, f"{pin.path} pins the VM to one host"
     assessment = context.cached(migratability.assess, obj)
     if assessment.migratable is Migratable.YES:
-        return LIVE_MIGRATE, "it can migrate"
+        return LIVE_MIGRATE, "the VM can migrate"
     if assessment.migratable is Migratable.NO:
-        why = f"it cannot migrate ({', '.join(dict.fromkeys(reason.name for reason in assessment.reasons))})"
+        why = f"the VM cannot migrate ({', '.join(dict.fromkeys(reason.name for reason in assessment.reasons))})"
     else:
-        why = f"it may be able to migrate, not seen: {', '.join(assessment.unseen)}"
+        why = f"virt-admit cannot see whether the VM can migrate ({', '.join(assessment.unseen)})"
     if versions.has_release(context.cluster, Feature.LIVE_MIGRATE_IF_POSSIBLE.since):
         return IF_POSSIBLE, why
-    return SHUT_DOWN, f"{why}, and this KubeVirt does not know {IF_POSSIBLE}"
+    return SHUT_DOWN, f"{why} and this KubeVirt release does not support {IF_POSSIBLE}"
 
 
 def _is_marked(obj: Object) -> bool:
