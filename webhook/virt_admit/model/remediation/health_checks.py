@@ -158,7 +158,7 @@ _MAX_UINT32: Final = 2**32 - 1
 def _read_range(value: object) -> tuple[int, int]:
     matched = _RANGE.fullmatch(value) if isinstance(value, str) and len(value) <= units.LONGEST else None
     if matched is None:
-        raise ValueError(f'{units.show(value)} is not a range: write "[1-3]"')
+        raise ValueError(f"{units.show(value)} is not a range")
     low, high = map(int, matched.groups())
     if high > _MAX_UINT32:
         raise ValueError(f"{units.show(value)} has a number above {_MAX_UINT32}")
@@ -184,6 +184,11 @@ class HealthCheck:
     def time_key(self) -> str:
         """What the time of a condition is called: ``timeout``, ``timeoutSeconds`` or ``duration``."""
         return self._layout.time
+
+    @property
+    def usual_time(self) -> str:
+        """The recommended time of a condition, 5 minutes, in the notation of this kind and version."""
+        return "300" if self._layout.seconds else "300s"
 
     @property
     def machine_conditions(self) -> Field:

@@ -1,9 +1,9 @@
-"""A MachineHealthCheck of Cluster API names two clusters, or moves to another one.
+"""A Cluster API MachineHealthCheck names two clusters or changes its cluster.
 
-**Why.** A check belongs to one cluster, for good; a selector with another cluster's label matches nothing. Cluster API's
-own webhook refuses both, where it is installed.
+**Why.** A health check belongs to one cluster permanently. A selector with another cluster's label matches no machines.
+Cluster API's own webhook rejects both where it is installed.
 
-**Fix.** Leave ``cluster.x-k8s.io/cluster-name`` out of the selector; for another cluster create another check.
+**Fix.** Remove ``cluster.x-k8s.io/cluster-name`` from the selector. For another cluster, create another health check.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if before != name.value:
             yield Finding(
                 name.path,
-                f"cannot be changed (it is {show(before)}); create another check for another cluster",
+                f"cannot be changed from {show(before)} to {show(name.value)}. Create another health check for that cluster.",
                 cause=Cause.FORBIDDEN,
             )
     selector = context.cached(health_checks.view, obj).selector_field
@@ -31,8 +31,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if CAPI_CLUSTER_LABEL in labels and labels[CAPI_CLUSTER_LABEL] != name.value:
         yield Finding(
             selector.path,
-            f"{CAPI_CLUSTER_LABEL} is {show(labels[CAPI_CLUSTER_LABEL])} and clusterName {show(name.value)}: "
-            "this matches nothing; leave the label out",
+            f"{CAPI_CLUSTER_LABEL} is {show(labels[CAPI_CLUSTER_LABEL])} but clusterName is {show(name.value)}, "
+            "so the selector matches no machines. Remove the label from the selector.",
             value=(name.value, labels[CAPI_CLUSTER_LABEL]),
         )
 

@@ -1,9 +1,9 @@
-"""A MachineHealthCheck of Cluster API has a field of another version.
+"""A Cluster API MachineHealthCheck uses a field of another API version.
 
-**Why.** Version v1beta2 has other names and places than v1beta1. The API server drops what its version does not know, so
-the check watches less than it says, or nothing but the start-up. In a cluster nobody sees this any more.
+**Why.** Version v1beta2 has other field names and paths than v1beta1. The API server drops fields that the version does
+not have, so the check watches less than written. The dropped fields are no longer visible in the cluster.
 
-**Fix.** Move the value to where the message says, or write the apiVersion that the fields belong to.
+**Fix.** Move the value to the field that the message names, or use the apiVersion that has these fields.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,10 +32,12 @@ _IN_V1BETA1: Final[Mapping[str, str]] = {
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     newer = context.cached(health_checks.view, obj).time_key == "timeoutSeconds"
-    for name, place in (_IN_V1BETA2 if newer else _IN_V1BETA1).items():
+    for name, replacement in (_IN_V1BETA2 if newer else _IN_V1BETA1).items():
         field = obj["spec"][name]
         if field.present:
-            yield Finding(field.path, f"is no field of {obj.version} and would be dropped; write spec.{place}")
+            yield Finding(
+                field.path, f"not a field of {obj.version}: the API server would drop it. Use spec.{replacement}."
+            )
 
 
 RULE = Rule(

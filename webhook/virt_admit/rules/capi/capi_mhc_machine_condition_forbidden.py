@@ -1,9 +1,9 @@
-"""A MachineHealthCheck of Cluster API reacts to a condition that it sets itself.
+"""A Cluster API MachineHealthCheck lists a Machine condition that depends on the check itself.
 
-**Why.** ``Ready`` and ``Available`` of a Machine depend on the health check, and the others are its own. To judge by them
-would go round in circles, so the schema refuses them. Only ``check`` can meet this.
+**Why.** ``Ready`` and ``Available`` of a Machine depend on the health check, and the check sets the others itself. The
+schema rejects them because they would be circular. Only ``virt-admit check`` sees such objects.
 
-**Fix.** For the state of the node list a node condition; for the machine a condition of its provider or control plane.
+**Fix.** List a node condition for the state of the node, or a Machine condition of the provider or the control plane.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if entry["type"].text in _FORBIDDEN:
             yield Finding(
                 entry["type"].path,
-                f"{entry['type'].text} of a Machine depends on the health check itself; list it for the node, "
-                "or another condition of the machine",
+                f"the Machine condition {entry['type'].text} depends on the health check itself, so the schema rejects it. "
+                "List a node condition or another Machine condition.",
                 cause=Cause.FORBIDDEN,
             )
 

@@ -1,8 +1,8 @@
-"""The range of a MachineHealthCheck of Cluster API cannot be read, or holds nothing.
+"""The range of a Cluster API MachineHealthCheck is empty or not a valid range.
 
-**Why.** A range that begins after its end, or has a number beyond 32 bits, passes the schema; then every reconcile fails.
+**Why.** A range that begins after its end, or has a number above 32 bits, passes the schema. Every reconcile then fails.
 
-**Fix.** Write two numbers in brackets, the smaller first: ``"[1-3]"`` remediates as long as one to three machines are
+**Fix.** Write two numbers in brackets, the smaller one first: ``"[1-3]"`` remediates while one to three machines are
 unhealthy.
 """
 
@@ -20,7 +20,10 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         try:
             view.read_range()
         except ValueError as error:
-            yield Finding(view.range.path, f"{error}; with it every reconcile fails and nothing is remediated")
+            yield Finding(
+                view.range.path,
+                f'{error}: every reconcile fails and no machine is remediated. Write a range such as "[1-3]".',
+            )
 
 
 RULE = Rule(

@@ -1,7 +1,7 @@
 """A health check lists the same condition twice.
 
-**Why.** The shorter time wins, whichever comes first; the other entry misleads whoever reads the check. In a
-NodeHealthCheck the schema refuses the second entry.
+**Why.** The shorter time wins, in either order, so the other entry is misleading. In a NodeHealthCheck the schema
+rejects the second entry.
 
 **Fix.** Keep one entry for each pair of type and status.
 """
@@ -25,8 +25,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if pair in seen:
             yield Finding(
                 condition.entry.path,
-                f"type {show(condition.type)} with status {show(condition.status)} is listed already, "
-                "the shorter time wins; keep one of them",
+                f"type {show(condition.type)} with status {show(condition.status)} is already listed; "
+                "the shorter time wins. Remove one of the two entries.",
                 value=pair,
                 cause=Cause.DUPLICATE,
                 max_action=Action.DENY if view.kind is NHC else Action.WARN,

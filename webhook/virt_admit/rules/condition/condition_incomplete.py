@@ -1,9 +1,9 @@
-"""A condition of a health check lacks its type, its status or its time.
+"""A condition of a health check has no type, status or time.
 
-**Why.** The schema of machine.openshift.io requires none of them. Without a time the first flicker of the condition
-removes the machine; without type or status the condition never matches. YAML turns ``status: False`` into a boolean.
+**Why.** The schema of machine.openshift.io requires none of them. Without a time, remediation starts as soon as the
+condition appears. Without a type or a status, the condition never matches. YAML turns ``status: False`` into a boolean.
 
-**Fix.** Write all three, the status in quotes: ``{type: Ready, status: "False", timeout: 300s}``.
+**Fix.** Write all three, with the status in quotes: ``{type: Ready, status: "False", timeout: 300s}``.
 """
 
 from collections.abc import Iterator
@@ -20,32 +20,32 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
     if not view.handler:
         for condition in view.entries:
-            yield from _judge(condition, view)
+            yield from _missing_parts(condition, view)
 
 
-def _judge(condition: Condition, view: HealthCheck) -> Iterator[Finding]:
+def _missing_parts(condition: Condition, view: HealthCheck) -> Iterator[Finding]:
     entry, key = condition.entry, view.time_key
     if not entry.is_map:
-        yield Finding(entry.path, f"{show(entry.value)} is no condition: write type, status and {key}")
+        yield Finding(entry.path, f"{show(entry.value)} is not a condition. Write type, status and {key}.")
         return
     if not condition.type:
-        yield _unusable(entry["type"], "a type such as Ready")
+        yield _never_matches(entry["type"], "a type such as Ready")
     if not condition.status:
-        yield _unusable(entry["status"], '"True", "False" or "Unknown", in quotes')
+        yield _never_matches(entry["status"], '"True", "False" or "Unknown", in quotes')
     if not condition.time.present:
-        example = "300" if key == "timeoutSeconds" else "300s"
         yield Finding(
             condition.time.path,
-            f"no {key} means zero: the first flicker of the condition starts remediation; write {key}: {example}",
+            f"{key} is missing and counts as 0s: remediation starts as soon as the condition appears. "
+            f"Write {key}: {view.usual_time}.",
             cause=Cause.REQUIRED,
         )
 
 
-def _unusable(field: Field, wanted: str) -> Finding:
+def _never_matches(field: Field, expected: str) -> Finding:
     if field.present:
-        message = f"{show(field.value)} can never match a node's condition: write {wanted}"
+        message = f"{show(field.value)} never matches a node condition. Write {expected}."
         return Finding(field.path, message, cause=Cause.INVALID if field.text == "" else Cause.TYPE)
-    message = f"a condition without {field.path[-1]} never matches a node's: write {wanted}"
+    message = f"{field.path[-1]} is missing, so the condition never matches. Write {expected}."
     return Finding(field.path, message, cause=Cause.REQUIRED)
 
 

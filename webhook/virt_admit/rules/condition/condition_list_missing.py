@@ -1,10 +1,10 @@
-"""A health check has no condition by which it could judge a node.
+"""A health check lists no node conditions.
 
-**Why.** The schema does not require the list. Without it only machines that fail, or whose node never comes up or is
-deleted, are replaced; a node that has been silent for a day is fine.
+**Why.** The schema does not require the list. Without it the check only replaces machines that failed, whose node never
+joined, or whose node was deleted. A node that stopped reporting a day ago counts as healthy.
 
-**Fix.** List ``Ready`` with status ``"False"`` and with status ``Unknown``, 300s each. A check that is only for deleted
-nodes lists a condition that no node has.
+**Fix.** List ``Ready`` with status ``"False"`` and with status ``"Unknown"``, 300s each. For a check that only handles
+deleted nodes, list a condition that no node has.
 """
 
 from collections.abc import Iterator
@@ -18,30 +18,30 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    if view.entries or (view.kind is NHC and not view.conditions.present):  # the schema fills in both states of Ready
+    if view.entries or (view.kind is NHC and not view.conditions.present):  # the schema adds both
         return
     if view.kind is not CAPI_MHC:
         yield Finding(
             view.conditions.path,
-            'no node would ever be judged by its conditions; list Ready with status "False" and with status Unknown, '
-            f"each with {view.time_key}: 300s",
-            value=None,  # absent and empty are one fault
+            "no conditions are listed: a node that stops reporting is never remediated. "
+            f'List Ready with status "False" and with status "Unknown", each with {view.time_key}: {view.usual_time}.',
+            value=None,  # an absent list and an empty one are the same finding
             cause=Cause.REQUIRED,
         )
     elif _idle(view):
         yield Finding(
             view.conditions.path,
-            "without a condition, and with the start-up check off, nothing is ever remediated; "
-            "list Ready False and Ready Unknown",
+            "no conditions are listed and the start-up timeout is 0: the check never remediates a machine. "
+            'List Ready with status "False" and with status "Unknown".',
             cause=Cause.REQUIRED,
             max_action=Action.WARN,
         )
 
 
 def _idle(view: HealthCheck) -> bool:
-    """Whether a check of Cluster API without node conditions has nothing else to go by."""
-    others = (view.machine_conditions, view.obj.at("spec", "checks", "unhealthyExpressions"))
-    return view.known_startup_time() == 0 and not any(any(other.items()) for other in others)
+    """Return whether a Cluster API check without node conditions has no other criterion."""
+    criteria = (view.machine_conditions, view.obj.at("spec", "checks", "unhealthyExpressions"))
+    return view.known_startup_time() == 0 and not any(any(field.items()) for field in criteria)
 
 
 RULE = Rule(

@@ -1,10 +1,10 @@
-"""A health check takes the healthy state of a node for unhealthy.
+"""A health check lists the healthy state of a node as unhealthy.
 
-**Why.** Only type and status are compared. ``Ready`` with status ``True``, or a pressure with status ``False``, is what
-every healthy node reports: all of them would be remediated.
+**Why.** Controllers compare only type and status. Every healthy node reports ``Ready`` with status ``"True"`` and each
+pressure condition with status ``"False"``, so the check would remediate all nodes.
 
-**Fix.** For ``Ready`` list the statuses ``"False"`` and ``Unknown``; for the pressures and ``NetworkUnavailable`` list
-``"True"``.
+**Fix.** For ``Ready``, list the statuses ``"False"`` and ``"Unknown"``. For the pressure conditions and
+``NetworkUnavailable``, list ``"True"``.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             suggestion = '"False" or "Unknown"' if condition.type == "Ready" else '"True" or "Unknown"'
             yield Finding(
                 condition.entry["status"].path,
-                f"{condition.type}={condition.status} is what every healthy node reports, so all nodes would be "
-                f"remediated; did you mean {suggestion}?",
+                f"every healthy node reports {condition.type}={condition.status}, so the check would remediate all nodes. "
+                f"Use {suggestion}.",
                 value=(condition.type, condition.status),
             )
 

@@ -1,7 +1,7 @@
-"""A health check watches one way in which a node is not ready, and not the other.
+"""A health check lists only one of the two statuses of a node that is not ready.
 
-**Why.** ``Ready=Unknown`` means that the node is silent: no power, no network, a dead kernel. ``Ready=False`` means that
-its kubelet reports trouble. A check for one of them never acts on the other.
+**Why.** ``Ready=Unknown`` means that the node stopped reporting: no power, no network, or a crashed kernel.
+``Ready=False`` means that its kubelet reports a problem. A check that lists one of them never acts on the other.
 
 **Fix.** List both, usually with the same time.
 """
@@ -14,7 +14,10 @@ from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
-_MEANING: Final = {"Unknown": "the node is silent: power, network", "False": "the kubelet reports trouble"}
+_MEANING: Final = {
+    "Unknown": "nodes that stop reporting (no power, no network)",
+    "False": "nodes whose kubelet reports a problem",
+}
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
@@ -24,7 +27,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if len(missing) == 1:
         yield Finding(
             view.conditions.path,
-            f'the check never acts on Ready="{missing[0]}" ({_MEANING[missing[0]]}); add it',
+            f'Ready with status "{missing[0]}" is not listed: the check ignores {_MEANING[missing[0]]}. Add an entry for it.',
             value=missing[0],
         )
 

@@ -1,10 +1,10 @@
-"""A condition waits for a status that no node reports.
+"""A condition of a health check has a status that no node reports.
 
-**Why.** A condition of a node is ``True``, ``False`` or ``Unknown``, compared exactly; anything else never matches, and
-the check is blind for what it names. Custom conditions are only warned of: some fleets write one that never matches on
-purpose, so that only machines whose node is gone are replaced, and name it ``NonexistentCondition``: it is left alone.
+**Why.** The status of a node condition is ``True``, ``False`` or ``Unknown``. Controllers compare it exactly, so an entry
+with another value never matches. For custom conditions the rule only warns. Entries of type ``NonexistentCondition`` are
+exempt: some fleets list one on purpose, so that the check only replaces machines whose node is gone.
 
-**Fix.** Write one of the three, with a capital letter and in quotes.
+**Fix.** Write one of the three, capitalized and in quotes.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if condition.status and condition.status not in health_checks.STATUSES and not condition.inert:
             yield Finding(
                 condition.entry["status"].path,
-                f"{show(condition.status)} never matches: the status of a node's condition is "
-                'exactly "True", "False" or "Unknown"',
+                f"{show(condition.status)} is not a valid status, so the condition never matches. "
+                'Use exactly "True", "False" or "Unknown".',
                 value=(condition.type, condition.status),
                 cause=Cause.NOT_SUPPORTED,
                 max_action=Action.DENY if condition.well_known else Action.WARN,

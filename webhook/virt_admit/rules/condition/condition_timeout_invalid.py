@@ -1,10 +1,10 @@
-"""The time of an unhealthy condition cannot be read, or is negative.
+"""The time of an unhealthy condition is negative or not a valid duration.
 
-**Why.** Some texts pass the schema and cannot be decoded, such as ``9999999h``. One such value makes decoding of the
-whole list fail: every health check of that kind in the cluster stops working.
+**Why.** Some values pass the schema and still cannot be decoded, such as ``9999999h``. One such value makes decoding of
+the whole list fail: every health check of that kind in the cluster stops working.
 
-**Fix.** Write numbers with the units ``ms s m h`` and nothing else, in quotes: ``300s``, ``1h30m``. There is no unit
-for days. Cluster API v1beta2 takes whole seconds, without quotes.
+**Fix.** Write numbers with the units ``ms``, ``s``, ``m`` or ``h``, in quotes: ``300s``, ``1h30m``. Days have no unit.
+Cluster API v1beta2 takes whole seconds without quotes.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,18 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    for condition in context.cached(health_checks.view, obj).entries:
+    view = context.cached(health_checks.view, obj)
+    for condition in view.entries:
         if condition.time.present:
             try:
                 condition.nanoseconds()
             except NegativeTime as error:
-                yield Finding(condition.time.path, f"{error}: the first flicker starts remediation; write 5 minutes")
+                yield Finding(
+                    condition.time.path,
+                    f"{error}: remediation starts as soon as the condition appears. Write {view.usual_time}.",
+                )
             except ValueError as error:
-                yield Finding(condition.time.path, f"{error}; one unreadable time stops all health checks of this kind")
+                yield Finding(condition.time.path, f"{error}. One invalid time stops all health checks of this kind.")
 
 
 RULE = Rule(

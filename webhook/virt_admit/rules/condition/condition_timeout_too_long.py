@@ -1,6 +1,6 @@
-"""A dead node is remediated only after more than an hour.
+"""A health check waits more than an hour before it remediates a failed node.
 
-**Why.** Until then nobody may start its virtual machines elsewhere, so they stay down at least that long.
+**Why.** Until then KubeVirt cannot start the node's virtual machines elsewhere, so they stay down at least that long.
 
 **Fix.** Write 300s. Clusters on slow hardware use up to 16 minutes.
 """
@@ -17,16 +17,18 @@ from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 @dataclass(frozen=True)
 class Params:
-    longest: int = duration("1h", "longer times are warned of")
+    longest: int = duration("1h", "warn about longer times")
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
-    for condition in context.cached(health_checks.view, obj).entries:
+    view = context.cached(health_checks.view, obj)
+    for condition in view.entries:
         time = condition.known_nanoseconds() if condition.type == "Ready" else None
         if time is not None and time > context.params.longest:
             yield Finding(
                 condition.time.path,
-                f"virtual machines of a dead node stay down for at least {format_duration(time)}; 300s is usual",
+                f"VMs of a failed node stay down for at least {format_duration(time)}. "
+                f"Use a shorter time such as {view.usual_time}.",
             )
 
 

@@ -1,10 +1,10 @@
-"""A node is taken for dead before the cluster can tell a hiccup from a failure.
+"""A health check remediates nodes after an interruption that is too short to be a failure.
 
-**Why.** A node that falls silent becomes ``Ready=Unknown`` after the grace period of the node controller, and one late
-report is enough for it. With a time shorter than one more period healthy machines are rebooted or replaced again and
-again. The worker latency profiles of OpenShift make the periods longer.
+**Why.** A node that stops reporting becomes ``Ready=Unknown`` after the grace period of the node controller. One late
+report is enough for that. A check that waits less than one more reporting period reboots or replaces healthy machines
+again and again. The worker latency profiles of OpenShift lengthen these periods.
 
-**Fix.** Wait for 300s, or at least as long as the message says.
+**Fix.** Wait 300s, or at least the time that the message names.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ _USUAL: Final = 5 * MINUTE
 
 @dataclass(frozen=True)
 class Params:
-    refused: int = duration("10s", "shorter times are denied: one period in which a kubelet reports")
-    shortest: int = duration("60s", "shorter times are warned of: the grace period of 50 s and one period of 10 s")
-    medium: int = duration("140s", "the same for MediumUpdateAverageReaction: 2 min and one period of 20 s")
+    refused: int = duration("10s", "deny shorter times: one reporting period of the kubelet")
+    shortest: int = duration("60s", "warn about shorter times: the grace period of 50 s plus one period of 10 s")
+    medium: int = duration("140s", "the same for MediumUpdateAverageReaction: 2 min plus one period of 20 s")
     low: int = duration(
-        "300s", "the same for LowUpdateSlowReaction: 5 min; one more period would warn of the usual 300 s"
+        "300s", "the same for LowUpdateSlowReaction: 5 min, without a further period so that the usual 300 s passes"
     )
 
 
@@ -41,17 +41,17 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
             continue
         shortest = _shortest(context.cluster, params)
         if time < max(params.refused, shortest):
-            better = ", better 5m" if shortest < _USUAL else ""
+            preferred = ", preferably 5m" if shortest < _USUAL else ""
             yield Finding(
                 condition.time.path,
-                f"{format_duration(time)} is too short to tell a hiccup from a failure: healthy nodes would be "
-                f"remediated in a loop; write at least {format_duration(shortest)}{better}",
+                f"{format_duration(time)} is too short to tell a brief interruption from a failure: healthy nodes would be "
+                f"remediated in a loop. Use at least {format_duration(shortest)}{preferred}.",
                 max_action=Action.DENY if time < params.refused else Action.WARN,
             )
 
 
 def _shortest(cluster: Cluster, params: Params) -> int:
-    """The shortest time that makes sense with the cluster's latency profile, as far as that can be seen."""
+    """Return the shortest safe time for the cluster's latency profile; an unseen profile counts as the default."""
     try:
         profile = timeline.latency_profile(cluster)
     except Unseen:

@@ -1,10 +1,10 @@
-"""The type of a condition is almost one that nodes have.
+"""A condition of a health check has a misspelled type.
 
-**Why.** Types are compared exactly. No node has a condition ``ready``, ``diskpressure`` or ``NotReady`` (which is how
-kubectl prints a node whose ``Ready`` is not ``True``), so the check never acts on it.
+**Why.** Controllers compare types exactly. Nodes have no condition ``ready``, ``diskpressure`` or ``NotReady`` (kubectl
+prints ``NotReady`` for a node whose ``Ready`` is not ``True``), so the check never acts on it.
 
-**Fix.** Write the type as nodes do: ``Ready``, ``MemoryPressure``, ``DiskPressure``, ``PIDPressure`` or
-``NetworkUnavailable``. For ``NotReady`` list ``Ready`` with status ``"False"`` and with status ``Unknown``.
+**Fix.** Write the type as nodes report it: ``Ready``, ``MemoryPressure``, ``DiskPressure``, ``PIDPressure`` or
+``NetworkUnavailable``. Instead of ``NotReady``, list ``Ready`` with status ``"False"`` and with status ``"Unknown"``.
 """
 
 from collections.abc import Iterator
@@ -16,16 +16,16 @@ from virt_admit.model.remediation import health_checks
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
-_MEANT: Final = {"notready": "Ready"} | {known.lower(): known for known in health_checks.HEALTHY}
+_CORRECT_TYPES: Final = {"notready": "Ready"} | {known.lower(): known for known in health_checks.HEALTHY}
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     for condition in context.cached(health_checks.view, obj).entries:
-        suggestion = _MEANT.get(condition.type.lower())
+        suggestion = _CORRECT_TYPES.get(condition.type.lower())
         if suggestion is not None and not condition.well_known:
             yield Finding(
                 condition.entry["type"].path,
-                f"no node has a condition {show(condition.type)}, so it never matches; write {suggestion}",
+                f"nodes have no condition {show(condition.type)}, so this entry never matches. Use {suggestion}.",
                 cause=Cause.NOT_SUPPORTED,
             )
 
