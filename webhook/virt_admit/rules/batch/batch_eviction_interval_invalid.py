@@ -1,7 +1,7 @@
-"""The time between batches of evictions is no duration, zero or negative.
+"""The interval between eviction batches is not a positive duration.
 
-**Why.** Without a pause batch follows batch: in effect all VMs are stopped at once. What is no duration passes
-the schema; HyperConverged refuses it, KubeVirt only on updates.
+**Why.** Without a pause KubeVirt evicts one batch right after the other and stops nearly all VMs at once. The schema
+accepts any string: HyperConverged rejects a malformed duration, KubeVirt only on updates.
 
 **Fix.** Write a duration such as ``1m0s``, which is the default.
 """
@@ -25,7 +25,9 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         yield Finding(interval.path, str(error))
         return
     if nanoseconds <= 0:
-        yield Finding(interval.path, f"{show(interval.value)} leaves no pause between batches of evictions; write 1m0s")
+        yield Finding(
+            interval.path, f"{show(interval.value)} leaves no pause: all batches of VMs are evicted at once. Use 1m0s."
+        )
 
 
 RULE = Rule(

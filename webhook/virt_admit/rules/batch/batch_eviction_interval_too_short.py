@@ -1,9 +1,9 @@
-"""The time between batches of evictions is less than 30 seconds.
+"""The interval between eviction batches is shorter than 30 seconds.
 
-**Why.** A guest needs about that long to shut down: the next batch is stopped while the last one is still going
-down, and the cluster loses more VMs at once than ``batchEvictionSize`` says.
+**Why.** A guest needs about that long to shut down. KubeVirt then evicts the next batch while the previous one is still
+shutting down, so more VMs are down at once than ``batchEvictionSize`` allows.
 
-**Fix.** Write at least ``30s``; the default is ``1m0s``.
+**Fix.** Write at least ``30s``. The default is ``1m0s``.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from virt_admit.model.objects import Object
 from virt_admit.model.units import SECOND, parse_duration, show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
-SHORTEST = 30 * SECOND  # half of the default, and about the time that a guest gets to shut down
+SHORTEST = 30 * SECOND  # half of the default, and about as long as a guest needs to shut down
 
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
@@ -26,7 +26,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if 0 < nanoseconds < SHORTEST:
         yield Finding(
             interval.path,
-            f"{show(interval.value)} is too short for guests to shut down before the next batch; write at least 30s",
+            f"{show(interval.value)} is too short: guests of one batch are still shutting down when the next is evicted. "
+            "Use at least 30s.",
         )
 
 

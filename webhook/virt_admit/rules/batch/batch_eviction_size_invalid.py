@@ -1,8 +1,8 @@
-"""The batch size of evictions is zero, negative or no integer.
+"""The size of eviction batches is not a positive integer.
 
-**Why.** With 0 or less no VM is ever evicted while ``Evict`` looks enabled.
+**Why.** With 0 or less KubeVirt never evicts a VM, although ``Evict`` looks enabled.
 
-**Fix.** Write at least 1, or remove the field for the default of 10. To switch evictions off, remove ``Evict``.
+**Fix.** Write at least 1, or remove the field for the default of 10. To disable evictions, remove ``Evict``.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if not size.present:
         return
     if size.integer is None:
-        yield Finding(size.path, f"{show(size.value)} is no integer; write how many VMs are evicted at once")
+        yield Finding(size.path, f"{show(size.value)} is not an integer. Write the number of VMs to evict at once.")
     elif size.integer <= 0:
-        yield Finding(size.path, f"with {size.integer} no VM is ever evicted; write at least 1")
+        yield Finding(size.path, f"{size.integer} means that KubeVirt never evicts a VM. Use at least 1.")
 
 
 RULE = Rule(

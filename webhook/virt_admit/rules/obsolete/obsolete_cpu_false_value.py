@@ -1,6 +1,6 @@
 """An obsolete CPU model of KubeVirt has the value false.
 
-**Why.** Only the key counts: the model is obsolete all the same.
+**Why.** KubeVirt reads only the key, so the model is obsolete with any value.
 
 **Fix.** Remove the key.
 """
@@ -14,10 +14,11 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    message = "KubeVirt reads only the key: the model is obsolete even with false. Remove the key."
     models = setting(kubevirt, Setting.OBSOLETE_CPU_MODELS)
     for name, value in models.map.items():
         if value is False:
-            yield Finding(models[name].path, "only the key counts, the model is obsolete all the same; remove the key")
+            yield Finding(models[name].path, message)
 
 
 RULE = Rule(

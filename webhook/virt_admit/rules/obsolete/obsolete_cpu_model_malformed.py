@@ -1,9 +1,9 @@
-"""An obsolete CPU model has a name that no model can have.
+"""An obsolete CPU model has a malformed name.
 
-**Why.** Models are labels of nodes. What cannot be the name of a label never matches anything: a placeholder from
-the manual (``<obsolete_cpu_1>``), blanks, or an unquoted ``486``, which is a number.
+**Why.** KubeVirt compares the name with labels of nodes. A value that cannot be part of a label name never matches:
+a placeholder from the manual (``<obsolete_cpu_1>``), a name with blanks, or an unquoted ``486``, which is a number.
 
-**Fix.** Write the model's name, each once, and quote what looks like a number.
+**Fix.** Write the name of the model. Quote a name that looks like a number, and list each name once.
 """
 
 import re
@@ -31,7 +31,9 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if problem:
             yield Finding(item.path, problem)
         elif item.value in seen:
-            yield Finding(item.path, f"{show(item.value)} is listed again; remove it", cause=Cause.DUPLICATE)
+            yield Finding(
+                item.path, f"{show(item.value)} is already in the list. Remove this item.", cause=Cause.DUPLICATE
+            )
         else:
             seen.add(item.value)
 
@@ -40,9 +42,9 @@ def _problem(name: Any) -> str:
     if isinstance(name, str):
         if MODEL.fullmatch(name):
             return ""
-        return f"{show(name)} cannot be a CPU model, nor a label of a node; write a name such as Westmere"
-    remedy = "quote it" if isinstance(name, (int, float)) and not isinstance(name, bool) else "write a string"
-    return f"{show(name)} is no string; {remedy}"
+        return f"{show(name)} is not a valid CPU model name and never matches a node. Use a name such as Westmere."
+    is_number = isinstance(name, (int, float)) and not isinstance(name, bool)
+    return f"{show(name)} is not a string. {'Quote it' if is_number else 'Use a model name such as Westmere'}."
 
 
 RULE = Rule(

@@ -1,10 +1,10 @@
-"""The processor of a node becomes an obsolete model.
+"""The host CPU model of a node becomes obsolete.
 
-**Why.** VMs without a model of their own run with ``host-model`` and must avoid nodes whose host model is
-obsolete; a running one finds no target that fits. If no node remains, every VM without its own model can start
-and migrate nowhere.
+**Why.** VMs that do not name a CPU model run with ``host-model``. KubeVirt keeps them off nodes whose host model is
+obsolete, and a running VM finds no migration target that fits. If every node has an obsolete host model, these VMs can
+neither start nor migrate.
 
-**Fix.** Leave the models of your own nodes off the list, or set a default CPU model that the nodes offer.
+**Fix.** Do not list the models of your own nodes, or set a default CPU model that the nodes offer.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from virt_admit.model.messages import count, names
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
-OF_THE_HOST = (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
+HOST_DEFAULTS = (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
@@ -24,23 +24,22 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not obsolete:
         return
     nodes = cpu_models.host_models(context.cluster)
-    hit = sorted(name for name, models in nodes.items() if models & obsolete)
-    if not hit:
+    affected = sorted(name for name, models in nodes.items() if models & obsolete)
+    if not affected:
         return
-    gone = sorted(frozenset.union(*nodes.values()) & obsolete)
-    are = "is the host model" if len(gone) == 1 else "are host models"
-    every = configuration.own_obsolete_models(obj)
+    lost = sorted(frozenset.union(*nodes.values()) & obsolete)
+    are = "is the host model" if len(lost) == 1 else "are host models"
+    listed = configuration.own_obsolete_models(obj)
     default = setting(obj, Setting.DEFAULT_CPU_MODEL).value
-    none_left = default in OF_THE_HOST and all(models <= every for models in nodes.values())
-    effect = (
-        "no node is left for VMs without their own model, they could start and migrate nowhere; "
-        "set a default CPU model first"
+    none_left = default in HOST_DEFAULTS and all(models <= listed for models in nodes.values())
+    consequence = (
+        "no node is left for VMs that do not name their own model. Set a default CPU model first."
         if none_left
-        else "VMs without their own model will not start there or migrate from there"
+        else "VMs that do not name their own model could not start there or migrate away. Do not list these models."
     )
     yield Finding(
         setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
-        f"{names(gone, 40)} {are} of {count(len(hit), 'node')}; {effect}: {names(hit, 50)}",
+        f"{names(lost, 40)} {are} of {count(len(affected), 'node')}; {consequence} Nodes: {names(affected, 50)}",
         max_action=Action.DENY if none_left else Action.WARN,
     )
 

@@ -1,11 +1,11 @@
 """A CPU model becomes obsolete while VMs still name it.
 
-**Why.** The node labeller takes the model off all nodes. VMs that name it keep running where they are, but do not
-start again, and no migration of theirs finds a node: each attempt waits five minutes and is repeated for ever, so
-that drains and updates hang.
+**Why.** The node labeller removes the model from all nodes. VMs that name it keep running, but they cannot start again
+and their migrations find no node. KubeVirt gives up each attempt after 5 minutes and repeats it forever, so drains and
+updates hang.
 
-**Fix.** Give those VMs another model and restart them first. A node that the labeller skips goes on offering the
-model, which only hides the problem until it is drained.
+**Fix.** First give those VMs another model and restart them. A node that the labeller skips still offers the model,
+which only hides the problem until that node is drained.
 """
 
 from collections.abc import Iterator
@@ -23,17 +23,17 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     obsolete = obsolete_cpus.newly_obsolete(obj, context.old)
     if not obsolete:
         return
-    naming = obsolete_cpus.vms_by_model(context.cluster)
-    models = sorted(obsolete.intersection(naming))
+    vms_by_model = obsolete_cpus.vms_by_model(context.cluster)
+    models = sorted(obsolete.intersection(vms_by_model))
     if models:
-        hit = [f"{vm} → {model}" for model in models for vm in naming[model]]
+        affected = [f"{vm} → {model}" for model in models for vm in vms_by_model[model]]
         skipped = sorted({node for model in models for node in obsolete_cpus.skipped_nodes(context.cluster, model)})
-        hidden = f"; still offered by skipped {names(skipped, 20)}" if skipped else ""
+        hidden = f"; only skipped nodes offer it: {names(skipped, 20)}" if skipped else ""
         yield Finding(
             setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
-            f"{count(len(hit), 'VM')} will not start again, nor migrate (each try 5 min, for ever); "
-            f"change the model first: {names(hit, 30 if skipped else 50)}{hidden}",
-            value=(*models, len(hit)),
+            f"{count(len(affected), 'VM')} could not start again or migrate (retried every 5 min forever). "
+            f"Change the model first: {names(affected, 30 if skipped else 50)}{hidden}",
+            value=(*models, len(affected)),
         )
     yield from more_may_exist(context.cluster, VM)
     yield from more_may_exist(context.cluster, VMI)

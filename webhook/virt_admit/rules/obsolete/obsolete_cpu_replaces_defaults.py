@@ -1,9 +1,9 @@
-"""KubeVirt's list of obsolete CPU models brings predefined ones back.
+"""KubeVirt's list of obsolete CPU models omits predefined models.
 
-**Why.** In KubeVirt a map replaces the predefined list, it does not add to it; only HyperConverged merges the two.
-Models that are too old for safe guests are offered again.
+**Why.** In KubeVirt the map replaces the predefined list instead of adding to it. Only HyperConverged merges the two.
+Nodes then offer models again that are too old for secure guests.
 
-**Fix.** Write the predefined models into the map as well. An empty map means the predefined ones.
+**Fix.** Add the predefined models to the map. An empty map means the predefined list.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 
 def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     models = setting(kubevirt, Setting.OBSOLETE_CPU_MODELS)
-    back = sorted(PREDEFINED_OBSOLETE.difference(models.map))
-    if models.map and back and kubevirt.labels.get(MANAGED_BY) != "hco-operator":
+    missing = sorted(PREDEFINED_OBSOLETE.difference(models.map))
+    if models.map and missing and kubevirt.labels.get(MANAGED_BY) != "hco-operator":
         yield Finding(
             models.path,
-            f"the map replaces the predefined list: {count(len(back), 'model')} will come back; "
-            f"add them if you do not mean that: {names(back, 60)}",
-            value=tuple(back),
+            f"this map replaces the predefined list, so {count(len(missing), 'obsolete model')} would be offered again. "
+            f"Add them: {names(missing, 60)}",
+            value=tuple(missing),
         )
 
 
