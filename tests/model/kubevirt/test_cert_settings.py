@@ -57,7 +57,7 @@ def test_what_is_in_force(kind, block, hours):
     ("value", "nanoseconds", "problem"),
     [
         ("10m", 10 * MINUTE, ""),
-        ("0", None, "expire the moment"),
+        ("0", None, "expire at once"),
         ("-1h", None, "negative"),
         ("1d", None, "not a duration"),
         (60, None, "not a duration"),

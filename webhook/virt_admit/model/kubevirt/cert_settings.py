@@ -137,7 +137,12 @@ def _read(group: str, field: Field, role: str) -> Written:
     except ValueError as error:
         return Written(group, field, None, str(error))
     if value < 0:
-        return Written(group, field, None, f"{show(field.value)} is negative")
+        return Written(group, field, None, f"{show(field.value)} is negative: write a duration such as 48h")
     if value == 0 and role == DURATION:
-        return Written(group, field, None, f"{show(field.value)} lets a certificate expire the moment it is issued")
+        return Written(
+            group,
+            field,
+            None,
+            f"{show(field.value)} lets certificates expire at once: write a duration such as 48h",
+        )
     return Written(group, field, value)

@@ -1,9 +1,9 @@
-"""A group of CDI's certificates sets only one of ``duration`` and ``renewBefore``.
+"""A certificate group of CDI sets only one of ``duration`` and ``renewBefore``.
 
-**Why.** CDI's parts disagree about half a pair: the operator completes it with the other value's default, the
-upload and clone controllers ignore the whole group. With ``duration`` alone the operator renews at its default age
-(24 hours for the CA, 12 hours for the others); a certificate that does not live longer than that expires before it
-is renewed, and then uploads and clones fail.
+**Why.** CDI's components handle an incomplete pair differently. The operator adds the default of the missing value, and
+the upload and clone controllers ignore the whole group. With ``duration`` alone the operator renews at its default age:
+24 hours for the CA, 12 hours for the others. A certificate with a shorter lifetime expires before its renewal, and
+uploads and clones then fail.
 
 **Fix.** Set both.
 """
@@ -24,18 +24,20 @@ def check(cdi: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             continue
         age = cert_settings.CDI_REFRESH_AGE[group.name]
         if duration.present and group.duration <= age:
-            text = (
-                f"duration {format_duration(group.duration)} without renewBefore: it expires before CDI renews it, "
-                f"which is at the age of {format_duration(age)}; set renewBefore too"
+            message = (
+                f"without renewBefore CDI renews certificates at age {format_duration(age)}; "
+                f"with duration {format_duration(group.duration)} they have expired by then. Set renewBefore too."
             )
             max_action = Action.DENY
         else:
             missing = "renewBefore" if duration.present else "duration"
-            text = f"CDI's operator fills in {missing}, its controllers ignore the pair; set both"
+            message = (
+                f"{missing} is missing: CDI's operator uses the default, its controllers ignore this group. Set both."
+            )
             max_action = Action.WARN
         yield Finding(
             group.field.path,
-            text,
+            message,
             value=(duration.value, renew_before.value),
             cause=Cause.REQUIRED,
             max_action=max_action,

@@ -1,10 +1,10 @@
-"""KubeVirt's certificates use the older rotation fields.
+"""KubeVirt's certificate rotation uses deprecated fields.
 
-**Why.** ``caRotateInterval``, ``certRotateInterval`` and ``caOverlapInterval`` still win over ``ca`` and ``server``,
-so a mixture does not do what its newer half says. KubeVirt refuses the mixture on updates and accepts it on
-creation, after which no further edit passes.
+**Why.** ``caRotateInterval``, ``certRotateInterval`` and ``caOverlapInterval`` override ``ca`` and ``server``, so the
+newer fields have no effect next to them. KubeVirt rejects both together on updates but accepts them on creation. After
+such a creation KubeVirt rejects every further edit.
 
-**Fix.** Use ``ca`` and ``server`` alone: ``caRotateInterval`` is ``ca.duration``, ``certRotateInterval`` is
+**Fix.** Use only ``ca`` and ``server``: ``caRotateInterval`` is ``ca.duration``, ``certRotateInterval`` is
 ``server.duration``, ``caOverlapInterval`` is ``ca.renewBefore``.
 """
 
@@ -19,16 +19,16 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     block = cert_settings.block(kubevirt)
     mixed = block[cert_settings.CA].present or block[cert_settings.SERVER].present
-    for older, (group, role) in cert_settings.DEPRECATED.items():
-        if not block[older].present:
+    for deprecated, (group, role) in cert_settings.DEPRECATED.items():
+        if not block[deprecated].present:
             continue
-        remedy = f"write {group}.{role} instead"
+        remedy = f"Use {group}.{role} instead."
         yield Finding(
-            block[older].path,
-            f"this older field wins over ca and server, and KubeVirt refuses both together; {remedy}"
+            block[deprecated].path,
+            f"this deprecated field overrides ca and server; KubeVirt rejects updates that set both. {remedy}"
             if mixed
-            else f"this field is deprecated; {remedy}",
-            value=(block[older].value, mixed),
+            else f"this field is deprecated. {remedy}",
+            value=(block[deprecated].value, mixed),
             cause=Cause.FORBIDDEN,
             max_action=Action.DENY if mixed else Action.WARN,
         )

@@ -1,9 +1,9 @@
-"""A certificate lifetime is no duration, is negative, or is zero.
+"""A certificate lifetime is zero, negative or not a valid duration.
 
-**Why.** HyperConverged, and KubeVirt on updates, cannot decode a malformed duration and refuse the whole object.
-KubeVirt on creation and CDI accept it; then their operators cannot issue certificates, and sooner or later no
-component of the virtualization layer can talk to another. A lifetime of zero is accepted everywhere and gives
-certificates that have expired when they are issued.
+**Why.** HyperConverged, and KubeVirt on updates, cannot decode a malformed duration and reject the whole object. CDI,
+and KubeVirt on creation, accept it. Their operators then cannot issue certificates, and once the current ones expire
+the components cannot connect to each other. Every schema accepts a lifetime of zero, which gives certificates that
+have expired when they are issued.
 
 **Fix.** Write numbers with units, in quotes: ``48h``, ``1h30m``. There is no unit for days.
 """
@@ -19,7 +19,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     for written in cert_settings.written(obj):
         if written.value is None:
-            yield Finding(written.field.path, f"{written.problem}; certificates could not be rotated with it")
+            yield Finding(written.field.path, f"certificates cannot be rotated, because {written.problem}")
 
 
 RULE = Rule(

@@ -1,10 +1,10 @@
-"""A certificate lives for less than ten minutes, or is renewed less than ten minutes before its end.
+"""A certificate lifetime or its renewal margin is shorter than ten minutes.
 
-**Why.** Components pick a new certificate up with a delay, and every renewal costs a rollout of trust to all of
-them. With lifetimes of minutes they reject each other's certificates now and then: migrations and consoles break
-off. HyperConverged refuses less than ten minutes; KubeVirt and CDI accept it.
+**Why.** Components load a new certificate with a delay, and every renewal rolls new trust out to all of them. With
+lifetimes of minutes they reject each other's certificates from time to time, which breaks migrations and consoles.
+HyperConverged rejects less than ten minutes. KubeVirt and CDI accept it.
 
-**Fix.** Write at least ``10m``; hours are meant.
+**Fix.** Write at least ``10m``. Lifetimes of hours or days are usual.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     max_action = Action.DENY if kinds.of(obj) is HCO else Action.WARN
-    every = tuple(cert_settings.written(obj))
-    invalid = {written.group for written in every if written.value is None}
-    for written in every:
+    lifetimes = tuple(cert_settings.written(obj))
+    invalid = {written.group for written in lifetimes if written.value is None}
+    for written in lifetimes:
         if written.group not in invalid and written.value is not None and written.value < SHORTEST:
             yield Finding(
                 written.field.path,
-                f"{show(written.field.value)} is less than 10m, too short for all components to follow; write hours",
+                f"{show(written.field.value)} is less than 10m; components would reject each other's certificates. Use hours.",
                 max_action=max_action,
             )
 

@@ -1,11 +1,11 @@
-"""A certificate is renewed earlier than it is issued.
+"""A certificate's renewal margin is not shorter than its lifetime.
 
-**Why.** ``renewBefore`` counts from the end of a certificate. If it is longer than the lifetime, the certificate is
-due before it exists; HyperConverged and KubeVirt refuse that, CDI does not. If the two are equal the certificate is
-due at the moment it is issued, and is rotated at every pass of the operator. Often only ``duration`` was shortened
-and the default of ``renewBefore`` stayed.
+**Why.** ``renewBefore`` counts back from the end of a certificate. If it is longer than the lifetime, renewal is due
+before the certificate is issued. HyperConverged and KubeVirt reject that, CDI does not. If both are equal, renewal is
+due as soon as the certificate is issued, so the operator rotates it on every reconciliation. The usual cause is a
+shortened ``duration`` with the default ``renewBefore``.
 
-**Fix.** Set both, ``renewBefore`` to about half of ``duration``.
+**Fix.** Set both, with ``renewBefore`` at about half of ``duration``.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,19 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             renew_before = f"the default {renew_before}"
         half = format_duration(group.duration // 2)
         if group.renew_before > group.duration:
-            text, max_action = f"{renew_before} is longer than the duration {duration}; write about {half}", Action.DENY
+            message = (
+                f"{renew_before} is longer than the duration {duration}, so renewal is always due. Use about {half}."
+            )
+            max_action = Action.DENY
         elif group.renew_before == group.duration:
-            text = f"{renew_before} equals the duration, so it is rotated at every pass; write about {half}"
+            message = (
+                f"{renew_before} equals the duration, so the certificate is rotated continuously. Use about {half}."
+            )
             max_action = Action.WARN
         else:
             continue
         value = (group.renew_before, group.duration)
-        yield Finding(group.renew_before_field.path, text, value=value, max_action=max_action)
+        yield Finding(group.renew_before_field.path, message, value=value, max_action=max_action)
 
 
 RULE = Rule(

@@ -1,8 +1,8 @@
-"""A certificate lives longer than the authority that signs it.
+"""A certificate lives longer than the CA that signs it.
 
-**Why.** When the authority ends, every certificate that it signed ends with it, whatever stands inside: components
-stop trusting each other while their own certificates look valid. HyperConverged and, on updates, KubeVirt refuse
-this; CDI does not. Defaults count: an authority that was shortened may now end before the untouched certificates.
+**Why.** When the CA expires, every certificate that it signed becomes untrusted, even if it has not expired itself.
+The components then reject each other while their own certificates look valid. HyperConverged and, on updates, KubeVirt
+reject this, CDI does not. Defaults count: a shortened ``ca.duration`` may be less than the default of the others.
 
 **Fix.** Make ``ca.duration`` at least as long as the others, better twice as long.
 """
@@ -18,17 +18,17 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     groups = {group.name: group for group in cert_settings.groups(obj)}
-    authority = groups.pop(cert_settings.CA, None)
-    if authority is None:
+    ca = groups.pop(cert_settings.CA, None)
+    if ca is None:
         return
     for group in groups.values():
-        if group.duration > authority.duration:
+        if group.duration > ca.duration:
             default = "" if group.duration_field.present else "the default "
             yield Finding(
                 group.duration_field.path,
-                f"{default}{format_duration(group.duration)} is longer than the {format_duration(authority.duration)} "
-                "of the CA that signs these certificates, and they end with it; shorten it or lengthen ca.duration",
-                value=(group.duration, authority.duration),
+                f"{default}{format_duration(group.duration)} is longer than the {format_duration(ca.duration)} of the CA; "
+                "these certificates are rejected once it expires. Shorten them or lengthen ca.duration.",
+                value=(group.duration, ca.duration),
             )
 
 

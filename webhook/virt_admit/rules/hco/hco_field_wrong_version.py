@@ -1,10 +1,10 @@
-"""A HyperConverged uses a field that its API version does not have.
+"""HyperConverged uses a field that its API version does not define.
 
-**Why.** Between v1beta1 and v1 nearly every field moved. The API server drops what a version does not know:
-``kubectl`` refuses such a file by default, other clients lose the setting without a word and the default stays in
-force. Only ``check`` can meet this; what reaches the webhook has been pruned.
+**Why.** Nearly every field moved between v1beta1 and v1. The API server drops fields that a version does not define.
+``kubectl`` rejects such a file by default. Other clients lose the setting silently and the default applies. Only
+``virt-admit check`` can find this, because the API server drops the field before it calls the webhook.
 
-**Fix.** Write the field where this version keeps it, or change ``apiVersion``.
+**Fix.** Write the field where this version defines it, or change ``apiVersion``.
 """
 
 from collections.abc import Iterator
@@ -27,22 +27,22 @@ def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         field = hco["spec"][key]
         if not field.present or (key in V1_FIELDS if hco.version == "v1" else key not in V1_ONLY):
             continue
-        places = [str(right) for wrong, right in _moved(hco) if hco.root.at(*wrong).present and wrong[1] == key]
+        paths = [str(right) for wrong, right in _moved(hco) if hco.root.at(*wrong).present and wrong[1] == key]
         other = "v1beta1" if hco.version == "v1" else "v1"
-        remedy = f"write {', '.join(places)}" if places else f"see where {hco.version} keeps it"
-        known = "" if hco.version == "v1" and not places else f", or use apiVersion {HCO.group}/{other}"
+        remedy = f"Use {', '.join(paths)}" if paths else f"Check the fields of {hco.version}"
+        alternative = "" if hco.version == "v1" and not paths else f", or use apiVersion {HCO.group}/{other}"
         yield Finding(
             field.path,
-            f"{hco.version} has no such field and the server drops it; {remedy}{known}",
+            f"{hco.version} does not define this field, so the API server drops it. {remedy}{alternative}.",
             cause=Cause.FORBIDDEN,
         )
 
 
 def _moved(hco: Object) -> Iterator[tuple[Path, Path]]:
-    """Where the other version keeps a setting, and where this one does."""
+    """Yield the path of each setting in the other version and in this one."""
     other = Object({**hco.data, "apiVersion": f"{HCO.group}/{'v1beta1' if hco.version == 'v1' else 'v1'}"})
-    for what in Setting:
-        wrong, right = setting(other, what).path, setting(hco, what).path
+    for name in Setting:
+        wrong, right = setting(other, name).path, setting(hco, name).path
         if len(wrong) > 1 and len(right) > 1:
             yield wrong, right
 

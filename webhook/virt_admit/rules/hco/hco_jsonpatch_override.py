@@ -1,10 +1,10 @@
-"""A jsonpatch annotation on HyperConverged changes what is judged here, or cannot be applied.
+"""A jsonpatch annotation of HyperConverged overrides checked settings, or is not valid.
 
-**Why.** HyperConverged applies the patch in ``kubevirt.kubevirt.io/jsonpatch`` to the KubeVirt resource that it
-writes. What it says about updates, migrations, evictions, CPU models and certificates is then not what stands in
-the HyperConverged that was checked. A patch that is no JSON Patch stops the operator.
+**Why.** HyperConverged applies the patch in ``kubevirt.kubevirt.io/jsonpatch`` to the KubeVirt resource that it writes.
+A patch of updates, migrations, evictions, CPU models or certificates replaces the settings that virt-admit checked in
+HyperConverged. A malformed JSON Patch stops the operator.
 
-**Fix.** Set the field of HyperConverged instead, where there is one.
+**Fix.** Set the field of HyperConverged instead, if it has one.
 """
 
 import json
@@ -18,7 +18,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 ANNOTATION = "kubevirt.kubevirt.io/jsonpatch"
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")  # RFC 6902
-JUDGED = (
+CHECKED_PATHS = (
     "/spec/workloadUpdateStrategy",
     "/spec/configuration/migrations",
     "/spec/configuration/evictionStrategy",
@@ -32,25 +32,26 @@ def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     annotation = hco.annotation(ANNOTATION)
     if annotation.text is None:
         return
-    steps = _steps(annotation.text)
-    if steps is None:
+    patched = _patched_paths(annotation.text)
+    if patched is None:
         yield Finding(
             annotation.path,
-            "this is no JSON Patch and HyperConverged cannot apply it; "
-            'write a list such as [{"op": "add", "path": "/spec/…", "value": …}]',
+            "HyperConverged cannot apply this value, because it is not a JSON Patch. "
+            'Use a list such as [{"op": "add", "path": "/spec/…", "value": …}].',
         )
         return
-    judged = [path for path in dict.fromkeys(steps) if path.startswith(JUDGED)]
-    if judged:
+    overridden = [path for path in dict.fromkeys(patched) if path.startswith(CHECKED_PATHS)]
+    if overridden:
         yield Finding(
             annotation.path,
-            f"KubeVirt will differ from what is checked here; use HyperConverged's own fields: {names(judged, 70)}",
+            "this patch overrides settings that virt-admit checks. "
+            f"Use fields of HyperConverged instead of {names(overridden, 70)}",
             max_action=Action.WARN,
         )
 
 
-def _steps(text: str) -> list[str] | None:
-    """The path of each operation of a JSON Patch; None: it is none."""
+def _patched_paths(text: str) -> list[str] | None:
+    """Return the path of each operation, or None if the text is not a JSON Patch."""
     try:
         steps: Any = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
 """A KubeVirt or CDI that HyperConverged manages is edited directly.
 
-**Why.** HyperConverged writes the whole spec of these resources and restores it at its next pass, within minutes:
-the edit seems to work and is gone.
+**Why.** HyperConverged writes the whole spec of these resources and restores it within minutes. The edit seems to work
+and is then lost.
 
-**Fix.** Edit HyperConverged; for what it has no field for, use its ``…/jsonpatch`` annotations.
+**Fix.** Edit HyperConverged. Use its ``…/jsonpatch`` annotations for settings that it does not have.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ HCO_OPERATOR = "hco-operator"
 class Params:
     operators: tuple[str, ...] = param(
         ("system:serviceaccount:*:hyperconverged-cluster-operator",),
-        "who writes these resources for HyperConverged (patterns of user names)",
+        "users that write these resources for HyperConverged (patterns of user names)",
     )
 
 
@@ -33,8 +33,8 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     if not any(fnmatchcase(context.user, operator) for operator in context.params.operators):
         yield Finding(
             obj["spec"].path,
-            "HyperConverged manages this resource and restores it at its next pass; "
-            "edit HyperConverged, or its jsonpatch annotation for what it has no field for",
+            "HyperConverged manages this resource and reverts this edit within minutes. "
+            "Edit HyperConverged, or its jsonpatch annotation for settings that it does not have.",
         )
 
 

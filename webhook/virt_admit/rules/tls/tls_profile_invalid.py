@@ -1,11 +1,11 @@
-"""A TLS profile that no component can serve with.
+"""A TLS profile cannot be used by the servers of the virtualization layer.
 
-**Why.** A custom profile below TLS 1.3 without a cipher that HTTP/2 demands stops every API server of the
-virtualization layer; ciphers together with TLS 1.3, which has its own, are refused. HyperConverged and KubeVirt
-refuse such profiles, CDI does not and fails later.
+**Why.** HTTP/2 requires certain ciphers. A custom profile below TLS 1.3 without one of them stops every API server of
+the virtualization layer. TLS 1.3 has its own ciphers, so a profile that lists ciphers for it is rejected.
+HyperConverged and KubeVirt reject such profiles. CDI accepts them and fails later.
 
-**Fix.** Use a named profile (``Old``, ``Intermediate``, ``Modern``), or list ECDHE-RSA-AES128-GCM-SHA256 or
-ECDHE-ECDSA-AES128-GCM-SHA256 among the ciphers, or no ciphers at all with ``VersionTLS13``.
+**Fix.** Use a named profile (``Old``, ``Intermediate``, ``Modern``). In a custom profile list
+ECDHE-RSA-AES128-GCM-SHA256 or ECDHE-ECDSA-AES128-GCM-SHA256, or use ``VersionTLS13`` without ciphers.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,9 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         yield from _custom(profile["custom"])
     elif profile["type"].value == "Custom":
         yield Finding(
-            profile["custom"].path, "type is Custom, so custom must say versions and ciphers", cause=Cause.REQUIRED
+            profile["custom"].path,
+            "type Custom requires this field. Set minTLSVersion and ciphers in it.",
+            cause=Cause.REQUIRED,
         )
 
 
@@ -39,8 +41,8 @@ def _kubevirt(profile: Field) -> Iterator[Finding]:
     if ciphers.is_list and ciphers.value and version.value in (None, "", TLS13):
         yield Finding(
             ciphers.path,
-            "ciphers cannot be chosen with TLS 1.3, which is also what an absent minTLSVersion means here; "
-            "remove them or set minTLSVersion: VersionTLS12",
+            "KubeVirt rejects ciphers with TLS 1.3, which is the default without minTLSVersion. "
+            "Remove the ciphers or set minTLSVersion: VersionTLS12.",
             value=(version.value, ciphers.value),
             cause=Cause.NOT_SUPPORTED,
         )
@@ -52,16 +54,18 @@ def _custom(custom: Field) -> Iterator[Finding]:
     if version.value not in VERSIONS:
         yield Finding(
             version.path,
-            f"{show(version.value)} is no TLS version; write one of {', '.join(VERSIONS)}",
+            f"{show(version.value)} is not a valid TLS version. Use one of {', '.join(VERSIONS)}.",
             cause=Cause.NOT_SUPPORTED,
         )
     elif version.value == TLS13:
         if ciphers.is_list and ciphers.value:
-            yield Finding(ciphers.path, "ciphers cannot be chosen with VersionTLS13; write an empty list", value=value)
+            yield Finding(
+                ciphers.path, "TLS 1.3 has fixed ciphers, so this list is rejected. Use an empty list.", value=value
+            )
     elif HTTP2_CIPHERS.isdisjoint(item.text for item in ciphers.items()):
         yield Finding(
             ciphers.path,
-            f"HTTP/2 needs one of {' or '.join(sorted(HTTP2_CIPHERS))} below TLS 1.3; add it",
+            f"HTTP/2 below TLS 1.3 requires {' or '.join(sorted(HTTP2_CIPHERS))}; API servers would not start. Add one.",
             value=value,
         )
 
