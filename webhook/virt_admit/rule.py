@@ -11,6 +11,7 @@ from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object, Path
+from virt_admit.model.reads import Reads
 from virt_admit.model.units import parse_duration
 
 T = TypeVar("T")
@@ -134,8 +135,11 @@ class Rule:
     check: Check
     action: Action
     """The class out of the box."""
-    reads: tuple[Kind, ...] = ()
-    """The kinds that the check may look up: RBAC and informers; a test fails if it reads anything else."""
+    event: str = "PolicyFinding"
+    """The reason of Events about the rule's findings (``scan --events``): one word in CamelCase."""
+    reads: Reads = field(default_factory=dict)
+    """What the check looks up: by kind the paths of fields, such as ``{PVC: ("status.phase",)}``; see ``model/reads.py``.
+    Retained fields, RBAC and informers are derived from it. A test fails if the check reads anything else."""
     operations: tuple[Operation, ...] = (Operation.CREATE, Operation.UPDATE)
     subresources: tuple[str, ...] = ()
     """Sub-resources that are judged too (``scale``)."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import NODE
+from virt_admit.model.reads import Reads
+
+READS: Final[Reads] = {NODE: ("status.conditions.lastHeartbeatTime",)}
 
 
 def instant(text: str | None) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from virt_admit.model.objects import Object
@@ -10,15 +10,38 @@ from virt_admit.model.objects import Object
 
 @dataclass(frozen=True, order=True, slots=True)
 class Kind:
-    """One kind of the Kubernetes API. ``versions``: newest first; the first one is registered and listed."""
+    """One kind of the Kubernetes API, and everything virt-admit knows about it: a new kind is one record here."""
 
     group: str
     versions: tuple[str, ...]
+    """Newest first. The first one is registered and listed."""
     plural: str
     kind: str
     namespaced: bool = True
     subresources: tuple[str, ...] = ()
-    """Sub-resources of the kind that a rule may ask to see (``scale``)."""
+    """Sub-resources of the kind that a rule may judge (``scale``)."""
+    _: KW_ONLY
+    entry: str = field(default="", compare=False)
+    """The entry of the webhook configurations (``install/manifests.py``). Empty: no rule judges it at admission."""
+    every_version: bool = field(default=False, compare=False)
+    """Whether rules judge the version that was sent, so that each version is registered; else the API server converts
+    to the first one."""
+    never_denied: bool = field(default=False, compare=False)
+    """Whether findings lead to warnings at most, whatever the policy says, and to no fix."""
+    created_only: bool = field(default=False, compare=False)
+    """Whether updates are never judged."""
+    judged_metadata: tuple[str, ...] = field(default=(), compare=False)
+    """Parts of the metadata (``annotations``, ``labels``) of which every change makes an update be judged. Of the other
+    parts only the keys in ``Rule.metadata`` count."""
+    status_from_elsewhere: bool = field(default=False, compare=False)
+    """Whether rules trust the status, so that a status sent on CREATE is ignored: ``kubectl get -o yaml`` output that
+    is created again carries the status of an earlier object."""
+    numerous: bool = field(default=False, compare=False)
+    """Whether a cluster has so many objects that the cache keeps them as JSON text and decodes them on each look-up."""
+    lookup_namespace: str = field(default="", compare=False)
+    """The only namespace in which rules look at admission. Empty: every namespace."""
+    snapshot_filtered: bool = field(default=False, compare=False)
+    """Whether a snapshot file holds only the fields that rules read: most objects belong to other applications."""
 
     @property
     def resource(self) -> str:
@@ -34,63 +57,183 @@ class Kind:
         return self.resource
 
 
-# What is judged
-VM: Final = Kind("kubevirt.io", ("v1", "v1alpha3"), "virtualmachines", "VirtualMachine")
-VMI: Final = Kind("kubevirt.io", ("v1", "v1alpha3"), "virtualmachineinstances", "VirtualMachineInstance")
+# What is judged. The order is that of the kinds within an entry of the webhook configurations.
+VM: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "virtualmachines",
+    "VirtualMachine",
+    entry="virtual-machines",
+    judged_metadata=("annotations", "labels"),
+    numerous=True,
+    status_from_elsewhere=True,
+)
+POOL: Final = Kind(
+    "pool.kubevirt.io",
+    ("v1beta1", "v1alpha1"),
+    "virtualmachinepools",
+    "VirtualMachinePool",
+    entry="virtual-machines",
+    judged_metadata=("annotations", "labels"),
+)
 VMIRS: Final = Kind(
-    "kubevirt.io", ("v1", "v1alpha3"), "virtualmachineinstancereplicasets", "VirtualMachineInstanceReplicaSet"
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "virtualmachineinstancereplicasets",
+    "VirtualMachineInstanceReplicaSet",
+    entry="virtual-machines",
+    judged_metadata=("annotations", "labels"),
 )
-VMIM: Final = Kind(
-    "kubevirt.io", ("v1", "v1alpha3"), "virtualmachineinstancemigrations", "VirtualMachineInstanceMigration"
+VMI: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "virtualmachineinstances",
+    "VirtualMachineInstance",
+    entry="instances",
+    never_denied=True,  # a rejected VMI keeps its VM from starting
+    created_only=True,  # no status sub-resource: each heartbeat and each step of a migration is an update
+    numerous=True,
+    status_from_elsewhere=True,
 )
-POOL: Final = Kind("pool.kubevirt.io", ("v1beta1", "v1alpha1"), "virtualmachinepools", "VirtualMachinePool")
-KUBEVIRT: Final = Kind("kubevirt.io", ("v1", "v1alpha3"), "kubevirts", "KubeVirt")
-HCO: Final = Kind("hco.kubevirt.io", ("v1", "v1beta1"), "hyperconvergeds", "HyperConverged")
-CDI: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "cdis", "CDI", namespaced=False)
-STORAGE_PROFILE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "storageprofiles", "StorageProfile", namespaced=False)
-MIGRATION_POLICY: Final = Kind(
-    "migrations.kubevirt.io", ("v1alpha1",), "migrationpolicies", "MigrationPolicy", namespaced=False
+MHC: Final = Kind(
+    "machine.openshift.io", ("v1beta1",), "machinehealthchecks", "MachineHealthCheck", entry="health-checks"
 )
-NODE: Final = Kind("", ("v1",), "nodes", "Node", namespaced=False)
-MHC: Final = Kind("machine.openshift.io", ("v1beta1",), "machinehealthchecks", "MachineHealthCheck")
-MACHINE: Final = Kind("machine.openshift.io", ("v1beta1",), "machines", "Machine")
-MACHINE_SET: Final = Kind("machine.openshift.io", ("v1beta1",), "machinesets", "MachineSet", subresources=("scale",))
-CAPI_MHC: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinehealthchecks", "MachineHealthCheck")
-NHC: Final = Kind("remediation.medik8s.io", ("v1alpha1",), "nodehealthchecks", "NodeHealthCheck", namespaced=False)
-NM: Final = Kind("nodemaintenance.medik8s.io", ("v1beta1",), "nodemaintenances", "NodeMaintenance", namespaced=False)
+CAPI_MHC: Final = Kind(
+    "cluster.x-k8s.io",
+    ("v1beta2", "v1beta1"),
+    "machinehealthchecks",
+    "MachineHealthCheck",
+    entry="health-checks",
+    every_version=True,
+)
+NHC: Final = Kind(
+    "remediation.medik8s.io",
+    ("v1alpha1",),
+    "nodehealthchecks",
+    "NodeHealthCheck",
+    namespaced=False,
+    entry="health-checks",
+)
+MACHINE: Final = Kind("machine.openshift.io", ("v1beta1",), "machines", "Machine", entry="machines")
+MACHINE_SET: Final = Kind(
+    "machine.openshift.io", ("v1beta1",), "machinesets", "MachineSet", subresources=("scale",), entry="machines"
+)
+NM: Final = Kind(
+    "nodemaintenance.medik8s.io",
+    ("v1beta1",),
+    "nodemaintenances",
+    "NodeMaintenance",
+    namespaced=False,
+    entry="maintenance",
+)
 NM_KUBEVIRT: Final = Kind(
-    "nodemaintenance.kubevirt.io", ("v1beta1",), "nodemaintenances", "NodeMaintenance", namespaced=False
-)
-SNR_CONFIG: Final = Kind(
-    "self-node-remediation.medik8s.io", ("v1alpha1",), "selfnoderemediationconfigs", "SelfNodeRemediationConfig"
+    "nodemaintenance.kubevirt.io",
+    ("v1beta1",),
+    "nodemaintenances",
+    "NodeMaintenance",
+    namespaced=False,
+    entry="maintenance",
 )
 SNR_TEMPLATE: Final = Kind(
     "self-node-remediation.medik8s.io",
     ("v1alpha1",),
     "selfnoderemediationtemplates",
     "SelfNodeRemediationTemplate",
+    entry="templates",
+)
+SNR_CONFIG: Final = Kind(
+    "self-node-remediation.medik8s.io",
+    ("v1alpha1",),
+    "selfnoderemediationconfigs",
+    "SelfNodeRemediationConfig",
+    entry="templates",
 )
 FAR_TEMPLATE: Final = Kind(
     "fence-agents-remediation.medik8s.io",
     ("v1alpha1",),
     "fenceagentsremediationtemplates",
     "FenceAgentsRemediationTemplate",
+    entry="templates",
 )
 MDR_TEMPLATE: Final = Kind(
     "machine-deletion-remediation.medik8s.io",
     ("v1alpha1",),
     "machinedeletionremediationtemplates",
     "MachineDeletionRemediationTemplate",
+    entry="templates",
+)
+NODE: Final = Kind(
+    "",
+    ("v1",),
+    "nodes",
+    "Node",
+    namespaced=False,
+    entry="nodes",
+    never_denied=True,  # a rejected Node update stops drains and upgrades
+)
+HCO: Final = Kind(
+    "hco.kubevirt.io",
+    ("v1", "v1beta1"),
+    "hyperconvergeds",
+    "HyperConverged",
+    entry="hyperconverged",
+    every_version=True,
+    judged_metadata=("annotations",),
+)
+KUBEVIRT: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "kubevirts",
+    "KubeVirt",
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+CDI: Final = Kind(
+    "cdi.kubevirt.io",
+    ("v1beta1",),
+    "cdis",
+    "CDI",
+    namespaced=False,
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+MIGRATION_POLICY: Final = Kind(
+    "migrations.kubevirt.io",
+    ("v1alpha1",),
+    "migrationpolicies",
+    "MigrationPolicy",
+    namespaced=False,
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+STORAGE_PROFILE: Final = Kind(
+    "cdi.kubevirt.io",
+    ("v1beta1",),
+    "storageprofiles",
+    "StorageProfile",
+    namespaced=False,
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+VMIM: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "virtualmachineinstancemigrations",
+    "VirtualMachineInstanceMigration",
+    entry="configuration",
+    judged_metadata=("annotations",),
 )
 
 # What is only looked up
-PVC: Final = Kind("", ("v1",), "persistentvolumeclaims", "PersistentVolumeClaim")
-POD: Final = Kind("", ("v1",), "pods", "Pod")
-DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume")
+PVC: Final = Kind("", ("v1",), "persistentvolumeclaims", "PersistentVolumeClaim", numerous=True)
+POD: Final = Kind("", ("v1",), "pods", "Pod", lookup_namespace="openshift-etcd", snapshot_filtered=True)
+DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
 STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False)
-CONTROLLER_REVISION: Final = Kind("apps", ("v1",), "controllerrevisions", "ControllerRevision")
-PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget")
-LEASE: Final = Kind("coordination.k8s.io", ("v1",), "leases", "Lease")
+CONTROLLER_REVISION: Final = Kind(
+    "apps", ("v1",), "controllerrevisions", "ControllerRevision", numerous=True, snapshot_filtered=True
+)
+PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget", lookup_namespace="openshift-etcd")
+LEASE: Final = Kind("coordination.k8s.io", ("v1",), "leases", "Lease", lookup_namespace="medik8s-leases")
 INSTANCETYPE: Final = Kind(
     "instancetype.kubevirt.io", ("v1beta1",), "virtualmachineinstancetypes", "VirtualMachineInstancetype"
 )

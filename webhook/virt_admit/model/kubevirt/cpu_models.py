@@ -16,9 +16,8 @@ from virt_admit.model.kinds import KUBEVIRT, NODE
 from virt_admit.model.kubevirt import configuration, effective
 from virt_admit.model.kubevirt.effective import Effective
 from virt_admit.model.objects import Path
+from virt_admit.model.reads import union
 from virt_admit.model.units import show
-
-READS: Final = (*effective.READS, KUBEVIRT, NODE)
 
 OFFERED: Final = "cpu-model.node.kubevirt.io/"
 """Label prefix: the node can run this model."""
@@ -29,6 +28,8 @@ TARGET: Final = "cpu-model-migration.node.kubevirt.io/"
 
 SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
 """Annotation of nodes that the labeller leaves as they are; only its presence counts (node_labeller.go)."""
+
+READS: Final = union(effective.READS, {KUBEVIRT: (), NODE: ("metadata.labels", f"metadata.annotations.{SKIP_NODE}")})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from virt_admit.model import selectors
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import PDB
 from virt_admit.model.kubevirt import vmis, vms
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import Reads
+
+READS: Final[Reads] = {PDB: ("metadata.ownerReferences", "spec", "status.disruptionsAllowed")}
 
 
 class _Budget(NamedTuple):

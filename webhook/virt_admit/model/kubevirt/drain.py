@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_admit.model.cluster import Cluster, Unseen, gather, more_may_exist
-from virt_admit.model.kinds import NODE, PDB, VM, VMI, VMIM
+from virt_admit.model.kinds import NODE, VMI
 from virt_admit.model.kubevirt import (
     configuration,
     cpu_models,
@@ -27,8 +27,17 @@ from virt_admit.model.kubevirt import (
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 
-READS: Final = (VMI, VM, VMIM, PDB, *placement.READS, *effective.STRATEGY_READS)
+READS: Final = union(
+    {VMI: ("spec",)},
+    vmis.READS,
+    vmis.OWNER_READS,
+    migrations.READS,
+    disruption_budgets.READS,
+    placement.READS,
+    effective.STRATEGY_READS,
+)
 """What the forecast looks up."""
 
 # --- objects that are not running yet -------------------------------------------------------------------------------

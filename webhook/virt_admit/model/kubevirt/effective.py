@@ -24,23 +24,30 @@ from virt_admit.model.kinds import (
 )
 from virt_admit.model.kubevirt import configuration, vms
 from virt_admit.model.objects import Field, Object, Path
+from virt_admit.model.reads import Reads
 from virt_admit.model.units import show
 
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 """Label of a ControllerRevision: the instance type or preference that it keeps a copy of."""
 
 
-READS: Final = (
-    CONTROLLER_REVISION,
-    INSTANCETYPE,
-    CLUSTER_INSTANCETYPE,
-    PREFERENCE,
-    CLUSTER_PREFERENCE,
+_INHERITED: Final = (  # of an instance type; then of a preference
+    *("annotations", "cpu", "gpus", "hostDevices", "launchSecurity", "memory", "nodeSelector"),
+    *("devices", "features", "preferredArchitecture", "preferredLaunchSecurity", "volumes"),
 )
-"""The kinds that ``effective`` looks up."""
 
-STRATEGY_READS: Final = (KUBEVIRT, HCO)
-"""The kinds that ``strategy`` looks up."""
+READS: Final[Reads] = {
+    # Revisions of other owners hold whole pod templates
+    CONTROLLER_REVISION: ("metadata.labels", *(f"data.spec.{key}" for key in _INHERITED)),
+    INSTANCETYPE: (),
+    CLUSTER_INSTANCETYPE: (),
+    PREFERENCE: (),
+    CLUSTER_PREFERENCE: (),
+}
+"""What ``effective`` looks up."""
+
+STRATEGY_READS: Final[Reads] = {KUBEVIRT: (), HCO: ()}
+"""What ``strategy`` looks up."""
 
 
 class Given(NamedTuple):

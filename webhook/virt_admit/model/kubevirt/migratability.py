@@ -22,6 +22,7 @@ from virt_admit.model.kubevirt.versions import Feature, Gate
 from virt_admit.model.messages import count
 from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Field, Object, Path
+from virt_admit.model.reads import union
 from virt_admit.model.selectors import integer
 from virt_admit.model.units import show
 
@@ -32,8 +33,8 @@ TSC_FREQUENCY: Final = "cpu-timer.node.kubevirt.io/tsc-frequency"
 """Label of nodes: hertz of their time stamp counter."""
 
 
-READS: Final = (*effective.READS, *storage.READS, KUBEVIRT, HCO, NODE)
-"""The kinds that ``assess`` looks up."""
+READS: Final = union(effective.READS, storage.READS, {KUBEVIRT: (), HCO: (), NODE: ("metadata.labels",)})
+"""What ``assess`` looks up."""
 
 
 class Migratable(enum.Enum):

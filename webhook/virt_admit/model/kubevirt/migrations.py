@@ -9,12 +9,23 @@ from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import VMIM
 from virt_admit.model.kubevirt import vms
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import Reads
 
 AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpdateMigration")
 """Annotations of migrations that a drain or a workload update asked for. They are repeated without end."""
 
 FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 """Phases of a migration, and of a VMI, that has ended."""
+
+READS: Final[Reads] = {
+    VMIM: (
+        "metadata.creationTimestamp",
+        *(f"metadata.annotations.{key}" for key in AUTOMATIC),
+        "spec.vmiName",
+        "status.phase",
+        "status.migrationState",
+    )
+}
 
 RETRY_LOOP: Final = 3
 """Failed automatic migrations in a row from which on one speaks of a loop."""

@@ -7,11 +7,19 @@ start again, and it does not migrate either, since a migration is the start of a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import NODE, VM, VMI
 from virt_admit.model.kubevirt import configuration, cpu_models, vmis
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import Reads
+
+READS: Final[Reads] = {
+    VM: ("spec.template.spec.domain.cpu.model",),
+    VMI: ("metadata.ownerReferences", "spec.domain.cpu.model", "status.phase"),
+    NODE: ("metadata.labels", f"metadata.annotations.{cpu_models.SKIP_NODE}"),
+}
 
 
 def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:

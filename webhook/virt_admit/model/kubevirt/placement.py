@@ -19,10 +19,14 @@ from virt_admit.model.kubevirt.effective import Effective, architecture
 from virt_admit.model.kubevirt.versions import Gate, gate_is_on
 from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Field, Object, Path
+from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.scheduling import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
 from virt_admit.model.units import parse_quantity
 
-READS: Final = cpu_models.READS
+READS: Final = union(
+    cpu_models.READS,
+    {NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS)},
+)
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 

@@ -14,6 +14,7 @@ from virt_admit.model.kinds import DATA_VOLUME, POOL, PVC, STORAGE_CLASS, STORAG
 from virt_admit.model.kubevirt import vms
 from virt_admit.model.kubevirt.effective import Effective
 from virt_admit.model.objects import Field, Object
+from virt_admit.model.reads import Reads
 
 SHARED: Final = "ReadWriteMany"
 """The one access mode with which two nodes may write at a time, as during a migration."""
@@ -22,8 +23,20 @@ DEFAULT_FOR_VMS: Final = "storageclass.kubevirt.io/is-default-virt-class"
 DEFAULT_FOR_ALL: Final = "storageclass.kubernetes.io/is-default-class"
 
 
-READS: Final = (PVC, DATA_VOLUME, STORAGE_PROFILE, STORAGE_CLASS)
-"""The kinds that ``access`` looks up."""
+READS: Final[Reads] = {
+    PVC: ("spec.accessModes",),
+    DATA_VOLUME: (
+        "spec.contentType",
+        *(
+            f"spec.{block}.{key}"
+            for block in ("pvc", "storage")
+            for key in ("accessModes", "volumeMode", "storageClassName")
+        ),
+    ),
+    STORAGE_PROFILE: (),
+    STORAGE_CLASS: (),
+}
+"""What ``access`` looks up."""
 
 
 class Access(NamedTuple):

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.kinds import VM, VMI
 from virt_admit.model.kubevirt import lifecycle, migrations, vms
 from virt_admit.model.kubevirt.lifecycle import Then
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import CONDITIONS, Reads
+
+READS: Final[Reads] = {
+    VMI: (
+        *("metadata.labels", "metadata.ownerReferences", "metadata.creationTimestamp"),
+        *("spec.evictionStrategy", "status.nodeName", "status.phase", "status.evacuationNodeName"),
+        *(*CONDITIONS, "status.conditions.reason"),
+    )
+}
+"""What this module and the eviction strategy need of VMIs."""
+
+OWNER_READS: Final[Reads] = {VM: ("spec.running", "spec.runStrategy")}
+"""What ``comes_back`` looks up."""
 
 
 def running(vmi: Object) -> bool:

@@ -17,6 +17,7 @@ from virt_admit.model.kubevirt import drain
 from virt_admit.model.kubevirt.drain import Evictions
 from virt_admit.model.labels import NO_POSITIONS, LabelIndex, Selection
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import Reads, union
 from virt_admit.model.selectors import Selector
 
 ROLE_LABELS: Final = ("machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type")
@@ -34,6 +35,27 @@ DELETE_ANNOTATIONS: Final = (
 
 UNDRAINED: Final = "machine.openshift.io/exclude-node-draining"
 """The annotation whose presence lets a node be switched off without a drain (machine/drain_controller.go)."""
+
+SELECT_READS: Final[Reads] = {
+    kinds.MACHINE: ("metadata.labels",),
+    kinds.CAPI_MACHINE: ("metadata.labels", "spec.clusterName"),
+}
+"""What ``select`` looks up."""
+
+OWNER_READS: Final = union(
+    SELECT_READS, dict.fromkeys((kinds.MACHINE, kinds.CAPI_MACHINE), ("metadata.ownerReferences",))
+)
+"""What ``select`` and the owners of the selected Machines need."""
+
+SET_READS: Final[Reads] = {
+    kinds.MACHINE: (
+        *("metadata.labels", "metadata.ownerReferences"),
+        *(f"metadata.annotations.{key}" for key in (*DELETE_ANNOTATIONS, UNDRAINED)),
+        *("status.nodeRef", "status.errorReason", "status.errorMessage"),
+    ),
+    kinds.MACHINE_SET: (),
+}
+"""What ``scale_down``, ``of_set``, ``goes_first`` and ``evictions`` need of Machines and their sets."""
 
 CONTROL_PLANE_SIZE: Final = 3
 """Machines of a control plane that cannot be seen."""

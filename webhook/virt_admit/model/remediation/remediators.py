@@ -14,6 +14,7 @@ from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import NODE, SNR_CONFIG
 from virt_admit.model.nodes import WORKER
 from virt_admit.model.objects import Field, Object
+from virt_admit.model.reads import Reads
 from virt_admit.model.units import DURATION, MILLISECOND, MINUTE, SECOND, parse_duration
 
 SNR_CONFIG_NAME: Final = "self-node-remediation-config"
@@ -21,6 +22,9 @@ SNR_CONFIG_NAME: Final = "self-node-remediation-config"
 
 WATCHDOG: Final = "self-node-remediation.medik8s.io/watchdog-timeout"
 REBOOT_CAPABLE: Final = "is-reboot-capable.self-node-remediation.medik8s.io"
+
+SNR_READS: Final[Reads] = {NODE: ("metadata.labels", f"metadata.annotations.{WATCHDOG}"), SNR_CONFIG: ()}
+"""What ``worst_safe_time`` and ``snr_duration`` look up."""
 
 
 # --- SelfNodeRemediation -----------------------------------------------------------------------------------------

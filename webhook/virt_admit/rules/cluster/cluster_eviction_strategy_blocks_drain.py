@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from virt_admit.model.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kinds import HCO, KUBEVIRT, VM, VMI
-from virt_admit.model.kubevirt import configuration, vmis, vms, workload_updates
+from virt_admit.model.kubevirt import configuration, effective, vmis, vms, workload_updates
 from virt_admit.model.kubevirt.configuration import Setting, setting
 from virt_admit.model.messages import count, names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -55,8 +56,9 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
-    reads=(VMI, VM, HCO, KUBEVIRT),
+    reads=union(vmis.READS, effective.STRATEGY_READS, {VM: ("spec.template.spec.evictionStrategy",)}),
     action=Action.WARN,
+    event="DrainBlocked",
     check=check,
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",

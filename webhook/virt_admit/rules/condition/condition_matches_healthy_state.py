@@ -32,6 +32,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
+    event="RemediationLoop",
     check=check,
     sources=(
         "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",

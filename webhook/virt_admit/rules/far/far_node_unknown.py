@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import FAR_TEMPLATE, NODE
 from virt_admit.model.objects import Field, Object
+from virt_admit.model.reads import NAME
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
@@ -45,7 +46,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(FAR_TEMPLATE,),
-    reads=(NODE,),
+    reads={NODE: NAME},
     action=Action.WARN,
     check=check,
     sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#GetNodeNamesFromSpec",),

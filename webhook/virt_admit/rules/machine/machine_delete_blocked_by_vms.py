@@ -10,10 +10,11 @@ it, or stop it.
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import MACHINE, VMI
-from virt_admit.model.kubevirt import effective
+from virt_admit.model.kinds import MACHINE
+from virt_admit.model.kubevirt import effective, vmis
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.model.remediation import machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
@@ -34,9 +35,10 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE,),
-    reads=(VMI, *effective.STRATEGY_READS),
+    reads=union(vmis.READS, effective.STRATEGY_READS),
     operations=(Operation.DELETE,),
     action=Action.WARN,
+    event="DrainBlocked",
     check=check,
     sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode",),
 )

@@ -9,7 +9,7 @@ cut off instead of moving. The annotation counts by being there; the value ``"fa
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import gather
-from virt_admit.model.kinds import MACHINE, VMI
+from virt_admit.model.kinds import MACHINE
 from virt_admit.model.kubevirt import vmis
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
@@ -32,7 +32,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE,),
-    reads=(VMI,),
+    reads=vmis.READS,
     metadata=(machines.UNDRAINED,),
     action=Action.WARN,
     check=check,

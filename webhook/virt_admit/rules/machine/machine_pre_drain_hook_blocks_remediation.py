@@ -12,7 +12,8 @@ from typing import Final
 from virt_admit.model.kinds import MACHINE, MHC
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import watching
+from virt_admit.model.reads import union
+from virt_admit.model.remediation import machines, watching
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -48,7 +49,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE,),
-    reads=(MHC, MACHINE),
+    reads=union(machines.SELECT_READS, {MHC: ()}),
     action=Action.WARN,
     check=check,
     sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go",),

@@ -9,11 +9,12 @@ KubeVirt, keeps the drain waiting, and the machine stays in ``Deleting``.
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import MACHINE, MACHINE_SET, VMI
-from virt_admit.model.kubevirt import effective
+from virt_admit.model.kinds import MACHINE_SET
+from virt_admit.model.kubevirt import effective, vmis
 from virt_admit.model.labels import Selection
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.model.remediation import machines
 from virt_admit.model.remediation.machines import ScaleDown
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
@@ -46,10 +47,11 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE_SET,),
-    reads=(MACHINE, MACHINE_SET, VMI, *effective.STRATEGY_READS),
+    reads=union(machines.SET_READS, vmis.READS, effective.STRATEGY_READS),
     operations=(Operation.UPDATE,),
     subresources=("scale",),
     action=Action.WARN,
+    event="DrainBlocked",
     check=check,
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",

@@ -8,10 +8,11 @@ count and never remediates again, without a word.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MACHINE, MACHINE_SET, MHC
+from virt_admit.model.kinds import MACHINE_SET, MHC
 from virt_admit.model.labels import Selection
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.model.remediation import machines, watching
 from virt_admit.model.remediation.machines import ScaleDown
 from virt_admit.model.remediation.watching import Watch
@@ -54,7 +55,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE_SET,),
-    reads=(MACHINE, MACHINE_SET, MHC),
+    reads=union(machines.SET_READS, {MHC: ()}),
     operations=(Operation.UPDATE,),
     subresources=("scale",),
     action=Action.WARN,

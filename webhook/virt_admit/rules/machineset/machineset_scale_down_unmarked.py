@@ -8,7 +8,7 @@ that goes may run the virtual machine that cannot move.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MACHINE, MACHINE_SET
+from virt_admit.model.kinds import MACHINE_SET
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import machines
@@ -34,7 +34,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE_SET,),
-    reads=(MACHINE, MACHINE_SET),
+    reads=machines.SET_READS,
     operations=(Operation.UPDATE,),
     subresources=("scale",),
     action=Action.WARN,

@@ -8,7 +8,7 @@ all of them are deleted; none is left to run anything.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
+from virt_admit.model.kinds import CAPI_MHC, MHC
 from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.remediation import health_checks, machines, watching
@@ -65,7 +65,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MHC, CAPI_MHC),
-    reads=(MACHINE, CAPI_MACHINE),
+    reads=machines.SELECT_READS,
     action=Action.WARN,
     check=check,
     sources=("Workload Availability, Machine health checks 6.3.2.1",),

@@ -12,6 +12,7 @@ from virt_admit.model.cluster import Unseen, gather
 from virt_admit.model.kinds import MHC, NHC
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import NAME
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -35,8 +36,9 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MHC,),
-    reads=(NHC,),
+    reads={NHC: NAME},
     action=Action.WARN,
+    event="RemediationLoop",
     check=check,
     sources=("medik8s/node-healthcheck-operator:internal/controller/mhc/checker.go#UpdateStatus",),
 )

@@ -44,6 +44,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(MHC, CAPI_MHC),
     action=Action.DENY,
+    event="RemediationLoop",
     check=check,
     params=Params(),
     sources=(

@@ -9,11 +9,12 @@ shorter times of both win.
 from collections.abc import Iterable, Iterator
 
 from virt_admit.model.cluster import Unseen, gather
-from virt_admit.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
+from virt_admit.model.kinds import CAPI_MHC, MHC
 from virt_admit.model.labels import NO_POSITIONS, Selection
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.reads import union
+from virt_admit.model.remediation import health_checks, machines, watching
 from virt_admit.model.remediation.watching import Watch
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -47,7 +48,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MHC, CAPI_MHC),
-    reads=(MACHINE, CAPI_MACHINE, MHC, CAPI_MHC),
+    reads=union(machines.SELECT_READS, {MHC: (), CAPI_MHC: ()}),
     action=Action.WARN,
     check=check,
     sources=("kubernetes-sigs/cluster-api:docs/book/src/tasks/automated-machine-management/healthchecking.md",),

@@ -8,9 +8,9 @@ they come later; perhaps a label is misspelled, and a dead node will stay dead.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
+from virt_admit.model.kinds import CAPI_MHC, MHC
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.remediation import health_checks, machines, watching
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -31,7 +31,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MHC, CAPI_MHC),
-    reads=(MACHINE, CAPI_MACHINE),
+    reads=machines.SELECT_READS,
     action=Action.WARN,
     check=check,
     sources=(

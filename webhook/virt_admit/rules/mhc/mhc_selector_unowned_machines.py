@@ -8,10 +8,10 @@ found to be unhealthy, counts against ``maxUnhealthy``, and stays as it is.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MACHINE, CAPI_MHC, MACHINE, MHC
+from virt_admit.model.kinds import CAPI_MHC, MHC
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.remediation import health_checks, machines, watching
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -34,7 +34,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MHC, CAPI_MHC),
-    reads=(MACHINE, CAPI_MACHINE),
+    reads=machines.OWNER_READS,
     metadata=(health_checks.STRATEGY,),
     action=Action.WARN,
     check=check,

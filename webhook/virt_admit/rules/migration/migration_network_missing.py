@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from virt_admit.model.kinds import HCO, KUBEVIRT, NAD
 from virt_admit.model.kubevirt import migration_limits
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import NAME
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -32,7 +33,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
-    reads=(NAD,),
+    reads={NAD: NAME},
     action=Action.WARN,
     check=check,
     sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go",),

@@ -9,9 +9,10 @@ until the node has surely rebooted (about 3 min); a fence agent is retried (abou
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import FAR_TEMPLATE, NHC, NODE, SNR_CONFIG, SNR_TEMPLATE
+from virt_admit.model.kinds import FAR_TEMPLATE, NHC, SNR_TEMPLATE
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import plan, watching
+from virt_admit.model.reads import union
+from virt_admit.model.remediation import plan, remediators, watching
 from virt_admit.model.units import format_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -40,7 +41,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NHC,),
-    reads=(NODE, SNR_CONFIG, SNR_TEMPLATE, FAR_TEMPLATE),
+    reads=union(remediators.SNR_READS, {SNR_TEMPLATE: (), FAR_TEMPLATE: ()}),
     action=Action.WARN,
     check=check,
     sources=(

@@ -35,6 +35,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(NHC,),
     action=Action.DENY,
+    event="RemediationLoop",
     check=check,
     sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsTimeout",),
 )

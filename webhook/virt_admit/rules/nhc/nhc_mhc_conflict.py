@@ -30,8 +30,9 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NHC,),
-    reads=(MHC,),
+    reads={MHC: ()},
     action=Action.WARN,
+    event="RemediationLoop",
     check=check,
     sources=("medik8s/node-healthcheck-operator:internal/controller/mhc/checker.go#UpdateStatus",),
 )

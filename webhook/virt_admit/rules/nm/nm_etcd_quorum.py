@@ -14,6 +14,7 @@ from virt_admit.model import nodes, selectors
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import CLUSTER_VERSION, INFRASTRUCTURE, NM, NM_KUBEVIRT, NODE, PDB, POD
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import CONDITIONS, NAME
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
@@ -64,7 +65,13 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NM, NM_KUBEVIRT),
-    reads=(NODE, INFRASTRUCTURE, CLUSTER_VERSION, PDB, POD),
+    reads={
+        NODE: ("metadata.labels",),
+        INFRASTRUCTURE: NAME,
+        CLUSTER_VERSION: NAME,
+        PDB: ("spec.selector", "status.disruptionsAllowed"),
+        POD: ("metadata.labels", "spec.nodeName", *CONDITIONS),
+    },
     operations=(Operation.CREATE,),
     action=Action.DENY,
     check=check,

@@ -9,11 +9,12 @@ the drain does not end.
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE, VMI
-from virt_admit.model.kubevirt import drain, effective, placement
+from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE
+from virt_admit.model.kubevirt import drain, effective, placement, vmis
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
@@ -38,9 +39,10 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NM, NM_KUBEVIRT),
-    reads=(VMI, NODE, *effective.STRATEGY_READS),
+    reads=union(vmis.READS, effective.STRATEGY_READS, {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)}),
     operations=(Operation.CREATE,),
     action=Action.WARN,
+    event="MigrationImpossible",
     check=check,
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import NAME
 from virt_admit.model.remediation import maintenance
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
@@ -26,7 +27,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NM, NM_KUBEVIRT),
-    reads=(NODE,),
+    reads={NODE: NAME},
     operations=(Operation.CREATE,),
     action=Action.DENY,
     check=check,

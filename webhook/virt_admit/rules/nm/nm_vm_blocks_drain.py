@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE, VMI
+from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubevirt import drain, effective, vmis
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.messages import first_that_fits, names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
@@ -64,9 +65,10 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NM, NM_KUBEVIRT),
-    reads=(VMI, NODE, *effective.STRATEGY_READS),
+    reads=union(vmis.READS, effective.STRATEGY_READS, {NODE: CONDITIONS}),
     operations=(Operation.CREATE,),
     action=Action.DENY,
+    event="DrainBlocked",
     check=check,
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",

@@ -10,11 +10,12 @@ again afterwards.
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT, VM, VMI
+from virt_admit.model.kinds import NM, NM_KUBEVIRT
 from virt_admit.model.kubevirt import drain, effective, vmis
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
@@ -43,7 +44,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NM, NM_KUBEVIRT),
-    reads=(VMI, VM, *effective.STRATEGY_READS),
+    reads=union(vmis.READS, vmis.OWNER_READS, effective.STRATEGY_READS),
     operations=(Operation.CREATE,),
     action=Action.WARN,
     check=check,

@@ -10,10 +10,11 @@ LiveMigrateIfPossible`` or ``None`` and restart it, or stop it before the drain.
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NODE, VMI
-from virt_admit.model.kubevirt import drain, effective
+from virt_admit.model.kinds import NODE
+from virt_admit.model.kubevirt import drain, effective, vmis
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
@@ -35,9 +36,10 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NODE,),
-    reads=(VMI, *effective.STRATEGY_READS),
+    reads=union(vmis.READS, effective.STRATEGY_READS),
     operations=(Operation.UPDATE,),
     action=Action.WARN,
+    event="DrainBlocked",
     check=check,
     sources=(
         "OpenShift Virtualization, Node maintenance 11.2.2",

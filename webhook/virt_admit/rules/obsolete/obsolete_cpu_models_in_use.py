@@ -11,7 +11,7 @@ which only hides the problem until that node is drained.
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen, more_may_exist
-from virt_admit.model.kinds import HCO, KUBEVIRT, NODE, VM, VMI
+from virt_admit.model.kinds import HCO, KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt import obsolete_cpus
 from virt_admit.model.kubevirt.configuration import Setting, setting
 from virt_admit.model.messages import count, names
@@ -43,7 +43,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
-    reads=(VM, VMI, NODE),
+    reads=obsolete_cpus.READS,
     action=Action.WARN,
     check=check,
     sources=(

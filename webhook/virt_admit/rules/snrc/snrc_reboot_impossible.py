@@ -11,7 +11,7 @@ from virt_admit.model.cluster import Unseen, gather
 from virt_admit.model.kinds import NODE, SNR_CONFIG
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation.remediators import REBOOT_CAPABLE, watchdog
+from virt_admit.model.remediation.remediators import REBOOT_CAPABLE, WATCHDOG, watchdog
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -39,7 +39,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(SNR_CONFIG,),
-    reads=(NODE,),
+    reads={NODE: (f"metadata.annotations.{WATCHDOG}", f"metadata.annotations.{REBOOT_CAPABLE}")},
     action=Action.WARN,
     check=check,
     sources=("medik8s/self-node-remediation:internal/utils/annotations.go#UpdateNodeAnnotations",),

@@ -10,8 +10,9 @@ failover is not as fast as the config says.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NODE, SNR_CONFIG
+from virt_admit.model.kinds import SNR_CONFIG
 from virt_admit.model.objects import Object
+from virt_admit.model.remediation import remediators
 from virt_admit.model.remediation.remediators import configured_safe_time, worst_safe_time
 from virt_admit.model.units import format_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
@@ -37,7 +38,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(SNR_CONFIG,),
-    reads=(NODE,),
+    reads=remediators.SNR_READS,
     action=Action.WARN,
     check=check,
     sources=("medik8s/self-node-remediation:internal/reboot/calculator.go#GetRebootDuration",),

@@ -13,6 +13,7 @@ from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt import configuration, effective, vms
 from virt_admit.model.kubevirt.configuration import HOST_PASSTHROUGH
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -40,7 +41,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=(*effective.READS, *effective.STRATEGY_READS),
+    reads=union(effective.READS, effective.STRATEGY_READS),
     action=Action.AUDIT,
     at_admission=False,
     check=check,

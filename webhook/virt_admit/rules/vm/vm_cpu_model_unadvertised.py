@@ -14,6 +14,7 @@ from virt_admit.model.kubevirt import configuration, cpu_models
 from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
@@ -43,7 +44,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=(*cpu_models.READS, HCO),
+    reads=union(cpu_models.READS, {HCO: ()}),
     action=Action.WARN,
     check=check,
     sources=(

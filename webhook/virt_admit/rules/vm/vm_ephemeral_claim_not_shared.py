@@ -56,6 +56,7 @@ RULE = Rule(
     kinds=(VM, POOL, VMIRS, VMI),
     reads=migratability.READS,
     action=Action.AUDIT,
+    event="MigrationImpossible",
     at_admission=False,
     check=check,
     sources=("kubevirt/kubevirt:pkg/virt-handler/vm.go#checkVolumesForMigration",),

@@ -50,6 +50,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
     action=Action.WARN,
+    event="DrainBlocked",
     params=Params(),
     check=check,
     sources=(

@@ -64,6 +64,7 @@ RULE = Rule(
     kinds=(VM, POOL, VMIRS, VMI),
     reads=migratability.READS,
     action=Action.WARN,
+    event="DrainBlocked",
     check=check,
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",

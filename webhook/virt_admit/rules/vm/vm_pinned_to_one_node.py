@@ -45,6 +45,7 @@ RULE = Rule(
     kinds=(VM, POOL, VMIRS, VMI),
     reads=READS,
     action=Action.WARN,
+    event="MigrationImpossible",
     check=check,
     sources=(
         "kubevirt/kubevirt#9585",

@@ -15,6 +15,7 @@ from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.kubevirt.migratability import READS
 from virt_admit.model.messages import first_that_fits, names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -53,8 +54,9 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=READS,
+    reads=union(READS, placement.READS),
     action=Action.WARN,
+    event="MigrationImpossible",
     check=check,
     sources=(
         "kubevirt/kubevirt#9585",

@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 
 from virt_admit.model import clock
 from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import NODE, VMI, VMIM
+from virt_admit.model.kinds import VMI
 from virt_admit.model.kubevirt import migrations
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.model.units import format_duration
 from virt_admit.rule import Action, Context, Finding, Rule, duration
 
@@ -62,8 +63,9 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VMI,),
-    reads=(VMIM, NODE),
+    reads=union(migrations.READS, clock.READS),
     action=Action.AUDIT,
+    event="DrainBlocked",
     at_admission=False,
     params=Params(),
     check=check,

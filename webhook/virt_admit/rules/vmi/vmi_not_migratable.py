@@ -34,6 +34,7 @@ RULE = Rule(
     kinds=(VMI,),
     reads=effective.STRATEGY_READS,
     action=Action.AUDIT,
+    event="DrainBlocked",
     at_admission=False,
     check=check,
     sources=(

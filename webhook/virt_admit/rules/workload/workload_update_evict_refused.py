@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen, more_may_exist
 from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubevirt import workload_updates
+from virt_admit.model.kubevirt import effective, vmis, workload_updates
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.messages import count, names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -40,7 +41,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
-    reads=(VMI, HCO, KUBEVIRT),
+    reads=union(vmis.READS, effective.STRATEGY_READS),
     action=Action.WARN,
     check=check,
     sources=(

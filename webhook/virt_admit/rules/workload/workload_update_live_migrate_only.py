@@ -9,10 +9,11 @@ migrate. It keeps its old launcher, with its bugs and holes, until somebody rest
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen, more_may_exist
-from virt_admit.model.kinds import HCO, KUBEVIRT, VM, VMI
+from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt import vmis, workload_updates
 from virt_admit.model.messages import count, names
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -35,7 +36,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
-    reads=(VMI, VM),
+    reads=union(vmis.READS, vmis.OWNER_READS),
     action=Action.WARN,
     check=check,
     sources=(
