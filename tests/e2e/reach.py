@@ -15,12 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import yaml
-
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import WITHOUT_STATUS
 from tests.apiserver.webhook import Webhook, register
-from tests.paths import RULE_FOLDER
+from tests.rule_cases import rule_cases
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object
@@ -68,8 +66,7 @@ def targets() -> dict[Target, list[dict[str, Any]]]:
     """Every rule that the webhook asks, kind by kind, with the cases in which it finds something."""
     found: dict[Target, list[dict[str, Any]]] = {}
     for rule in load_rules().at_admission:
-        file = RULE_FOLDER / rule.module.split(".")[-2] / f"{rule.module.split('.')[-1]}.yaml"
-        for case in yaml.load(file.read_text(), yaml.CSafeLoader):
+        for case in rule_cases()[rule.id]:
             if case.get("finds") or case.get("fix"):
                 found.setdefault(Target(rule, _shape(rule, Object(case["object"]))), []).append(case)
     return found

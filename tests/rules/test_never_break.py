@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from tests.https.reviews import patch_of, review, vm
-from tests.paths import ROOT, RULE_FOLDER
+from tests.paths import ROOT
+from tests.rule_cases import rule_cases
 from virt_admit.engine import review as engine
 from virt_admit.install import manifests
 from virt_admit.install.manifests import KUBEVIRT_NAMESPACES, MAY_FAIL, NAME, SYSTEM_NAMESPACES
@@ -39,7 +40,8 @@ EMPTY = Snapshot(complete=["*"])
 """A cluster of which everything can be seen, and there is nothing."""
 
 KUBEVIRT_ACCOUNTS = ("controller", "apiserver", "handler", "operator", "synchronization-controller")
-HEALTH = ("condition", "far", "machine", "maintenance", "mhc", "nhc", "node", "remediation", "snr")
+VMS = ("pdb", "vm", "vmi")
+HEALTH = ("capi", "condition", "far", "machine", "machineset", "mhc", "nhc", "nm", "node", "remediation", "snrc")
 BY_RELEASE = ("vm-run-strategy-unknown", "vm-eviction-strategy-unknown")
 """Only a KubeVirt that says it is newer than known softens these; a release that is not known is the newest known."""
 FAULTS = ("virt-admit/vm-running-and-run-strategy", "virt-admit/vm-eviction-strategy-unknown")
@@ -128,13 +130,14 @@ def said(response: dict[str, Any]) -> str:
 
 
 def cases(*families: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every case of the rules of some families, with the rule's id."""
+    """Return every case of the rules whose ids start with one of these words, with the rule's id."""
+    assert {rule_id.split("-")[0] for rule_id in rule_cases()} >= set(families)
     return [
-        (file.stem.replace("_", "-"), case)
-        for family in families
-        for file in sorted((RULE_FOLDER / family).glob("*.yaml"))
-        for case in yaml.load(file.read_text(), yaml.CSafeLoader)
-        if RULES.by_id.get(file.stem.replace("_", "-")) and kinds.of(Object(case["object"]))
+        (rule_id, case)
+        for rule_id, found in rule_cases().items()
+        if rule_id.split("-")[0] in families and rule_id in RULES.by_id
+        for case in found
+        if kinds.of(Object(case["object"]))
     ]
 
 
@@ -206,7 +209,7 @@ class TestVirtualMachines:
 
     def test_line_5_other_changes_of_what_a_strict_policy_would_refuse(self) -> None:
         strict = load("strict", ALL)
-        for rule, case in cases("vm"):
+        for rule, case in cases(*VMS):
             old, new = case["object"], copy.deepcopy(case["object"])
             new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), BRIDGE_OPT_IN: ""}
             if isinstance(old.get("spec"), dict):
@@ -267,7 +270,7 @@ class TestVirtualMachines:
 
     def test_line_12_reads_inside_a_request(self) -> None:
         """A look-up reads memory or raises Unseen, which never denies: with nothing known only the object decides."""
-        for rule, case in cases("vm"):
+        for rule, case in cases(*VMS):
             if rule not in BY_RELEASE:
                 assert_that_blindness_never_denies(rule, case)
 
@@ -293,7 +296,7 @@ class TestVirtualMachines:
     def test_line_15_cordons(self) -> None:
         """During a drain every check of nodes gives the answer that it gave before."""
         seen = 0
-        for rule, case in cases("vm"):
+        for rule, case in cases(*VMS):
             nodes = [each for each in case.get("cluster", ()) if each["kind"] == "Node"]
             if not nodes:
                 continue

@@ -21,7 +21,7 @@ and expects
 import pytest
 import yaml
 
-from tests.paths import RULE_FOLDER
+from tests.rule_cases import rule_cases
 from virt_admit.engine.admission_review import MAX_WARNING, Verdict
 from virt_admit.engine.review import run
 from virt_admit.model import json_patch, kinds
@@ -33,9 +33,9 @@ from virt_admit.rules import load_rules
 
 
 def _read_cases():
-    for file in sorted(RULE_FOLDER.rglob("*.yaml")):
-        rule = load_rules().by_id[file.stem.replace("_", "-")]
-        for case in yaml.load(file.read_text(), yaml.CSafeLoader):
+    for rule_id, cases in rule_cases().items():
+        rule = load_rules().by_id[rule_id]
+        for case in cases:
             yield pytest.param(rule, case, id=f"{rule.id}/{case['name']}")
 
 

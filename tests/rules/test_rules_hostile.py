@@ -7,11 +7,10 @@ import json
 from itertools import count, islice
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.paths import RULE_FOLDER
+from tests.rule_cases import rule_cases
 from tests.rules.test_rules import context_of
 from virt_admit.engine.admission_review import Request, encode
 from virt_admit.engine.review import judge, run
@@ -23,9 +22,9 @@ from virt_admit.rules import load_rules
 
 RULES = load_rules()
 CASES = [
-    (RULES.by_id[file.stem.replace("_", "-")], case)
-    for file in sorted(RULE_FOLDER.rglob("*.yaml"))
-    for case in json.loads(json.dumps(yaml.load(file.read_text(), yaml.CSafeLoader), default=str))
+    (RULES.by_id[rule_id], case)
+    for rule_id, cases in rule_cases().items()
+    for case in json.loads(json.dumps(cases, default=str))
 ]
 
 JUNK = [
