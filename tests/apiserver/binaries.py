@@ -1,7 +1,7 @@
-"""The programs of a real API server: those of ``KUBEBUILDER_ASSETS``, else built once with Go and cached.
+"""The programs of a real API server: those of ``KUBEBUILDER_ASSETS``, otherwise built once with Go and cached.
 
-``go.mod`` beside this file names them and their release. ``VIRT_ADMIT_KUBERNETES=1.30.14`` chooses another release,
-with the etcd that this release is tested with.
+``go.mod`` in this folder names them and their release. ``VIRT_ADMIT_KUBERNETES=1.30.14`` chooses another release,
+with the etcd that this release is tested with. kube-scheduler is built separately, when a test first asks for it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+Announce = Callable[[str], None]
+
 MODULE = Path(__file__).resolve().parent
-NAMES = ("etcd", "kube-apiserver", "kubectl")
 CHOICE = "VIRT_ADMIT_KUBERNETES"
 
 
@@ -29,53 +30,86 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True)
+class Build:
+    """Programs that are built and cached together."""
+
+    cache: str
+    names: tuple[str, ...]
+    packages: str
+    """What ``go build`` is told: ``tool`` means every tool of ``go.mod``."""
+
+
+API_SERVER = Build("apiserver", ("etcd", "kube-apiserver", "kubectl"), "tool")
+# Not a tool of go.mod: few tests need it, and the others must not wait for it.
+SCHEDULER = Build("scheduler", ("kube-scheduler",), "k8s.io/kubernetes/cmd/kube-scheduler")
+NAMES = API_SERVER.names
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+@dataclass(frozen=True)
 class Binaries:
-    """Where the three programs are."""
+    """The paths of the programs."""
 
     etcd: Path
     kube_apiserver: Path
     kubectl: Path
 
+    def kube_scheduler(self, announce: Announce = _print) -> Path:
+        """Return the path of the scheduler; build it the first time. Raises as ``binaries`` does.
 
-def binaries(announce: Callable[[str], None] = lambda line: print(line, file=sys.stderr)) -> Binaries:
+        The usual contents of ``KUBEBUILDER_ASSETS`` do not include a scheduler, so Go builds it there too.
+        """
+        given = self.kube_apiserver.with_name("kube-scheduler")
+        return given if given.is_file() else _built(SCHEDULER, announce) / "kube-scheduler"
+
+
+def binaries(announce: Announce = _print) -> Binaries:
     """Find the programs; build them the first time, which takes minutes and is announced with one line.
 
     Raises Unavailable without Go, FileNotFoundError if ``KUBEBUILDER_ASSETS`` lacks one of them, ValueError if the
-    chosen release is none, and RuntimeError with Go's own words if the build fails.
+    chosen release is not valid, and RuntimeError with the output of Go if the build fails.
     """
     if assets := os.environ.get("KUBEBUILDER_ASSETS"):
         folder = Path(assets).resolve()
         if missing := [name for name in NAMES if not (folder / name).is_file()]:
-            raise FileNotFoundError(f"KUBEBUILDER_ASSETS={assets} has no {', '.join(missing)}")
+            raise FileNotFoundError(f"KUBEBUILDER_ASSETS={assets} does not contain {', '.join(missing)}")
     else:
-        folder = cache_folder()
-        if not _complete(folder):
-            _build(folder, announce)
+        folder = _built(API_SERVER, announce)
     return Binaries(*(folder / name for name in NAMES))
 
 
-def cache_folder() -> Path:
-    """Where a build is kept, outside the checkout: one of another release, or of this very ``go.mod`` and ``go.sum``."""
+def cache_folder(build: Build = API_SERVER) -> Path:
+    """Return the folder of a build, outside the checkout: one for each other release and each state of ``go.mod``."""
     key = _release()
     if key == usual_release():
         key = hashlib.sha256((MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return cache / "virt-admit" / f"apiserver-{key}"
+    return cache / "virt-admit" / f"{build.cache}-{key}"
 
 
-def _complete(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in NAMES)
+def _complete(folder: Path, build: Build) -> bool:
+    return all((folder / name).is_file() for name in build.names)
 
 
-def _build(folder: Path, announce: Callable[[str], None]) -> None:
-    """Build into a scratch folder and rename it, so that the cache is whole or not there; one builder at a time."""
+def _built(build: Build, announce: Announce) -> Path:
+    """Return the folder with these programs.
+
+    They are built in a scratch folder that is renamed, so that the cache is either complete or does not exist. A lock
+    lets one process build at a time.
+    """
+    folder = cache_folder(build)
+    if _complete(folder, build):
+        return folder
     go, release = _go(), _release()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _complete(folder):  # another process built it while we waited
-            return
-        announce(f"building etcd, kube-apiserver and kubectl v{release} once, some minutes, into {folder}")
+        if _complete(folder, build):  # another process built it while we waited
+            return folder
+        announce(f"building {', '.join(build.names)} v{release} once, some minutes, into {folder}")
         with TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as scratch:
             built = Path(scratch) / "bin"
             built.mkdir()
@@ -84,14 +118,16 @@ def _build(folder: Path, announce: Callable[[str], None]) -> None:
                 module, changes = Path(scratch), "mod"  # Go adds what Kubernetes' own go.mod requires
                 (module / "go.mod").write_text(_go_mod(go, release))
             flags = (f"-mod={changes}", "-trimpath", "-ldflags", _ldflags(release))
-            _run([go, "build", *flags, "-o", f"{built}/", "tool"], module)
-            (built / "server").rename(built / "etcd")  # Go names a program after its package
+            _run([go, "build", *flags, "-o", f"{built}/", build.packages], module)
+            if (server := built / "server").exists():  # Go names a program after its package
+                server.rename(built / "etcd")
             shutil.rmtree(folder, ignore_errors=True)
             built.rename(folder)
+    return folder
 
 
 def _go() -> str:
-    """The Go command, if it is new enough; one that fetches newer toolchains by itself is."""
+    """Return the Go command if it is new enough, or fetches newer toolchains itself. Raises Unavailable."""
     needed = _pinned(r"^go (\d+)\.(\d+)").groups()
     if go := shutil.which("go"):
         asked = subprocess.run(
@@ -112,9 +148,9 @@ def _go() -> str:
 
 
 def _go_mod(go: str, release: str) -> str:
-    """The ``go.mod`` of another release: our tools, and the versions of Kubernetes' own, etcd's among them."""
-    said = _run([go, "list", "-m", "-json", f"k8s.io/kubernetes@v{release}"], MODULE)
-    theirs = Path(json.loads(said)["GoMod"]).read_text()
+    """Return the ``go.mod`` of another release: our tools, with the versions that Kubernetes' own ``go.mod`` has."""
+    module = _run([go, "list", "-m", "-json", f"k8s.io/kubernetes@v{release}"], MODULE)
+    theirs = Path(json.loads(module)["GoMod"]).read_text()
     staged = re.findall(r"^\s*(\S+) => \./staging/", theirs, re.MULTILINE)
     ours = (MODULE / "go.mod").read_text().partition("require (")[0]
     library = f"v0.{release.removeprefix('1.')}"
@@ -124,7 +160,7 @@ def _go_mod(go: str, release: str) -> str:
 
 
 def _run(command: list[str], module: Path) -> str:
-    """What the Go command prints in that module. Raises RuntimeError with its words if it fails."""
+    """Return what the Go command prints in that module. Raises RuntimeError with its output if it fails."""
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     done = subprocess.run(command, cwd=module, env=environment, check=False, text=True, capture_output=True)
     if done.returncode:
@@ -133,20 +169,20 @@ def _run(command: list[str], module: Path) -> str:
 
 
 def _release() -> str:
-    """The chosen release of Kubernetes, ``1.36.3``."""
+    """Return the chosen release of Kubernetes, such as ``1.36.3``."""
     release = os.environ.get(CHOICE) or usual_release()
     if not re.fullmatch(r"1\.\d+\.\d+", release):
-        raise ValueError(f"{CHOICE}={release} is no release of Kubernetes: write it like {usual_release()}")
+        raise ValueError(f"{CHOICE}={release} is not a Kubernetes release: write it like {usual_release()}")
     return release
 
 
 def usual_release() -> str:
-    """The release of Kubernetes that ``go.mod`` has."""
+    """Return the release of Kubernetes in ``go.mod``."""
     return _pinned(r"^\s*k8s\.io/kubernetes v(\S+)")[1]
 
 
 def _ldflags(release: str) -> str:
-    """Linker flags: no symbols, and the release, which only Kubernetes' own build scripts would set."""
+    """Return linker flags: no symbols, and the release, which otherwise only Kubernetes' own build scripts set."""
     major, minor, _ = release.split(".", 2)
     values = {"gitVersion": f"v{release}", "gitMajor": major, "gitMinor": minor}
     return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items())])
@@ -156,3 +192,10 @@ def _pinned(pattern: str) -> re.Match[str]:
     found = re.search(pattern, (MODULE / "go.mod").read_text(), re.MULTILINE)
     assert found, pattern
     return found
+
+
+if __name__ == "__main__":  # before pytest-xdist, whose workers cannot announce a build
+    try:
+        binaries().kube_scheduler()
+    except Unavailable as reason:
+        _print(str(reason))

@@ -15,7 +15,8 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -121,8 +122,8 @@ class ControlPlane:
             raise
 
     def stop(self) -> None:
-        """Kill both servers and remove their folder; a second call does nothing."""
-        for name in ("kube-apiserver", "etcd"):
+        """Kill all servers and remove their folder; a second call does nothing."""
+        for name in ("kube-scheduler", "kube-apiserver", "etcd"):
             self._kill(name)
         shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.stop)
@@ -161,6 +162,33 @@ class ControlPlane:
     def restart_apiserver(self) -> None:
         self.stop_apiserver()
         self.start_apiserver()
+
+    @contextmanager
+    def scheduler(self) -> Iterator[Server]:
+        """Run kube-scheduler until the block ends; its first use on a machine builds it.
+
+        It binds every Pod without a node that it sees, so a test that shares the API server starts it only for its
+        own Pods. Nodes must be Ready and without the taint ``node.kubernetes.io/not-ready``: the API server adds that
+        taint to each new Node, and the controller that would remove it does not run here.
+        """
+        port = free_port()
+        self._servers["kube-scheduler"] = server = Server(
+            [
+                self.binaries.kube_scheduler(),
+                f"--kubeconfig={self.kubeconfig}",
+                "--leader-elect=false",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={port}",
+                "--tls-cert-file=tls.crt",
+                "--tls-private-key-file=tls.key",
+            ],
+            self.folder / "kube-scheduler.log",
+        )
+        try:
+            self._wait_for("/readyz", port)
+            yield server
+        finally:
+            self._kill("kube-scheduler")
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -208,10 +236,10 @@ class ControlPlane:
         token = self.service_account_token(namespace, name)
         return self._write_kubeconfig(f"kubeconfig-{namespace}-{name}", {"token": token})
 
-    def serves(self, path: str) -> bool:
-        """Whether a GET of that path is answered with 200 now."""
+    def serves(self, path: str, port: int | None = None) -> bool:
+        """Return whether a GET of that path succeeds now, on the port of the API server or of another server."""
         trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=trust, timeout=5)
+        connection = http.client.HTTPSConnection("127.0.0.1", port or self._port, context=trust, timeout=5)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
             return connection.getresponse().status == http.HTTPStatus.OK
@@ -238,14 +266,14 @@ class ControlPlane:
         if server := self._servers.pop(name, None):
             server.kill()
 
-    def _wait_for(self, path: str) -> None:
+    def _wait_for(self, path: str, port: int | None = None) -> None:
         deadline = time.monotonic() + START_SECONDS
-        while not self.serves(path):
+        while not self.serves(path, port):
             gone = [name for name, server in self._servers.items() if not server.running]
             if gone or time.monotonic() > deadline:
                 why = f"{gone[0]} exited" if gone else f"no {path} after {START_SECONDS:.0f} s"
                 logs = "\n".join(f"--- {s.log.name}\n{_tail(s.log)}" for s in self._servers.values())
-                raise StartError(f"the API server did not start: {why}\n{logs}")
+                raise StartError(f"a server did not start: {why}\n{logs}")
             time.sleep(0.1)
 
     def _write_credentials(self) -> None:

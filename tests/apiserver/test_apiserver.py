@@ -1,4 +1,4 @@
-"""What can be said of the toolchain without starting a server: where binaries come from, what dies with whom."""
+"""Tests of the toolchain without an API server: where binaries come from, and which processes end together."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ cp go.mod "$FAKE_LOG.built"
 echo build >> "$FAKE_LOG"
 test -z "$FAKE_FAILURE" || { echo "$FAKE_FAILURE" >&2; exit 1; }
 for argument; do case $argument in */) folder=$argument; esac; done
-touch "$folder/server" "$folder/kube-apiserver" "$folder/kubectl"
+case $argument in
+  tool) touch "$folder/server" "$folder/kube-apiserver" "$folder/kubectl" ;;
+  */kube-scheduler) touch "$folder/kube-scheduler" ;;
+esac
 """
 
 
 @pytest.fixture
 def go_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with an empty cache and a Go command that builds at once; returns the log of its builds."""
+    """Return the build log of a machine with an empty cache and a Go command that builds at once."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "go").write_text(GO)
@@ -61,6 +64,30 @@ def test_builds_once_and_says_so(go_log: Path) -> None:
     assert str(toolchain.cache_folder()) in lines[0]
 
 
+def test_the_scheduler_is_built_once_when_it_is_asked_for(go_log: Path) -> None:
+    lines: list[str] = []
+    found = binaries(lines.append)
+    assert not toolchain.cache_folder(toolchain.SCHEDULER).exists()
+
+    first = found.kube_scheduler(lines.append)
+    second = found.kube_scheduler(lines.append)
+
+    assert first == second
+    assert first.is_file()
+    assert found == binaries(lines.append)
+    assert go_log.read_text().split() == ["build", "build"]
+    assert [("kube-scheduler" in line) for line in lines] == [False, True]
+
+
+def test_a_given_scheduler_is_used(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    for name in (*NAMES, "kube-scheduler"):
+        (tmp_path / name).touch()
+
+    assert binaries().kube_scheduler() == tmp_path / "kube-scheduler"
+    assert go_log.read_text() == ""
+
+
 def test_two_processes_build_once(go_log: Path) -> None:
     code = "from tests.apiserver.binaries import binaries; print(binaries().kubectl)"
     both = [
@@ -73,7 +100,7 @@ def test_two_processes_build_once(go_log: Path) -> None:
     assert go_log.read_text().split() == ["build"]
 
 
-def test_a_damaged_cache_is_built_anew(go_log: Path) -> None:
+def test_a_damaged_cache_is_built_again(go_log: Path) -> None:
     binaries().kubectl.unlink()
 
     assert binaries().kubectl.is_file()
@@ -129,22 +156,22 @@ def test_the_usual_release_by_its_name_is_the_usual_build(go_log: Path, monkeypa
 
 
 @pytest.mark.parametrize("release", ["1.30", "v1.30.14", "latest", "1.30.14/../x"])
-def test_what_is_no_release(go_log: Path, monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+def test_an_invalid_release_is_refused(go_log: Path, monkeypatch: pytest.MonkeyPatch, release: str) -> None:
     monkeypatch.setenv(toolchain.CHOICE, release)
 
-    with pytest.raises(ValueError, match=f"={re.escape(release)} is no release of Kubernetes: write it like 1"):
+    with pytest.raises(ValueError, match=f"={re.escape(release)} is not a Kubernetes release: write it like 1"):
         binaries()
 
 
 @pytest.mark.parametrize("version", ["go1.25.9", "go1.9", ""])
-def test_an_old_go_is_no_go(go_log: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_an_old_go_cannot_build(go_log: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setenv("FAKE_GOVERSION", version)
 
     with pytest.raises(Unavailable, match=r"needs Go 1\.26 or newer .* or KUBEBUILDER_ASSETS="):
         binaries()
 
 
-def test_no_go(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_go_cannot_build(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(Unavailable, match=r"needs Go 1\.26"):
@@ -155,7 +182,7 @@ def test_given_binaries_are_used(go_log: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     for name in NAMES[:2]:
         (tmp_path / name).touch()
-    with pytest.raises(FileNotFoundError, match="has no kubectl"):
+    with pytest.raises(FileNotFoundError, match="does not contain kubectl"):
         binaries()
 
     (tmp_path / "kubectl").touch()
@@ -174,7 +201,7 @@ time.sleep(600)
 """
 
 
-def test_a_server_dies_with_us_even_when_we_are_killed(tmp_path: Path) -> None:
+def test_a_server_ends_with_its_parent_even_after_sigkill(tmp_path: Path) -> None:
     log = tmp_path / "log"
     os.mkfifo(log)
     with (
@@ -187,7 +214,7 @@ def test_a_server_dies_with_us_even_when_we_are_killed(tmp_path: Path) -> None:
         assert output.read() == b""  # returns when the last process that could write has gone
 
 
-def test_a_killed_server_takes_its_watcher_along(tmp_path: Path) -> None:
+def test_killing_a_server_also_ends_its_watcher(tmp_path: Path) -> None:
     log = tmp_path / "log"
     os.mkfifo(log)
     output = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
@@ -203,7 +230,7 @@ def test_a_killed_server_takes_its_watcher_along(tmp_path: Path) -> None:
     os.close(output)
 
 
-def test_ports_are_not_the_kernels_to_give() -> None:
+def test_ports_are_outside_the_ephemeral_range() -> None:
     ports = [free_port() for _ in range(500)]
     assert all(20_000 <= port < 30_000 for port in ports)
     assert len(set(ports)) == len(ports)
