@@ -1,6 +1,9 @@
 # Everything a newcomer needs. Each command sets itself up first; a second run downloads nothing.
 PYTHON ?= python3
 BIN := .venv/bin
+# A file stays with one process, because its tests share servers. In the order of folders the slow files of tests/certs
+# come first; xdist would begin with the files that have most tests, which are the quick ones.
+PARALLEL := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 UV := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .PHONY: help setup lock
@@ -33,12 +36,13 @@ demo: .venv/.ready
 ## make test      all tests; those against a real kube-apiserver build it once (Go 1.26), or use KUBEBUILDER_ASSETS;
 ##                VIRT_ADMIT_KUBERNETES=1.30.14 takes another release
 test: .venv/.ready
-	@$(BIN)/pytest -n 2 --dist loadfile -m "not e2e"
-	@$(BIN)/pytest -m e2e
+	@$(PARALLEL) -m "not e2e" --ignore=tests/e2e
+	@$(BIN)/python -m tests.apiserver.binaries
+	@$(PARALLEL) -m e2e tests/e2e
 
 ## make unit      the fast tests alone
 unit: .venv/.ready
-	@$(BIN)/pytest -n 2 --dist loadfile -m "not e2e and not slow"
+	@$(PARALLEL) -m "not e2e and not slow" --ignore=tests/e2e
 
 ## make coverage  branch coverage of the tests that need no API server
 coverage: .venv/.ready
