@@ -191,6 +191,11 @@ class HealthCheck:
         return "300" if self._layout.seconds else "300s"
 
     @property
+    def default_startup(self) -> str:
+        """The schema's default start-up timeout, 10 minutes, in the notation of this kind and version."""
+        return "600" if self._layout.seconds else "10m"
+
+    @property
     def machine_conditions(self) -> Field:
         """The list of conditions of the Machine itself (Cluster API)."""
         return self._field(self._layout.machine_conditions)

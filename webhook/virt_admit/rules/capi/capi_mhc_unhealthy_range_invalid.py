@@ -1,6 +1,7 @@
 """The range of a Cluster API MachineHealthCheck is empty or not a valid range.
 
-**Why.** A range that begins after its end, or has a number above 32 bits, passes the schema. Every reconcile then fails.
+**Why.** A range that begins after its end, or has a number above 32 bits, passes the schema. Every reconcile then
+fails.
 
 **Fix.** Write two numbers in brackets, the smaller one first: ``"[1-3]"`` remediates while one to three machines are
 unhealthy.

@@ -1,8 +1,9 @@
 """A condition of a health check has a status that no node reports.
 
-**Why.** The status of a node condition is ``True``, ``False`` or ``Unknown``. Controllers compare it exactly, so an entry
-with another value never matches. For custom conditions the rule only warns. Entries of type ``NonexistentCondition`` are
-exempt: some fleets list one on purpose, so that the check only replaces machines whose node is gone.
+**Why.** The status of a node condition is ``True``, ``False`` or ``Unknown``. Controllers compare it exactly, so an
+entry with another value never matches. For custom conditions the rule only warns. Entries of type
+``NonexistentCondition`` are exempt: some fleets list one on purpose, so that the check only replaces machines whose
+node is gone.
 
 **Fix.** Write one of the three, capitalized and in quotes.
 """

@@ -1,9 +1,9 @@
 """A MachineHealthCheck is active while the cluster is being updated.
 
-**Why.** Nodes reboot during an update and may be taken for dead. A NodeHealthCheck waits by itself until the update is
-done, a MachineHealthCheck does not.
+**Why.** Nodes reboot during an update, so the check can mistake them for failed nodes. A NodeHealthCheck pauses until
+the update is complete. A MachineHealthCheck does not.
 
-**Fix.** Annotate the check with ``cluster.x-k8s.io/paused: ""`` until the update is done.
+**Fix.** Annotate the check with ``cluster.x-k8s.io/paused: ""`` until the update is complete.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if version is not None and version.condition("Progressing")["status"].text == "True":
         yield Finding(
             obj.metadata["annotations"].path,
-            "the cluster is being updated, rebooting nodes may be taken for dead; "
-            f'pause with {health_checks.PAUSED}: "" until it is done',
+            "the cluster is being updated: the check may delete machines whose nodes are only rebooting. "
+            f'Set {health_checks.PAUSED}: "" until the update is complete.',
             value=obj["spec"].value,
         )
 

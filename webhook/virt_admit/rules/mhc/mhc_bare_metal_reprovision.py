@@ -1,10 +1,10 @@
-"""On bare metal a MachineHealthCheck wipes hosts.
+"""A MachineHealthCheck on bare metal wipes hosts.
 
-**Why.** To remediate a machine is to delete it. On bare metal that wipes the host and provisions it anew, which takes long
-and costs whatever was on its disks; mostly a power cycle would have done.
+**Why.** Remediation deletes the Machine. On bare metal that wipes the host and provisions it again, which is slow and
+loses the data on its disks. A power cycle is usually enough.
 
-**Fix.** Refer to a Metal3RemediationTemplate, or annotate the check with
-``machine.openshift.io/remediation-strategy: external-baremetal``: both power-cycle the host first.
+**Fix.** Refer to a Metal3RemediationTemplate, or annotate the check with ``machine.openshift.io/remediation-strategy:
+external-baremetal``. Both power-cycle the host first.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if machines.platform(context.cluster) == "BareMetal":
         yield Finding(
             view.template.path,
-            "remediation wipes and re-provisions the host; to power-cycle it use a Metal3RemediationTemplate or "
-            f"annotation {health_checks.STRATEGY}",
+            "remediation would wipe and reprovision the hosts. To power-cycle them instead, "
+            f"use a Metal3RemediationTemplate or {health_checks.STRATEGY}: {health_checks.EXTERNAL}.",
         )
 
 

@@ -1,9 +1,9 @@
-"""A MachineHealthCheck of the control plane may delete more than one machine at a time.
+"""A MachineHealthCheck can delete more than one control-plane machine at a time.
 
-**Why.** More than one sick machine of the control plane means trouble in etcd, or an update that is under way. To delete
-machines then can cost the quorum, and with it the cluster. The controller itself treats these machines like any other.
+**Why.** Several unhealthy control-plane machines mean a problem in etcd or a running update. Deleting machines then can
+cost etcd its quorum, and the cluster with it. The controller gives control-plane machines no special treatment.
 
-**Fix.** Write ``maxUnhealthy: 1``, as the documentation says; not a percentage, which grows with the control plane.
+**Fix.** Write ``maxUnhealthy: 1``, as documented. Do not use a percentage, because it grows with the control plane.
 """
 
 from collections.abc import Iterator
@@ -30,14 +30,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if allowed > 1:
         yield Finding(
             view.limit.path,
-            f"{limit} lets {allowed} machines of the control plane be deleted at a time, which can cost etcd its "
-            "quorum; write maxUnhealthy: 1",
+            f"{limit} allows deleting {allowed} control-plane machines at a time, which can cost etcd its quorum. "
+            "Write maxUnhealthy: 1.",
             value=str(limit),
         )
     elif allowed == 1 and masters == len(selection):
         yield Finding(
             view.limit.path,
-            f"{limit} is 1 machine of the control plane today, but more when it grows; write maxUnhealthy: 1",
+            f"{limit} allows deleting 1 control-plane machine today, but more when the control plane grows. "
+            "Write maxUnhealthy: 1.",
             value=str(limit),
             max_action=Action.WARN,
         )

@@ -1,8 +1,8 @@
-"""The limit of a MachineHealthCheck is no number of machines and no percentage.
+"""The limit of a MachineHealthCheck is neither a number of machines nor a percentage.
 
-**Why.** The schema of machine.openshift.io checks texts only, that of Cluster API nothing. A negative number means that
-nothing is ever remediated; an integer beyond 32 bits stops every MachineHealthCheck of the cluster; with a text that the
-controller cannot read every reconcile fails. Digits in quotes are a number to OpenShift and an error to Cluster API.
+**Why.** The schema of machine.openshift.io checks strings only, that of Cluster API nothing. With a negative number the
+check never remediates. An integer above 32 bits stops every MachineHealthCheck of the cluster. With a string that the
+controller cannot parse, every reconcile fails. OpenShift reads digits in quotes as a number; Cluster API rejects them.
 
 **Fix.** Write an integer without quotes, or a percentage from ``"0%"`` to ``"100%"``.
 """
@@ -16,11 +16,11 @@ from virt_admit.model.remediation import health_checks
 from virt_admit.model.units import Fault, LimitError
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
-_WRITE: Final = 'write an integer such as 2, or "40%"'
+_REMEDY: Final = 'Write an integer such as 2, or "40%".'
 _EFFECT: Final = {
-    Fault.NEGATIVE: f"nothing would ever be remediated; {_WRITE}",
-    Fault.TOO_LARGE: f"such a value stops all health checks; {_WRITE}",
-    Fault.ABOVE_100: f"there would be no limit; {_WRITE}",
+    Fault.NEGATIVE: f", so the check would never remediate a machine. {_REMEDY}",
+    Fault.TOO_LARGE: f". Such a value stops all health checks of this kind. {_REMEDY}",
+    Fault.ABOVE_100: f", so remediation would have no limit. {_REMEDY}",
 }
 
 
@@ -29,8 +29,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     try:
         view.read_limit()
     except LimitError as error:
-        effect = _EFFECT.get(error.fault, "the controller cannot read it and remediates nothing")
-        yield Finding(view.limit.path, f"{error}; {effect}")
+        effect = _EFFECT.get(error.fault, ". The controller cannot read the limit, so it remediates nothing.")
+        yield Finding(view.limit.path, f"{error}{effect}")
 
 
 RULE = Rule(

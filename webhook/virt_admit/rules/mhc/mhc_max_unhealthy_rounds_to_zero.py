@@ -1,9 +1,9 @@
-"""A percentage of so few machines is less than one.
+"""A percentage limit of a MachineHealthCheck rounds down to zero machines.
 
-**Why.** MachineHealthChecks round down: 40% of two machines is none, so nothing is ever remediated. A NodeHealthCheck
-rounds up.
+**Why.** MachineHealthChecks round down: 40% of 2 machines is 0, so the check never remediates. A NodeHealthCheck rounds
+up.
 
-**Fix.** Write an absolute number; 1 for small sets.
+**Fix.** Write an absolute number, such as 1 for small sets.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if selection.positions:
             yield Finding(
                 view.limit.path,
-                f"{limit} of {count(len(selection), 'machine')} is 0: nothing is ever remediated; write 1",
+                f"{limit} of {count(len(selection), 'machine')} rounds down to 0, so nothing is ever remediated. Write 1.",
                 value=str(limit),
             )
 

@@ -1,9 +1,9 @@
-"""A MachineHealthCheck may remediate all of its machines at once.
+"""A MachineHealthCheck can remediate all of its machines at once.
 
-**Why.** When a zone or a network fails, every node falls silent, and nothing is wrong with the machines. Without a brake
-all of them are deleted; none is left to run anything.
+**Why.** When a zone or a network fails, every node stops reporting although its machine is intact. Without a limit the
+check deletes all machines, and no capacity remains.
 
-**Fix.** Let ``maxUnhealthy`` be less than the number of machines: 40% is usual.
+**Fix.** Set ``maxUnhealthy`` below the number of machines; 40% is usual.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.remediation import health_checks, machines, watching
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.model.units import IntOrPercent, allowed_unhealthy
+from virt_admit.model.units import IntOrPercent, allowed_unhealthy, show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    limit_text = _brake(view)
-    if limit_text is None or view.deliberate:
+    limit_field = _limit_field(view)
+    if limit_field is None or view.deliberate:
         return
-    field, limit = limit_text
+    field, limit = limit_field
     selection = context.cached(watching.selected, obj)
     if _is_control_plane(view, selection):
         return
@@ -31,20 +31,24 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         selection.demand_all()
     size = len(selection)
     if size >= 2 and allowed_unhealthy(limit, size, view.limit_of) >= size:
-        whom = f"all {size} machines" if not selection.unseen else "all machines"
+        affected = f"all {size} machines" if not selection.unseen else "all machines"
     elif everything and selection.unseen:
-        whom = "all machines"
+        affected = "all machines"
     else:
         return
+    verb = "remediate" if view.external or view.template.present else "delete"
+    written, remedy = str(limit), "Use a lower value such as 40%."
+    if view.range.present:
+        written, remedy = show(field.value), "Lower its upper end."
     yield Finding(
         field.path,
-        f"{limit} is no brake: when a zone or the network fails, {whom} go at once; 40% is usual",
+        f"{written} sets no limit: a zone or network outage would {verb} {affected} at once. {remedy}",
         value=str(limit),
     )
 
 
-def _brake(view: HealthCheck) -> tuple[Field, IntOrPercent] | None:
-    """The field that stops remediation, and its limit; None where it cannot be read."""
+def _limit_field(view: HealthCheck) -> tuple[Field, IntOrPercent] | None:
+    """Return the field that limits remediation, and its value; None if the value is not valid."""
     if not view.range.present:
         limit = view.known_limit()
         return (view.limit, limit) if limit is not None else None
@@ -55,9 +59,12 @@ def _brake(view: HealthCheck) -> tuple[Field, IntOrPercent] | None:
 
 
 def _is_control_plane(view: HealthCheck, selection: Selection) -> bool:
-    """The control plane has a rule of its own, and in Cluster API a controller that minds its quorum."""
+    """Return whether the check selects the control plane.
+
+    Another rule covers it, and in Cluster API its controller protects the quorum.
+    """
     if view.kind is CAPI_MHC:
-        return any(each.key == machines.CAPI_CONTROL_PLANE_LABEL for each in view.selector.requirements)
+        return any(requirement.key == machines.CAPI_CONTROL_PLANE_LABEL for requirement in view.selector.requirements)
     return machines.selects_control_plane(view.selector) or bool(machines.control_plane(selection))
 
 

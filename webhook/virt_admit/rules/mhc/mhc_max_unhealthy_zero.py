@@ -1,9 +1,9 @@
 """The limit of a MachineHealthCheck is zero.
 
-**Why.** That is legal and means that nothing is ever remediated. While remediation is stopped, the controller of OpenShift
-asks again every millisecond: an expensive way to pause.
+**Why.** Zero is valid and means that the check never remediates. The OpenShift controller then reconciles every
+millisecond, so this is an expensive way to pause a check.
 
-**Fix.** To pause a check annotate it with ``cluster.x-k8s.io/paused: ""``.
+**Fix.** To pause a check, annotate it with ``cluster.x-k8s.io/paused: ""``.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     limit = view.known_limit()
     if limit is not None and limit.number == 0 and not view.range.present and not view.handler:
         yield Finding(
-            view.limit.path, f"{limit} switches remediation off; to pause use the annotation {health_checks.PAUSED}"
+            view.limit.path,
+            f"{limit} turns remediation off. To pause the check, use the annotation {health_checks.PAUSED}.",
         )
 
 

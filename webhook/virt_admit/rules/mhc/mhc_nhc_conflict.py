@@ -1,9 +1,10 @@
-"""A MachineHealthCheck switches off every NodeHealthCheck of the cluster.
+"""A MachineHealthCheck disables every NodeHealthCheck of the cluster.
 
-**Why.** The Node Health Check operator tolerates no MachineHealthCheck besides the termination handler that the cluster
-ships: as long as another one exists, in any namespace and even paused, all NodeHealthChecks are disabled.
+**Why.** The Node Health Check operator tolerates no MachineHealthCheck except the built-in termination handler. While
+another one exists, in any namespace and even paused, it disables all NodeHealthChecks.
 
-**Fix.** Use one of both. When you move from NodeHealthCheck to MachineHealthCheck, delete the NodeHealthChecks afterwards.
+**Fix.** Use one of the two kinds. To move from NodeHealthCheck to MachineHealthCheck, delete the NodeHealthChecks
+afterwards.
 """
 
 from collections.abc import Iterator
@@ -21,11 +22,12 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
-    victims, unseen = gather(nhc.name for nhc in context.cluster.list(NHC))
-    if victims:
+    disabled, unseen = gather(nhc.name for nhc in context.cluster.list(NHC))
+    if disabled:
         yield Finding(
             obj.metadata["name"].path,
-            f"switches off every NodeHealthCheck of the cluster ({names(victims, 60)}), paused or not; use one of both",
+            f"this check disables every NodeHealthCheck ({names(disabled, 60)}), even while it is paused. "
+            "Use only one of the two kinds.",
             value=view.conditions.value,
         )
     elif unseen:

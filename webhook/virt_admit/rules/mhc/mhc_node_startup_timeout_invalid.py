@@ -1,10 +1,11 @@
-"""The start-up time of a MachineHealthCheck cannot be read, or is negative.
+"""The start-up timeout of a MachineHealthCheck is negative or not a valid duration.
 
-**Why.** The schema's pattern admits whatever ends in a duration, or starts with 0. What cannot be decoded stops every
-MachineHealthCheck of the cluster; a negative time deletes every machine that has no node yet, for ever.
+**Why.** The schema's pattern admits every string that ends in a duration or starts with 0. A value that cannot be
+decoded stops every MachineHealthCheck of the cluster. With a negative time the check deletes every machine without a
+node, so no machine ever joins.
 
-**Fix.** Write numbers with the units ``ms s m h``, in quotes if need be: ``10m``, ``1h30m``; ``"0"`` switches the check of the
-start-up off. Cluster API v1beta2 takes whole seconds.
+**Fix.** Write numbers with the units ``ms``, ``s``, ``m`` or ``h``: ``10m``, ``1h30m``. ``"0"`` turns the start-up
+check off. Cluster API v1beta2 takes whole seconds.
 """
 
 from collections.abc import Iterator
@@ -23,10 +24,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     except NegativeTime as error:
         yield Finding(
             view.startup.path,
-            f"{error}: every machine is deleted before it becomes a node; write 10 minutes, or 0 to switch that check off",
+            f"{error}: every machine would be deleted before its node joins. "
+            f"Write {view.default_startup}, or 0 to turn the start-up check off.",
         )
     except ValueError as error:
-        yield Finding(view.startup.path, f"{error}; one such value stops all MachineHealthChecks")
+        yield Finding(view.startup.path, f"{error}. One invalid time stops all MachineHealthChecks.")
 
 
 RULE = Rule(

@@ -1,9 +1,9 @@
-"""A machine that never becomes a node is noticed only after hours.
+"""A MachineHealthCheck waits hours for a machine that never becomes a node.
 
-**Why.** Until then the cluster lacks a node, and nothing replaces it. The alert MachineWithNoRunningPhase fires after an
-hour.
+**Why.** Until then the cluster lacks a node, and the check does not replace the machine. The alert
+MachineWithNoRunningPhase fires after an hour.
 
-**Fix.** Write 10m, the default; for bare metal 20m to 40m.
+**Fix.** Write 10m, the default. Bare metal needs 20m to 40m.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 @dataclass(frozen=True)
 class Params:
-    longest: int = duration("2h", "longer times are warned of")
+    longest: int = duration("2h", "warn about longer times")
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
@@ -27,7 +27,7 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     if time is not None and time > context.params.longest and not view.handler:
         yield Finding(
             view.startup.path,
-            f"a machine that never becomes a node is noticed only after {format_duration(time)}; 10m to 40m are usual",
+            f"a machine that never becomes a node is replaced only after {format_duration(time)}. Use 10m to 40m.",
         )
 
 

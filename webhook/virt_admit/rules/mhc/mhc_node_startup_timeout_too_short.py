@@ -1,9 +1,10 @@
-"""Machines are replaced before they can have become nodes.
+"""A MachineHealthCheck replaces machines before they can become nodes.
 
-**Why.** A machine takes minutes to boot and to join. With a shorter time it is deleted and created again in a loop.
-Cluster API cuts fractions of a second, so that less than a second becomes 0 and switches the check of the start-up off.
+**Why.** A machine takes minutes to boot and to join the cluster. With a shorter time, the check deletes it and its
+owner creates it again, in a loop. Cluster API drops fractions of a second: less than one second becomes 0, which turns
+the start-up check off.
 
-**Fix.** Write 10m, the default; bare metal takes 20m and more. ``"0"`` switches the check of the start-up off.
+**Fix.** Write 10m, the default. Bare metal needs 20m or more. ``"0"`` turns the start-up check off.
 """
 
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 @dataclass(frozen=True)
 class Params:
-    refused: int = duration("30s", "shorter times are denied: the minimum of Cluster API")
-    shortest: int = duration("5m", "shorter times are warned of: half of the default")
+    refused: int = duration("30s", "deny shorter times: the minimum of Cluster API")
+    shortest: int = duration("5m", "warn about shorter times: half of the default")
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
@@ -28,13 +29,13 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     if time is None or not 0 < time < max(params.refused, params.shortest) or view.handler:
         return
     if view.kind is CAPI_MHC and time < SECOND:
-        effect = "becomes 0 in Cluster API and switches the check of the start-up off"
+        effect = "becomes 0 in Cluster API, which turns the start-up check off"
     else:
-        effect = "is too short for a machine to become a node: it is created and deleted in a loop"
-    better = ", better 10m" if params.shortest < health_checks.DEFAULT_STARTUP else ""
+        effect = "is too short for a machine to become a node: machines would be deleted and created in a loop"
+    preferred = ", preferably 10m" if params.shortest < health_checks.DEFAULT_STARTUP else ""
     yield Finding(
         view.startup.path,
-        f"{format_duration(time)} {effect}; write at least {format_duration(params.shortest)}{better}",
+        f"{format_duration(time)} {effect}. Use at least {format_duration(params.shortest)}{preferred}.",
         max_action=Action.DENY if time < params.refused else Action.WARN,
     )
 

@@ -1,9 +1,9 @@
 """Two MachineHealthChecks select the same machine.
 
-**Why.** Each of them counts its own limit. Together they can take more machines at a time than either allows, and the
-shorter times of both win.
+**Why.** Each check counts against its own limit. Together they can remediate more machines at a time than either
+allows. For each condition the shorter time applies.
 
-**Fix.** Give every machine to one check: one label for each check, or exclude with ``NotIn``.
+**Fix.** Select every machine with one check only: use one label per check, or exclude machines with ``NotIn``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,18 +24,18 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     rivals, unseen = gather(watching.rivals(view, context.cluster))
     if rivals:
         shared = _shared(context.cached(watching.selected, obj), rivals)
-        whom = names((machine.name for machine in shared.objects), 50) or "the same machines"
+        machine_names = names((machine.name for machine in shared.objects), 50) or "the same machines"
         yield Finding(
             view.selector_field.path,
-            f"selects {whom} like {names((rival.check.obj.name for rival in rivals), 50)}; each counts its own limit, "
-            "together they take more; select each machine once",
+            f"also selected by {names((rival.check.obj.name for rival in rivals), 50)}: {machine_names}. Together the "
+            "checks can remediate more machines than either limit allows. Select each machine once.",
         )
     if unseen:
         yield Unseen(unseen)
 
 
 def _shared(mine: Selection, rivals: Iterable[Watch]) -> Selection:
-    """The machines that some rival selects, too."""
+    """Return the machines that any rival also selects."""
     common = NO_POSITIONS
     for rival in rivals:
         common |= mine.positions & rival.selection.positions

@@ -1,8 +1,8 @@
-"""A MachineHealthCheck is paused although the annotation reads as "no".
+"""A MachineHealthCheck is paused although its annotation says "false".
 
-**Why.** The presence of ``cluster.x-k8s.io/paused`` pauses a check, whatever its value: ``"false"`` pauses, too.
+**Why.** The annotation ``cluster.x-k8s.io/paused`` pauses a check with any value, even ``"false"``.
 
-**Fix.** Remove the annotation to resume: ``kubectl annotate machinehealthcheck NAME cluster.x-k8s.io/paused-``.
+**Fix.** To resume, remove the annotation: ``kubectl annotate machinehealthcheck NAME cluster.x-k8s.io/paused-``.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if value is not None and health_checks.is_falsy_text(value) and not view.handler:
         yield Finding(
             view.paused.path,
-            f"{show(value)} pauses the check, as any value does; remove the annotation to resume",
+            f"{show(value)} pauses the check, as any value does. To resume, remove the annotation.",
         )
 
 

@@ -1,9 +1,9 @@
-"""A MachineHealthCheck in a cluster whose platform has no Machine API.
+"""A MachineHealthCheck exists in a cluster without the Machine API.
 
-**Why.** In a cluster that was installed with platform ``None`` the Machine API does not run, not even if machines were
-added later. The check is accepted and never does anything.
+**Why.** In a cluster that was installed with platform ``None`` the Machine API does not run, even if machines were
+added later. The API server accepts the check, but the check never acts.
 
-**Fix.** Use a NodeHealthCheck, for instance with Self Node Remediation.
+**Fix.** Use a NodeHealthCheck, for example with Self Node Remediation.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not context.cached(health_checks.view, obj).handler and machines.platform(context.cluster) == "None":
         yield Finding(
             obj["spec"].path,
-            "the Machine API does not run on platform None, the check never acts; use a NodeHealthCheck",
+            "the Machine API does not run on platform None, so the check never acts. Use a NodeHealthCheck.",
             value="None",
         )
 

@@ -1,10 +1,11 @@
-"""The annotation for outside remediation does not do what it says.
+"""The external remediation annotation of a MachineHealthCheck has no effect or the wrong one.
 
-**Why.** Only the value ``external-baremetal`` counts; with any other the machines are deleted. It hands the machine to the
-bare metal operator: on another platform nobody answers, and the machine stays unhealthy for ever. A remediation template
-wins over it.
+**Why.** Only the value ``external-baremetal`` is valid; with any other value the check deletes machines. The valid
+value leaves remediation to the bare metal operator. Other platforms do not have that operator, so the machine stays
+unhealthy forever. A remediation template takes precedence over the annotation.
 
-**Fix.** On bare metal write ``external-baremetal`` or use a Metal3RemediationTemplate; elsewhere remove the annotation.
+**Fix.** On bare metal, write ``external-baremetal`` or use a Metal3RemediationTemplate. On other platforms, remove the
+annotation.
 """
 
 from collections.abc import Iterator
@@ -22,16 +23,20 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not annotation.present or view.handler:
         return
     if view.template.present:
-        message = "has no effect next to spec.remediationTemplate, which wins; remove one of them"
+        message = "has no effect, because spec.remediationTemplate takes precedence. Remove one of the two."
     elif not view.external:
         message = (
-            f"{show(annotation.value)} is ignored and machines get deleted; the only value is {health_checks.EXTERNAL}"
+            f"{show(annotation.value)} is ignored, so the check deletes machines. "
+            f"Use {health_checks.EXTERNAL} or remove the annotation."
         )
     else:
         platform = machines.platform(context.cluster)
         if platform in ("", "BareMetal"):
             return
-        message = f"nobody answers on platform {platform}, sick machines stay as they are; remove the annotation"
+        message = (
+            f"platform {platform} has no bare metal operator, so unhealthy machines are never remediated. "
+            "Remove the annotation."
+        )
     yield Finding(annotation.path, message)
 
 

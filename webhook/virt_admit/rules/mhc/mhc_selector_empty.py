@@ -1,10 +1,10 @@
 """A MachineHealthCheck selects every machine.
 
-**Why.** The schema of machine.openshift.io admits a check without a selector, or with an empty one. It watches, and
-deletes, every machine of the namespace, those of the control plane included.
+**Why.** The schema of machine.openshift.io admits a check without a selector or with an empty one. Such a check deletes
+any unhealthy machine of its namespace, including control-plane machines.
 
-**Fix.** Name a label that only the machines in question have, such as
-``machine.openshift.io/cluster-api-machineset: <name of the set>``.
+**Fix.** Select a label that only the intended machines have, such as ``machine.openshift.io/cluster-api-machineset:
+<name of the set>``.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         )
         yield Finding(
             view.selector_field.path,
-            "an empty selector selects every machine, those of the control plane included; "
-            f"name a label in matchLabels, such as {label}",
-            value=None,  # absent and empty are one fault
+            "an empty selector selects every machine, including the control plane. "
+            f"Add a label to matchLabels, such as {label}.",
+            value=None,  # an absent selector and an empty one are the same finding
             cause=Cause.REQUIRED,
         )
 

@@ -1,15 +1,16 @@
-"""The selector of a MachineHealthCheck cannot be read.
+"""The selector of a MachineHealthCheck is not valid.
 
-**Why.** The schema checks almost nothing of a selector. A malformed one is accepted, and then every reconcile of the
-check fails: nothing is ever remediated. Placeholders of the documentation such as ``<role>`` end here.
+**Why.** The schema checks almost nothing in a selector. With a malformed one every reconcile of the check fails, so
+nothing is ever remediated. A typical cause is a placeholder from the documentation such as ``<role>``.
 
-**Fix.** Write label keys and values as Kubernetes defines them, and one of the operators ``In``, ``NotIn`` (with values),
-``Exists``, ``DoesNotExist`` (without).
+**Fix.** Write label keys and values as Kubernetes defines them. Use the operators ``In`` and ``NotIn`` with values, and
+``Exists`` and ``DoesNotExist`` without.
 """
 
 from collections.abc import Iterator
 
 from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.messages import first_that_fits
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
@@ -18,7 +19,8 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
     for steps, problem in view.selector.errors:
-        yield Finding(view.selector_field.at(*steps).path, f"{problem}; with it the check never does anything")
+        path = view.selector_field.at(*steps).path
+        yield Finding(path, first_that_fits(path, RULE.id, f"{problem}. The check would never act.", problem))
 
 
 RULE = Rule(

@@ -1,7 +1,7 @@
-"""A MachineHealthCheck selects machines of the control plane together with others.
+"""A MachineHealthCheck selects control-plane machines together with others.
 
-**Why.** Both need different limits: of the control plane one machine at a time may be replaced, and only while the others
-are well. One limit for both is too loose for the one and too tight for the other.
+**Why.** The two groups need different limits. Only one control-plane machine may be replaced at a time, and only while
+the others are healthy. A shared limit is too loose for the control plane or too strict for the workers.
 
 **Fix.** Use one check per role.
 """
@@ -21,12 +21,13 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     selection = context.cached(watching.selected, obj)
     masters = machines.control_plane(selection)
-    others = len(selection) - len(masters)
-    if masters and others:
-        whom = names((machine.name for machine in masters.objects), 60)
+    other_count = len(selection) - len(masters)
+    if masters and other_count:
+        machine_names = names((machine.name for machine in masters.objects), 60)
         yield Finding(
             view.selector_field.path,
-            f"selects machines of the control plane ({whom}) and {count(others, 'other')}; use one check per role",
+            f"selects control-plane machines ({machine_names}) and {count(other_count, 'other')}, so both share one limit. "
+            "Use one check per role.",
         )
     else:
         selection.demand_all()

@@ -1,7 +1,7 @@
 """A MachineHealthCheck selects no machine.
 
-**Why.** It looks at the Machines of its own namespace only, and none of them has the labels that it asks for. Perhaps
-they come later; perhaps a label is misspelled, and a dead node will stay dead.
+**Why.** The check only considers Machines in its own namespace, and none of them matches its selector. The machines may
+appear later, or a label is misspelled and a failed node is never remediated.
 
 **Fix.** Compare with ``kubectl get machines --show-labels`` in the namespace of the check.
 """
@@ -23,7 +23,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         selection.demand_all()
         yield Finding(
             view.selector_field.path,
-            f"matches no Machine in namespace {obj.namespace or 'default'} today; Machines elsewhere never count",
+            f"matches no Machine in namespace {obj.namespace or 'default'}, so the check has no effect. "
+            "Compare with kubectl get machines --show-labels.",
         )
 
 

@@ -1,9 +1,9 @@
-"""A MachineHealthCheck selects machines that nothing would replace.
+"""A MachineHealthCheck selects machines without an owner that would replace them.
 
-**Why.** Remediation deletes a machine so that its owner creates a new one. A machine without a controlling owner is
-found to be unhealthy, counts against ``maxUnhealthy``, and stays as it is.
+**Why.** Remediation deletes a machine so that its owner creates a new one. A machine without a controlling owner counts
+against ``maxUnhealthy`` when it is unhealthy, but the check never remediates it.
 
-**Fix.** Put the machines under a MachineSet, or let a remediation template handle them.
+**Fix.** Put the machines under a MachineSet, or use a remediation template.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if unowned:
         yield Finding(
             view.selector_field.path,
-            f"no MachineSet would replace {names(unowned, 80)}: detected when unhealthy, never replaced; put them under one",
+            f"no MachineSet owns {names(unowned, 80)}, so the check counts them but never remediates them. "
+            "Put them under a MachineSet or use a remediation template.",
             value=(view.selector_field.value, *unowned),
         )
     selection.demand_all()

@@ -1,6 +1,7 @@
-"""A MachineHealthCheck stands where its controller does not look.
+"""A MachineHealthCheck is outside the namespace that its controller watches.
 
-**Why.** The controllers of the Machine API watch one namespace. A check elsewhere is accepted and never does anything.
+**Why.** The controllers of the Machine API watch one namespace. The API server accepts a check in another namespace,
+but the check never acts.
 
 **Fix.** Create it in ``openshift-machine-api``, where the Machines are.
 """
@@ -20,11 +21,12 @@ class Params:
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
-    wanted = context.params.namespace
-    if obj.namespace and obj.namespace != wanted and not context.cached(health_checks.view, obj).handler:
+    watched = context.params.namespace
+    if obj.namespace and obj.namespace != watched and not context.cached(health_checks.view, obj).handler:
         yield Finding(
             obj.metadata["namespace"].path,
-            f"nothing watches MachineHealthChecks in namespace {obj.namespace}, it would never act; move it to {wanted}",
+            f"no controller watches MachineHealthChecks in namespace {obj.namespace}, so it would never act. "
+            f"Create it in {watched}.",
             value=obj.namespace,
         )
 
