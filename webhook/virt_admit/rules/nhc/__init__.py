@@ -1,1 +1,1 @@
-"""Node health checks."""
+"""NodeHealthCheck of the medik8s operator."""

@@ -1,9 +1,8 @@
-"""A duration of a node health check cannot be read.
+"""A NodeHealthCheck has a value that is not a valid duration.
 
-**Why.** One value that is no duration makes the whole list of node health checks unreadable for the operator: all of
-them stop.
+**Why.** One invalid value makes the whole list of NodeHealthChecks unreadable for the operator, so all of them stop.
 
-**Fix.** Numbers with a unit (ms, s, m, h), such as ``90s`` or ``1h30m``.
+**Fix.** Write numbers with the units ``ms``, ``s``, ``m`` or ``h``, such as ``90s`` or ``1h30m``.
 """
 
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             try:
                 parse_duration(field.value, schema)
             except ValueError as error:
-                yield Finding(field.path, f"{error}; every node health check of the cluster would stop")
+                yield Finding(field.path, f"{error}. One invalid value stops every NodeHealthCheck of the cluster.")
 
 
 RULE = Rule(

@@ -1,8 +1,8 @@
 """Two steps of an escalation have the same order.
 
-**Why.** Which of them comes first would be chance. The operator refuses it.
+**Why.** Their sequence would be random. The operator rejects such a check.
 
-**Fix.** A different ``order`` for each step; the lowest goes first.
+**Fix.** Give each step a different ``order``; the lowest runs first.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if order is not None and order in seen:
             yield Finding(
                 step.order.path,
-                f"another step has order {order}, too: which comes first would be chance; number each differently",
+                f"another step also has order {order}, so their sequence would be random. Give each step its own order.",
                 cause=Cause.DUPLICATE,
             )
         elif order is not None:

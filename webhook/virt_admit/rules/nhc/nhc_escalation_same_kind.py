@@ -1,10 +1,10 @@
-"""An escalation uses one remediator twice that cannot tell its templates apart.
+"""An escalation uses a remediator twice without support for multiple templates.
 
-**Why.** The operator finds a step's request by its kind. Two steps of one kind are one step to it, unless *every*
-template of that kind says ``remediation.medik8s.io/multiple-templates-support``, as SNR and FAR make theirs say. The
-operator refuses it otherwise.
+**Why.** The operator finds the request of a step by its kind. Two steps of one kind count as one step, unless every
+template of that kind has the annotation ``remediation.medik8s.io/multiple-templates-support``. SNR and FAR add it. The
+operator rejects the check otherwise.
 
-**Fix.** One step per remediator; or update the remediator, so that all its templates carry the annotation.
+**Fix.** Use one step per remediator, or update the remediator so that all its templates have the annotation.
 """
 
 from collections.abc import Iterator
@@ -29,19 +29,19 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             continue
         try:
             supported = _supported(step, context.cluster)
-        except Unseen as blind:
-            yield blind
+        except Unseen as unseen:
+            yield unseen
             continue
         if not supported:
             yield Finding(
                 step.reference["kind"].path,
-                f"{show(step.kind_name)} is used by an earlier step, and not all of its templates carry {SUPPORT}: use it once",
+                f"{show(step.kind_name)} is already used, and not all its templates have {SUPPORT}. Use it once.",
                 cause=Cause.DUPLICATE,
             )
 
 
 def _supported(step: Step, cluster: Cluster) -> bool:
-    """Whether there are templates of that kind and every one carries the annotation, whatever its value."""
+    """Return whether templates of that kind exist and all have the annotation, with any value."""
     found = False
     for template in step.templates(cluster):
         if SUPPORT not in template.annotations:

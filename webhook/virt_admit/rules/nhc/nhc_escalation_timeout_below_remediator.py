@@ -1,9 +1,9 @@
-"""A step of an escalation ends before its remediator can be done.
+"""A step of an escalation ends before its remediator can finish.
 
-**Why.** The operator then cancels the remediator half-way and starts the next one. Self node remediation must wait
-until the node has surely rebooted (about 3 min); a fence agent is retried (about 5 min).
+**Why.** The operator then cancels the remediator and starts the next one. Self Node Remediation must wait until the
+node has certainly rebooted (about 3 min). A fence agent is retried (about 5 min).
 
-**Fix.** A timeout longer than the message says.
+**Fix.** Set a timeout longer than the time that the message names.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             continue
         try:
             needed = plan.takes(step, context.cluster, nodes.objects).most
-        except Unseen as blind:
-            yield blind
+        except Unseen as unseen:
+            yield unseen
             continue
         if needed is not None and timeout < needed:
             yield Finding(
                 step.timeout.path,
                 f"{format_duration(timeout)} is less than the {format_duration(needed)} that {step.remediator} may need: "
-                "it is cancelled half-way and the next step begins; write more than that",
+                "the operator would cancel it and start the next step. Use a longer timeout.",
                 value=(timeout, needed),
             )
 

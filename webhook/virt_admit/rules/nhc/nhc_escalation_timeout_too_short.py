@@ -1,9 +1,9 @@
-"""A step of an escalation has less than a minute.
+"""A step of an escalation has a timeout of less than one minute.
 
-**Why.** No remediator is done that fast; the next one would begin while the first still works on the node. The
-operator refuses it. A timeout that is no duration makes all node health checks of the cluster unreadable.
+**Why.** No remediator finishes that fast; the next one would start while the first still acts on the node. The operator
+rejects such a check. A timeout that is not a valid duration makes all NodeHealthChecks of the cluster unreadable.
 
-**Fix.** What the remediator needs and some more: 5m for self node remediation, 10m for fence agents.
+**Fix.** Use the time that the remediator needs plus a margin: 5m for Self Node Remediation, 10m for fence agents.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,16 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     for step in plan.escalation(obj):
         timeout = step.timeout
         if not timeout.present:
-            yield Finding(timeout.path, "a step needs a timeout of at least 1m: write 5m", cause=Cause.REQUIRED)
+            yield Finding(timeout.path, "timeout is missing; a step needs at least 1m. Write 5m.", cause=Cause.REQUIRED)
             continue
         try:
             if parse_duration(timeout.value, DURATION) < MINUTE:
                 yield Finding(
-                    timeout.path, f"{timeout.value} is less than a minute, which the operator refuses: write 5m"
+                    timeout.path,
+                    f"{timeout.value} is less than 1m, so the operator rejects the check. Use at least 1m, preferably 5m.",
                 )
         except ValueError as error:
-            yield Finding(timeout.path, str(error))
+            yield Finding(timeout.path, f"{error}. One invalid time stops every NodeHealthCheck of the cluster.")
 
 
 RULE = Rule(

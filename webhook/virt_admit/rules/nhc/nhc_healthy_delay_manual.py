@@ -1,9 +1,10 @@
-"""A node health check never takes a node for healthy again.
+"""A NodeHealthCheck never marks a node as healthy again.
 
-**Why.** A negative ``healthyDelay`` keeps the remediation of every node, taints included, until somebody confirms the
-node by hand. Forgotten, it uses up the limit, node by node.
+**Why.** A negative ``healthyDelay`` keeps the remediation of every node, including its taints, until an administrator
+confirms the node manually. Nodes that are never confirmed use up the limit one by one.
 
-**Fix.** A delay of 0 or more; or annotate each recovered node with ``remediation.medik8s.io/manually-confirmed-healthy``.
+**Fix.** Use a delay of 0 or more, or annotate each recovered node with
+``remediation.medik8s.io/manually-confirmed-healthy``.
 """
 
 from collections.abc import Iterator
@@ -20,8 +21,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if delay.present and parse_duration(delay.value, HEALTHY_DELAY) < 0:
             yield Finding(
                 delay.path,
-                "negative: no node returns by itself; annotate recovered Nodes with "
-                "remediation.medik8s.io/manually-confirmed-healthy, or write 0s or more",
+                f"the negative delay {delay.value} keeps recovered nodes in remediation. Use 0s or more, "
+                "or annotate each recovered Node with remediation.medik8s.io/manually-confirmed-healthy.",
             )
     except ValueError:
         return

@@ -1,7 +1,7 @@
-"""A node health check counts unhealthy nodes while its remediator deletes them.
+"""A NodeHealthCheck combines maxUnhealthy with machine deletion.
 
-**Why.** A node that MachineDeletionRemediation has deleted is no longer counted: ``maxUnhealthy`` never stops, and one
-machine after the other may go. The operator refuses the combination.
+**Why.** The check no longer counts a node that MachineDeletionRemediation has deleted. ``maxUnhealthy`` therefore never
+stops it, and it can delete one machine after another. The operator rejects the combination.
 
 **Fix.** Use ``minHealthy``.
 """
@@ -20,7 +20,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if any(step.kind_name.casefold() == mdr for step in steps):
         yield Finding(
             limit.path,
-            "machine deletion removes unhealthy nodes, so counting them never stops it; use minHealthy instead",
+            "machine deletion removes the unhealthy nodes that maxUnhealthy counts, so nothing limits it. Use minHealthy.",
             cause=Cause.FORBIDDEN,
         )
 

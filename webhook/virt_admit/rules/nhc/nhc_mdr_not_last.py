@@ -1,6 +1,6 @@
-"""An escalation goes on after the machine was deleted.
+"""An escalation continues after the machine is deleted.
 
-**Why.** Machine deletion takes the machine and its node away. Whatever stands behind it has nothing left to act on.
+**Why.** Machine deletion removes the machine and its node, so later steps have nothing to remediate.
 
 **Fix.** Give MachineDeletionRemediationTemplate the highest ``order``.
 """
@@ -21,8 +21,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if step.kind is MDR_TEMPLATE and order is not None and order < last:
             yield Finding(
                 step.order.path,
-                "machine deletion is not the last step: later ones find neither machine nor node; give it the highest "
-                "order",
+                "machine deletion is not the last step, so later steps find neither machine nor node. "
+                "Give it the highest order.",
                 value=(order, last),
             )
 

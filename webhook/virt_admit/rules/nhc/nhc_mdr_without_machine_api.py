@@ -1,9 +1,9 @@
-"""Machines are to be deleted in a cluster that has none.
+"""A NodeHealthCheck deletes machines in a cluster without the Machine API.
 
-**Why.** On platform None the Machine API does not run: nodes have no machines, and MachineDeletionRemediation can
-delete nothing. The sick node keeps its VMs.
+**Why.** On platform None the Machine API does not run, so nodes have no machines. MachineDeletionRemediation has
+nothing to delete, and the VMs stay on the failed node.
 
-**Fix.** Use self node remediation or fence agents.
+**Fix.** Use Self Node Remediation or fence agents.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    steps = [each for each in plan.mentioned(context.cached(health_checks.view, obj)) if each.kind is MDR_TEMPLATE]
+    steps = [step for step in plan.mentioned(context.cached(health_checks.view, obj)) if step.kind is MDR_TEMPLATE]
     if steps and machines.platform(context.cluster) == "None":
         for step in steps:
             yield Finding(
                 step.reference.path,
-                "this cluster runs on platform None, its nodes have no machines to delete; use "
-                "SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate",
+                "nodes have no machines to delete on platform None, so nothing is remediated. Use "
+                "SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate.",
             )
 
 

@@ -1,10 +1,10 @@
-"""A node health check next to a MachineHealthCheck.
+"""A NodeHealthCheck is disabled because a MachineHealthCheck exists.
 
-**Why.** As soon as there is any MachineHealthCheck but the built-in termination handler, in whatever namespace, paused
-or not, the operator disables every NodeHealthCheck (ConflictingMachineHealthCheckDetected). Nodes that only this check
-covers are not remediated.
+**Why.** The built-in termination handler is the only MachineHealthCheck that the operator tolerates. While another one
+exists, in any namespace and even paused, the operator disables every NodeHealthCheck
+(ConflictingMachineHealthCheckDetected). Nodes that only this check covers are not remediated.
 
-**Fix.** Remove the MachineHealthCheck, or do without NodeHealthChecks.
+**Fix.** Delete the MachineHealthCheck, or do not use NodeHealthChecks.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    others = plan.conflicting(context.cluster)
-    if others:
+    conflicts = plan.conflicting(context.cluster)
+    if conflicts:
         yield Finding(
             nhc.metadata["name"].path,
-            "this check is disabled as long as there are MachineHealthChecks, paused ones too: "
-            f"{names((mhc.full_name for mhc in others), 80)}; use one kind or the other",
+            "this check is disabled while these MachineHealthChecks exist, even if paused: "
+            f"{names((mhc.full_name for mhc in conflicts), 80)}. Use only one of the two kinds.",
         )
 
 

@@ -1,9 +1,9 @@
-"""Two node health checks select the same node.
+"""Two NodeHealthChecks select the same node.
 
-**Why.** Each counts its own limit and calls its own remediators: a sick node is rebooted by one while the other
-replaces it, and together they may take more nodes than either allows.
+**Why.** Each check counts against its own limit and calls its own remediators. One reboots an unhealthy node while the
+other replaces it. Together they can remediate more nodes than either limit allows.
 
-**Fix.** Selectors that share no node.
+**Fix.** Use selectors that have no node in common.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         yield Finding(
             nhc.selector_field.path,
             f"NodeHealthCheck {rival.check.obj.name} selects the same nodes "
-            f"({names((node.name for node in shared.objects), 60)}) and would remediate them, too; "
-            "select each node once",
+            f"({names((node.name for node in shared.objects), 60)}), so both would remediate them. "
+            "Select each node once.",
             value=rival.check.obj.name,
         )
 

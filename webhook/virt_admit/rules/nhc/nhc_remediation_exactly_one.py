@@ -1,9 +1,9 @@
-"""A node health check has no remediation, or two.
+"""A NodeHealthCheck has no remediation or two.
 
-**Why.** The operator needs exactly one of ``remediationTemplate`` and ``escalatingRemediations`` and refuses the check
-otherwise. The first example of its own documentation shows both and is not admissible.
+**Why.** The operator needs exactly one of ``remediationTemplate`` and ``escalatingRemediations`` and rejects the check
+otherwise. The first example of its own documentation sets both and is rejected.
 
-**Fix.** Keep one.
+**Fix.** Keep one of the two fields.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,16 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     template, steps = obj.at("spec", "remediationTemplate"), obj.at("spec", "escalatingRemediations")
     escalates = any(True for _ in steps.items())
     if template.present and escalates:
-        text = "remediationTemplate and escalatingRemediations exclude each other: keep one of them"
+        message = (
+            "remediationTemplate and escalatingRemediations are both set; the operator rejects that. Keep one of them."
+        )
         cause = Cause.FORBIDDEN
     elif not template.present and not escalates:
-        text = "nothing says how to remediate: name a template here, or several in escalatingRemediations"
+        message = "no remediation is set; the operator rejects that. Set remediationTemplate or escalatingRemediations."
         cause = Cause.REQUIRED
     else:
         return
-    yield Finding(template.path, text, cause=cause, value=(template.present, escalates))
+    yield Finding(template.path, message, cause=cause, value=(template.present, escalates))
 
 
 RULE = Rule(

@@ -1,7 +1,7 @@
-"""A node health check selects every node, because its selector is empty.
+"""A NodeHealthCheck selects every node because its selector is empty.
 
-**Why.** It would remediate control-plane nodes and workers alike. The operator refuses it; checks from the time before
-the selector became mandatory may still be there.
+**Why.** It would remediate control-plane nodes and workers alike. The operator rejects it, but checks from before the
+selector became mandatory can still exist.
 
 **Fix.** Select workers: ``node-role.kubernetes.io/control-plane`` and ``node-role.kubernetes.io/master`` with
 ``DoesNotExist``.
@@ -20,8 +20,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if nhc.selector.empty:
         yield Finding(
             nhc.selector_field.path,
-            "an empty selector would select every node, control plane included, and is refused; exclude "
-            "node-role.kubernetes.io/control-plane with DoesNotExist",
+            "an empty selector would select every node, including the control plane; the operator rejects it. Exclude "
+            "node-role.kubernetes.io/control-plane with DoesNotExist.",
             cause=Cause.REQUIRED,
             value=None,
         )

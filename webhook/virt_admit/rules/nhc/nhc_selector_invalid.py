@@ -1,15 +1,16 @@
-"""The selector of a node health check is malformed.
+"""The selector of a NodeHealthCheck is malformed.
 
-**Why.** The schema checks almost nothing of a selector. The operator's webhook refuses a malformed one; where it is
-not asked, every reconcile fails and no node is ever remediated.
+**Why.** The schema checks almost nothing in a selector. The operator's webhook rejects a malformed one. Where that
+webhook does not run, every reconcile fails and no node is ever remediated.
 
-**Fix.** Label keys and values of letters, digits, ``-``, ``_`` and ``.``; the operators ``In`` and ``NotIn`` with
-values, ``Exists`` and ``DoesNotExist`` without.
+**Fix.** Write label keys and values with letters, digits, ``-``, ``_`` and ``.``. Use the operators ``In`` and
+``NotIn`` with values, and ``Exists`` and ``DoesNotExist`` without.
 """
 
 from collections.abc import Iterator
 
 from virt_admit.model.kinds import NHC
+from virt_admit.model.messages import first_that_fits
 from virt_admit.model.objects import Object, Path
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
@@ -18,8 +19,10 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.cached(health_checks.view, obj)
     for steps, problem in nhc.selector.errors:
-        place = f"{Path(*steps)}: " if steps else ""
-        yield Finding(nhc.selector_field.path, f"{place}{problem}; no node would ever be remediated", value=problem)
+        path = nhc.selector_field.path
+        located = f"{Path(*steps)}: {problem}" if steps else problem
+        message = first_that_fits(path, RULE.id, f"{located}. No node would ever be remediated.", located)
+        yield Finding(path, message, value=problem)
 
 
 RULE = Rule(

@@ -1,9 +1,10 @@
-"""A node health check selects control-plane nodes and workers together.
+"""A NodeHealthCheck selects control-plane nodes and workers together.
 
-**Why.** The control plane is remediated one node at a time, workers as many as the limit allows: one limit fits only
-one of them. In a compact cluster, where masters are workers too, a check for "workers" takes the control plane down.
+**Why.** The control plane is remediated one node at a time, workers as many as the limit allows. One limit cannot fit
+both. In a compact cluster, where control-plane nodes are also workers, a check for "workers" can stop the control
+plane.
 
-**Fix.** One check per role. For workers: ``node-role.kubernetes.io/control-plane`` and
+**Fix.** Use one check per role. For workers: ``node-role.kubernetes.io/control-plane`` and
 ``node-role.kubernetes.io/master`` with ``DoesNotExist``.
 """
 
@@ -24,18 +25,23 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     selection = context.cached(watching.selected, obj)
     masters = [node.name for node in nodes.control_plane(selection).objects]
     path = nhc.selector_field.path
-    advice = "exclude control-plane and master with DoesNotExist, use one check per role"
+    remedy = "Use one check per role: exclude control-plane and master with DoesNotExist."
     if 0 < len(masters) < len(selection):
-        yield Finding(path, f"selects control-plane nodes ({names(masters, 60)}) and workers together; {advice}")
+        yield Finding(
+            path, f"selects control-plane nodes ({names(masters, 60)}) and workers, so both share one limit. {remedy}"
+        )
         return
     selection.demand_all()
-    if masters and _wants_workers(nhc):
-        yield Finding(path, f"these workers are the control plane, too: {names(masters, 60)}; {advice}")
+    if masters and _requires_workers(nhc):
+        yield Finding(path, f"these workers are also the control plane: {names(masters, 60)}. {remedy}")
 
 
-def _wants_workers(nhc: HealthCheck) -> bool:
-    """Whether the selector asks for nodes with the worker's role."""
-    return any(each.key == nodes.WORKER and each.operator in (IN, EXISTS) for each in nhc.selector.requirements)
+def _requires_workers(nhc: HealthCheck) -> bool:
+    """Return whether the selector requires the worker role."""
+    return any(
+        requirement.key == nodes.WORKER and requirement.operator in (IN, EXISTS)
+        for requirement in nhc.selector.requirements
+    )
 
 
 RULE = Rule(

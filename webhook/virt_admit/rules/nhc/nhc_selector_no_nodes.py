@@ -1,6 +1,6 @@
-"""A node health check selects no node.
+"""A NodeHealthCheck selects no node.
 
-**Why.** Nothing is watched, and nothing says so: the check looks healthy.
+**Why.** The check watches nothing, and its status does not show that.
 
 **Fix.** Compare the selector with ``kubectl get nodes --show-labels``.
 """
@@ -21,7 +21,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nodes.demand_all()
     yield Finding(
         nhc.selector_field.path,
-        "no node of this cluster has these labels, so nothing is watched; see kubectl get nodes --show-labels",
+        "no node has these labels, so the check watches nothing. Compare with kubectl get nodes --show-labels.",
     )
 
 

@@ -1,10 +1,10 @@
-"""The limit of a node health check leaves no room for a single sick node.
+"""The limit of a NodeHealthCheck allows no unhealthy node.
 
-**Why.** With ``minHealthy`` of all nodes, or ``maxUnhealthy`` of none, one sick node already stops remediation: the
-check never acts. A ``maxUnhealthy`` above the number of nodes is an error at run time. Percentages round up:
-``minHealthy: 90%`` of four nodes is four.
+**Why.** With ``minHealthy`` equal to all nodes, or ``maxUnhealthy`` equal to 0, one unhealthy node already stops
+remediation, so the check never acts. A ``maxUnhealthy`` above the number of nodes is an error at run time. Percentages
+round up: ``minHealthy: 90%`` of 4 nodes is 4.
 
-**Fix.** Leave room for at least one: ``maxUnhealthy: 1``. To pause, add a reason to ``pauseRequests`` instead.
+**Fix.** Allow at least one unhealthy node: ``maxUnhealthy: 1``. To pause the check, add a reason to ``pauseRequests``.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     if _blocks_any_number(limit, nhc.limit_of):
         yield Finding(
-            nhc.limit.path, f"{limit} lets no node be sick: nothing is ever remediated; to pause, use pauseRequests"
+            nhc.limit.path,
+            f"{limit} allows no unhealthy node, so nothing is ever remediated. To pause the check, use pauseRequests.",
         )
         return
     nodes = context.cached(watching.selected, obj)
@@ -32,10 +33,10 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     size = len(nodes)
     if size and not allowed_unhealthy(limit, size, nhc.limit_of):
         if nhc.limit_of is LimitKind.NODE_MAX_UNHEALTHY:
-            problem = f"{limit} is more than there are nodes ({size}), the operator stops with an error"
+            problem = f"{limit} is more than the {count(size, 'selected node')}, so the operator stops with an error"
         else:
-            problem = f"{limit} of {count(size, 'node')} must be healthy, that is all of them"
-        yield Finding(nhc.limit.path, f"{problem}: nothing is ever remediated; write maxUnhealthy: 1")
+            problem = f"{limit} allows 0 of {count(size, 'node')} to be unhealthy"
+        yield Finding(nhc.limit.path, f"{problem}: nothing is ever remediated. Write maxUnhealthy: 1.")
 
 
 def _blocks_any_number(limit: IntOrPercent, limit_of: LimitKind) -> bool:

@@ -1,9 +1,9 @@
-"""A node health check has no limit, or two.
+"""A NodeHealthCheck has no limit or two.
 
-**Why.** The operator needs exactly one of ``minHealthy`` and ``maxUnhealthy`` to know when to stop, and refuses the
+**Why.** The operator needs exactly one of ``minHealthy`` and ``maxUnhealthy`` to know when to stop. It rejects the
 check otherwise.
 
-**Fix.** Keep one, such as ``minHealthy: 51%``.
+**Fix.** Keep one of the two fields, such as ``minHealthy: 51%``.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,14 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     minimum, maximum = obj.at("spec", "minHealthy"), obj.at("spec", "maxUnhealthy")
     if minimum.present and maximum.present:
-        text, cause = "minHealthy and maxUnhealthy exclude each other: keep one of them", Cause.FORBIDDEN
+        message = "minHealthy and maxUnhealthy are both set; the operator rejects that. Keep one of them."
+        cause = Cause.FORBIDDEN
     elif not minimum.present and not maximum.present:
-        text, cause = "nothing limits remediation, the operator refuses that: write minHealthy: 51%", Cause.REQUIRED
+        message = "no limit is set; the operator rejects that. Write minHealthy: 51%."
+        cause = Cause.REQUIRED
     else:
         return
-    yield Finding(minimum.path, text, cause=cause, value=(minimum.value, maximum.value))
+    yield Finding(minimum.path, message, cause=cause, value=(minimum.value, maximum.value))
 
 
 RULE = Rule(

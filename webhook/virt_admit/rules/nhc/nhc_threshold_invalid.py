@@ -1,9 +1,9 @@
-"""The limit of a node health check is a value that its controller cannot use.
+"""The limit of a NodeHealthCheck is not a valid number or percentage.
 
-**Why.** Digits in quotes pass the schema and the operator's own webhook, and then every reconcile fails: nothing is
-ever remediated. A number beyond 32 bits makes all node health checks of the cluster unreadable.
+**Why.** Digits in quotes pass the schema and the operator's own webhook. Every reconcile then fails, so nothing is ever
+remediated. A number above 32 bits makes all NodeHealthChecks of the cluster unreadable.
 
-**Fix.** A number without quotes (``3``), or a percentage (``"40%"``).
+**Fix.** Write a number without quotes (``3``) or a percentage (``"40%"``).
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 LIMITS: Final = {"minHealthy": LimitKind.NODE_MIN_HEALTHY, "maxUnhealthy": LimitKind.NODE_MAX_UNHEALTHY}
 EFFECT: Final = {
-    Fault.NEGATIVE: "the operator refuses it; write 0 or more",
-    Fault.TOO_LARGE: "one such value stops all NodeHealthChecks; write a number of nodes",
-    Fault.ABOVE_100: "write 100% or less",
+    Fault.NEGATIVE: ", so the operator rejects the check. Use 0 or more.",
+    Fault.TOO_LARGE: ". One such value stops all NodeHealthChecks. Use a number of nodes.",
+    Fault.ABOVE_100: ", so the operator rejects the check. Use 100% or less.",
 }
 
 
@@ -30,10 +30,10 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         try:
             parse_int_or_percent(field.value, limit)
         except LimitError as error:
-            effect = EFFECT.get(error.fault, "every reconcile fails and nothing is remediated")
+            effect = EFFECT.get(error.fault, ". Every reconcile would fail, so nothing is remediated.")
             yield Finding(
                 field.path,
-                f"{error}; {effect}",
+                f"{error}{effect}",
                 cause=Cause.TYPE if error.fault is Fault.TYPE else Cause.INVALID,
             )
 

@@ -1,10 +1,10 @@
-"""A node health check is turned to other nodes or remediators while it remediates.
+"""An update changes the nodes or remediators of a NodeHealthCheck during remediation.
 
-**Why.** The requests that are under way would be left behind: nodes stay fenced or tainted, and nobody takes their
-remediation back. The operator refuses it.
+**Why.** The operator would abandon the requests in progress: nodes stay fenced or tainted, and nothing ends their
+remediation. The operator rejects the update.
 
-**Fix.** Wait until ``status.unhealthyNodes`` has no remediations; or stop new ones with ``pauseRequests``, which may be
-set at any time.
+**Fix.** Wait until ``status.unhealthyNodes`` lists no remediations. To stop new ones, set ``pauseRequests``, which is
+allowed at any time.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if meaning(nhc) != meaning(old):
             yield Finding(
                 nhc["spec"][name].path,
-                f"must not change while nodes are being remediated ({names(nodes)}): wait, or set pauseRequests",
+                f"cannot change while nodes are being remediated ({names(nodes)}). Wait for them, or set pauseRequests.",
                 cause=Cause.FORBIDDEN,
             )
 
@@ -52,7 +52,7 @@ def _template(nhc: Object) -> Any:
 
 
 def _escalation(nhc: Object) -> Any:
-    """The same time may be written in several ways, and is once the operator has stored it."""
+    """Return the steps with parsed times, because the operator stores a time in another notation."""
     return [
         (_reference(step.reference), step.order.integer, step.known_timeout or step.timeout.value)
         for step in plan.escalation(nhc)
@@ -60,7 +60,7 @@ def _escalation(nhc: Object) -> Any:
 
 
 def _reference(field: Field) -> dict[str, Any] | None:
-    """A reference without what is empty, which is as good as absent."""
+    """Return a reference without its empty fields, which are equivalent to absent ones."""
     return {key: value for key, value in field.map.items() if value not in (None, "")} if field.present else None
 
 
