@@ -1,9 +1,9 @@
-"""The bandwidth of a migration is no quantity, or is negative.
+"""The migration bandwidth is negative or not a valid quantity.
 
-**Why.** The schema admits a minus sign; the launcher then cannot build the parameters of the migration, and every
-migration fails. What is no quantity at all stops the operator.
+**Why.** The schema accepts a minus sign. virt-launcher then cannot build the parameters of the migration, and every
+migration fails. A value that is not a quantity stops the operator.
 
-**Fix.** Write bytes per second with a unit, such as ``64Mi`` or ``1Gi``; ``0`` means no limit.
+**Fix.** Write bytes per second with a unit, such as ``64Mi`` or ``1Gi``. ``0`` means no limit.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,9 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         yield Finding(field.path, str(error))
         return
     if bandwidth is not None and bandwidth < 0:
-        yield Finding(field.path, f"{show(field.value)} is negative and makes every migration fail; 0 means no limit")
+        yield Finding(
+            field.path, f"{show(field.value)} is negative, so every migration fails. Use 64Mi, or 0 for no limit."
+        )
 
 
 RULE = Rule(

@@ -1,9 +1,9 @@
-"""The bandwidth of a migration is less than one mebibyte per second.
+"""The migration bandwidth is less than 1 MiB per second.
 
-**Why.** It is rounded up to 1 MiB/s, so that hardly any VM ever finishes its migration. Nearly always a unit
-was forgotten (``64``) or the wrong one taken: ``m`` is a thousandth, ``Mi`` is meant.
+**Why.** KubeVirt rounds the value up to 1 MiB/s, which is too slow for nearly every VM. The usual cause is a missing
+unit (``64``) or the wrong one: ``m`` means a thousandth, ``Mi`` means mebibytes.
 
-**Fix.** Write for example ``64Mi``; ``0`` means no limit.
+**Fix.** Write a value such as ``64Mi``. ``0`` means no limit.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if bandwidth is None or not 0 < bandwidth < migration_limits.MIB:
         return
     field = migration_limits.block(obj)[migration_limits.BANDWIDTH]
-    suggestion = (
-        "; m means a thousandth, Mi is meant" if str(field.value).endswith("m") else "; write a unit, such as 64Mi"
+    remedy = (
+        "Write Mi instead of m, which means a thousandth."
+        if str(field.value).endswith("m")
+        else "Use a value with a unit, such as 64Mi."
     )
-    yield Finding(
-        field.path, f"{show(field.value)} is less than 1Mi bytes per second and is rounded up to 1 MiB/s{suggestion}"
-    )
+    yield Finding(field.path, f"{show(field.value)} is rounded up to 1 MiB/s, too slow for most VMs. {remedy}")
 
 
 RULE = Rule(

@@ -1,7 +1,7 @@
-"""A migration setting is used while its feature gate is closed.
+"""A migration setting is used while its feature gate is disabled.
 
-**Why.** ``maxDowntimeMs``, ``downtimeTuning`` and ``stallDetector`` are alpha. KubeVirt refuses to set or change them
-unless the gate is open; a file that sets them would fail in the cluster. What is already there may stay.
+**Why.** ``maxDowntimeMs``, ``downtimeTuning`` and ``stallDetector`` are alpha. KubeVirt rejects any change of them
+while the feature gate is disabled. Values that are already stored are accepted.
 
 **Fix.** Add the gate to ``spec.configuration.developerConfiguration.featureGates`` of KubeVirt, or remove the field.
 """
@@ -31,8 +31,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if open_gates.isdisjoint(gates):
             yield Finding(
                 field.path,
-                f"KubeVirt refuses this field unless the feature gate {' or '.join(gates)} is open; "
-                "open it first or remove the field",
+                f"KubeVirt rejects this field while the feature gate {' or '.join(gates)} is disabled. "
+                "Enable the gate first or remove the field.",
                 cause=Cause.FORBIDDEN,
             )
 

@@ -1,7 +1,7 @@
-"""The network of migrations is no name of a NetworkAttachmentDefinition.
+"""The migration network is not a valid NetworkAttachmentDefinition name.
 
-**Why.** The value becomes a network annotation of the virt-handler pods on every node, as ``<value>@migration0``.
-With an empty or malformed name those pods cannot get their network.
+**Why.** KubeVirt writes the value as network annotation ``<value>@migration0`` on the virt-handler pods of every
+node. With an empty or malformed name these pods do not get their network.
 
 **Fix.** Write ``name`` or ``namespace/name``, or remove the field.
 """
@@ -20,7 +20,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if network.present and migration_limits.network(obj) is None:
         yield Finding(
             network.path,
-            f"{show(network.value)} names no network; write name or namespace/name in lower case, or remove the field",
+            f"{show(network.value)} is not a valid network name; virt-handler pods would get no network. "
+            "Write name or namespace/name in lower case, or remove the field.",
         )
 
 

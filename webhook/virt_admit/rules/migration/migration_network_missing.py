@@ -1,9 +1,10 @@
-"""The network of migrations does not exist.
+"""The migration network does not exist.
 
-**Why.** The virt-handler pods on every node join this network. After the change none of them would start again, and
-nodes without virt-handler run and migrate no VM.
+**Why.** The virt-handler pods of every node join this network. After the change none of them can start again, and a
+node without virt-handler can neither run nor migrate VMs.
 
-**Fix.** Create the NetworkAttachmentDefinition first; without a namespace it is looked up in that of this resource.
+**Fix.** Create the NetworkAttachmentDefinition first. Without a namespace in the value, KubeVirt looks it up in the
+namespace of this resource.
 """
 
 from collections.abc import Iterator
@@ -24,8 +25,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if context.cluster.get(NAD, namespace, name) is None:
         yield Finding(
             migration_limits.block(obj)["network"].path,
-            f"there is no NetworkAttachmentDefinition {namespace}/{name}; virt-handler would not start on any node; "
-            "create it first or correct the name",
+            f"NetworkAttachmentDefinition {namespace}/{name} does not exist, so virt-handler could not start on any node. "
+            "Create it first or correct the name.",
         )
 
 

@@ -1,10 +1,9 @@
-"""A node may start more migrations than the whole cluster may run.
+"""The migration limit of a node is higher than the limit of the cluster.
 
-**Why.** The limit of the cluster is checked first, so the extra room of the node can never be used: a drain is no
-faster than ``parallelMigrationsPerCluster`` allows.
+**Why.** KubeVirt checks the limit of the cluster first, so a node never reaches its own limit. A drain is not faster
+than ``parallelMigrationsPerCluster`` allows.
 
-**Fix.** Raise ``parallelMigrationsPerCluster`` (5 where it is absent), or lower
-``parallelOutboundMigrationsPerNode``.
+**Fix.** Raise ``parallelMigrationsPerCluster``, whose default is 5, or lower ``parallelOutboundMigrationsPerNode``.
 """
 
 from collections.abc import Iterator
@@ -23,8 +22,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         return
     yield Finding(
         outbound.path,
-        f"{outbound.integer} per node can never be used, the cluster's limit is {limit}; "
-        f"lower it or raise {migration_limits.PER_CLUSTER}",
+        f"{outbound.integer} migrations per node are never reached, because the cluster limit is {limit}. "
+        f"Use at most {limit} or raise {migration_limits.PER_CLUSTER}.",
         value=(outbound.integer, limit),
     )
 

@@ -1,8 +1,8 @@
-"""A limit of parallel migrations is zero, negative or no integer.
+"""A limit of parallel migrations is not a positive integer.
 
-**Why.** A limit of zero is always reached: no live migration ever starts, and every drain of a node with
-``LiveMigrate`` VMs hangs. A negative one passes the schema, but the operators cannot decode it; a KubeVirt
-created like that cannot be read by its own operator.
+**Why.** With a limit of 0 no live migration starts, and every drain of a node with ``LiveMigrate`` VMs hangs. The
+schema accepts a negative number, but the operators cannot decode it: virt-operator cannot read a KubeVirt that was
+created with one.
 
 **Fix.** Write at least 1, or remove the field for the default.
 """
@@ -24,10 +24,12 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if not limit.present or (number is not None and 0 < number <= MAX_INT32):
             continue
         if number == 0:
-            text = "with a limit of 0 no live migration ever starts and every drain hangs; write at least 1"
+            message = "0 means that no live migration starts and every drain hangs. Use at least 1."
         else:
-            text = f"{show(limit.value)} is no number from 1 to {MAX_INT32}, and the operators cannot read it"
-        yield Finding(limit.path, text)
+            message = (
+                f"the operators cannot read {show(limit.value)}. Use an integer from 1 to {MAX_INT32}, without quotes."
+            )
+        yield Finding(limit.path, message)
 
 
 RULE = Rule(

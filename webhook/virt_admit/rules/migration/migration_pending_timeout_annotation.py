@@ -1,7 +1,8 @@
-"""A migration carries an annotation that was made for KubeVirt's own tests.
+"""A migration carries a test annotation of KubeVirt.
 
-**Why.** The annotations replace the time after which a migration with a pending target pod is cancelled (300 s where
-the pod cannot be scheduled, 900 s otherwise). What is no integer is ignored without notice.
+**Why.** The annotations replace the timeout after which KubeVirt cancels a migration whose target pod is pending. The
+default is 300 s if the pod cannot be scheduled and 900 s otherwise. KubeVirt silently ignores a value that is not an
+integer.
 
 **Fix.** Remove the annotation.
 """
@@ -26,10 +27,10 @@ def check(migration: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if not annotation.present:
             continue
         if integer(annotation.value) is None:
-            effect = f"{show(annotation.value)} is no integer and is ignored"
+            message = f"{show(annotation.value)} is not an integer, so KubeVirt ignores this test annotation."
         else:
-            effect = f"it replaces the {seconds} seconds after which a pending migration is cancelled"
-        yield Finding(annotation.path, f"made for KubeVirt's tests: {effect}; remove it")
+            message = f"this test annotation replaces the {seconds} s timeout of pending migrations."
+        yield Finding(annotation.path, f"{message} Remove it.")
 
 
 RULE = Rule(

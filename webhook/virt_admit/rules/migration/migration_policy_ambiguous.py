@@ -1,9 +1,9 @@
 """Two migration policies have the same selectors.
 
-**Why.** The policy with more matching labels wins, then the one with more labels of VMs, then the first name in
-alphabetical order. With the same selectors only the name decides, and the other policy has no effect.
+**Why.** The policy with more matching labels applies, then the one with more VM labels, then the first by name. With
+the same selectors only the name decides, and the other policy has no effect.
 
-**Fix.** Merge the two, or make one of them more specific.
+**Fix.** Merge the policies, or make one of them more specific.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,17 @@ def check(policy: Object, context: Context[NoParams]) -> Iterator[Finding | Unse
     selectors = policy["spec"]["selectors"]
     if not selectors.is_map:
         return
-    wanted = migration_policies.labels(policy)
+    labels = migration_policies.labels(policy)
     policies = context.cluster.known(MIGRATION_POLICY)
-    twins = [each.name for each in policies if migration_policies.labels(each) == wanted and each.name != policy.name]
-    if twins:
-        winner = min(policy.name, *twins)
+    duplicates = [
+        other.name for other in policies if migration_policies.labels(other) == labels and other.name != policy.name
+    ]
+    if duplicates:
+        winner = min(policy.name, *duplicates)
         yield Finding(
             selectors.path,
-            f"the same selectors as {names(sorted(twins), 60)}; only {winner} is used, the first name; merge them",
+            f"this policy and {names(sorted(duplicates), 60)} have the same selectors; only {winner} applies (first by name). "
+            "Merge them.",
             value=(selectors.value, winner),
         )
     yield from more_may_exist(context.cluster, MIGRATION_POLICY)

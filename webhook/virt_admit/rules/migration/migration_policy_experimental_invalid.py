@@ -1,9 +1,10 @@
 """The experimental options of a migration policy contradict each other or are out of range.
 
-**Why.** KubeVirt refuses such a policy: the stall detector plans the downtime itself, and each of its factors has a
-range. A file with them would fail in the cluster.
+**Why.** KubeVirt rejects such a policy. The stall detector controls the downtime itself, so ``downtimeTuning`` is not
+allowed next to it. Each factor of the stall detector has a range.
 
-**Fix.** Keep one of ``stallDetector`` and ``downtimeTuning``, and write factors with at most three decimals.
+**Fix.** Keep either ``stallDetector`` or ``downtimeTuning``. Write factors within their range, with at most three
+decimals.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ RANGES: dict[str, tuple[Fraction, Fraction | None, str]] = {
     "patienceWindowDecayFactor": (Fraction(0), ONE, "from 0 to 1"),
     "completionTimeoutFactor": (ONE, None, "at least 1"),
 }
-"""The smallest and the largest value of each factor, and how to say it; there are at most three decimals."""
+"""The minimum, the maximum and the description of each factor. KubeVirt accepts at most three decimals."""
 TOLERANCE = Fraction(1, 10**9)  # migrationpolicy-admitter.go#validateScalarFloatPrecision
 
 
@@ -32,25 +33,25 @@ def check(policy: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if detector.present and tuning.present:
         yield Finding(
             experimental.path,
-            "stallDetector and downtimeTuning exclude each other; remove one",
+            "KubeVirt rejects stallDetector together with downtimeTuning. Remove one of them.",
             value=[detector.value, tuning.value],
             cause=Cause.FORBIDDEN,
         )
-    for name, (smallest, largest, suggestion) in RANGES.items():
+    for name, (minimum, maximum, allowed) in RANGES.items():
         factor = detector[name]
-        problem = _problem(factor, smallest, largest) if factor.present else ""
+        problem = _problem(factor, minimum, maximum) if factor.present else ""
         if problem:
-            yield Finding(factor.path, f"{problem}; write a number that is {suggestion}, with at most three decimals")
+            yield Finding(factor.path, f"{problem}. Use a number in quotes, {allowed}, with at most 3 decimals.")
 
 
-def _problem(factor: Field, smallest: Fraction, largest: Fraction | None) -> str:
+def _problem(factor: Field, minimum: Fraction, maximum: Fraction | None) -> str:
     try:
         number = parse_quantity(factor.value, integers=True)
     except ValueError:
-        return f"{show(factor.value)} is no number in quotes"
+        return f"{show(factor.value)} is not a number in quotes"
     if abs(number - round(number, 3)) > TOLERANCE:
-        return f"{show(factor.value)} has more than three decimals"
-    fits = smallest <= number and (largest is None or number <= largest)
+        return f"{show(factor.value)} has more than 3 decimals"
+    fits = minimum <= number and (maximum is None or number <= maximum)
     return "" if fits else f"{show(factor.value)} is out of range"
 
 

@@ -1,10 +1,10 @@
-"""A migration policy selects no label, and so every VM.
+"""A migration policy has no selector labels and applies to every VM.
 
-**Why.** A policy without any label in its selectors matches every VM of the cluster, with the lowest rank: it
-silently replaces the limits of the cluster wherever no other policy matches. Without ``selectors`` at all the API
-server refuses it.
+**Why.** A policy without labels in its selectors matches every VM of the cluster with the lowest rank. It silently
+replaces the cluster limits for all VMs that no other policy matches. The API server rejects a policy without
+``selectors``.
 
-**Fix.** Name labels of namespaces or of VMs; they stand directly in the selector, without ``matchLabels``.
+**Fix.** Select labels of namespaces or of VMs. Write them directly in the selector, without ``matchLabels``.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,15 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 def check(policy: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     selectors = policy["spec"]["selectors"]
     if not selectors.is_map:
-        yield Finding(selectors.path, "the API server requires selectors; name labels in them", cause=Cause.REQUIRED)
+        yield Finding(
+            selectors.path,
+            "the API server requires this field. Write labels of namespaces or VMs in it.",
+            cause=Cause.REQUIRED,
+        )
     elif not any(migration_policies.labels(policy)):
         yield Finding(
             selectors.path,
-            "without a label in either selector this policy applies to every VM; name labels, without matchLabels",
+            "no selector has a label, so this policy applies to every VM. Write labels directly, without matchLabels.",
             max_action=Action.WARN,
         )
 

@@ -1,8 +1,8 @@
-"""Post-copy is allowed, and the disruption that it needs is not.
+"""Post-copy is allowed, but the workload disruption that it needs is not.
 
-**Why.** A migration switches to post-copy only if the guest may be disrupted and the time is up. With
-``allowWorkloadDisruption: false`` that never happens and ``allowPostCopy`` does nothing. Since release 1.19 the schema of
-HyperConverged writes that false by itself, so ``allowPostCopy`` alone has no effect any more.
+**Why.** A migration switches to post-copy only after its timeout and only if it may disrupt the guest. With
+``allowWorkloadDisruption: false`` it never does, and ``allowPostCopy`` has no effect. The schema of HyperConverged
+sets that value to false since release 1.19, so ``allowPostCopy`` alone no longer has an effect.
 
 **Fix.** Set ``allowWorkloadDisruption: true`` as well, or remove ``allowPostCopy``.
 """
@@ -19,12 +19,12 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if not migration_limits.post_copy(obj) or migration_limits.disruption(obj) is not False:
         return
     block = migration_limits.block(obj)
-    said = block["allowWorkloadDisruption"]
-    state = "is false" if said.present else "is absent, which means false here"
+    allowed = block["allowWorkloadDisruption"]
+    state = "is false" if allowed.present else "is absent (default false)"
     yield Finding(
         block["allowPostCopy"].path,
-        f"post-copy never starts while allowWorkloadDisruption {state}; set that to true, too",
-        value=(True, said.value),
+        f"post-copy never starts, because allowWorkloadDisruption {state}. Set it to true as well.",
+        value=(True, allowed.value),
     )
 
 

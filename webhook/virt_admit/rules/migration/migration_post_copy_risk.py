@@ -1,10 +1,10 @@
 """Migrations may disrupt the guest.
 
-**Why.** During post-copy the memory of a guest is spread over two nodes: if the network or one of them fails, the
-guest crashes. Where only ``allowWorkloadDisruption`` is set, a guest that does not converge is paused until its
-migration is done. Both are documented trade-offs for migrations that end; hence this rule is off.
+**Why.** During post-copy the memory of a guest is spread over two nodes. If the network or one of the nodes fails,
+the guest crashes. With ``allowWorkloadDisruption`` alone KubeVirt pauses a guest that does not converge until its
+migration completes. Both are documented trade-offs for migrations that complete, so this rule is off by default.
 
-**Fix.** Leave both unset where a guest must never stop, and accept that busy guests may not migrate.
+**Fix.** Leave both unset if guests must never stop. Busy guests may then fail to migrate.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,14 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if disruption is not False:
             yield Finding(
                 block["allowPostCopy"].path,
-                "a failure of the network or of a node during post-copy crashes the guest; remove it if that must not be",
+                "a network or node failure during post-copy crashes the guest. Remove this field if guests must not crash.",
                 max_action=Action.WARN,
             )
     elif disruption:
         yield Finding(
             block["allowWorkloadDisruption"].path,
-            "a guest that does not converge is paused until its migration is done; remove it if that must not be",
+            "a guest that does not converge is paused until its migration completes. "
+            "Remove this field if guests must not pause.",
             max_action=Action.WARN,
         )
 

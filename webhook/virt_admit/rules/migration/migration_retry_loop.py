@@ -1,9 +1,9 @@
-"""A VM is migrated again and again, in vain.
+"""A VM migrates again and again without success.
 
-**Why.** Migrations that a drain or an update asks for are repeated without end; each attempt takes up to five minutes
-or more. Meanwhile the drain does not end, and the VM stays outdated. Only the five newest attempts are kept.
+**Why.** KubeVirt repeats migrations for drains and updates forever, and each attempt takes five minutes or more.
+Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps only the five newest attempts.
 
-**Fix.** Remove the reason: an obsolete CPU model, no other node that fits, or limits that no migration can keep. Only
+**Fix.** Remove the cause: an obsolete CPU model, no other node that fits, or limits that are too low for the VM. Only
 ``scan`` and ``check`` report this.
 """
 
@@ -20,10 +20,10 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     failed = migrations.failed_in_a_row(vmi, context.cluster)
     if len(failed) >= migrations.RETRY_LOOP:
-        why = _reason(vmi, failed[-1], context)
+        reason = _reason(vmi, failed[-1], context)
         yield Finding(
             vmi["status"]["migrationState"].path,
-            f"its last {len(failed)} automatic migrations failed and are repeated for ever: {why}",
+            f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: {reason}",
             value=len(failed),
         )
     yield from more_may_exist(context.cluster, VMIM)
@@ -32,14 +32,14 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 def _reason(vmi: Object, last: Object, context: Context[NoParams]) -> str:
     model = vmi.at("spec", "domain", "cpu", "model").text
     if model in configuration.obsolete_models(context.cluster):
-        return f"its CPU model {model} is obsolete, give it another"
-    trouble = drain.nowhere_to_go(vmi, context.cluster, moves=True)
-    if trouble is not None:
-        return f"{trouble.reason}; {trouble.remedy}"
-    said = last.at("status", "migrationState", "failureReason").text
-    if said:
-        return f"{last.name} says {show(said)}"
-    return f"see migration {last.name}, and the time and bandwidth that migrations are given"
+        return f"CPU model {model} is obsolete. Choose another model."
+    problem = drain.nowhere_to_go(vmi, context.cluster, moves=True)
+    if problem is not None:
+        return f"{problem.reason}; {problem.remedy}"
+    failure = last.at("status", "migrationState", "failureReason").text
+    if failure:
+        return f"migration {last.name} failed with {show(failure)}. Fix that error."
+    return f"no reason is reported. Check migration {last.name} and the migration timeouts and bandwidth."
 
 
 RULE = Rule(

@@ -1,6 +1,7 @@
-"""A timeout of migrations is switched off.
+"""A migration timeout is disabled.
 
-**Why.** 0 means that nobody looks: a migration that never converges keeps its slot, and with it a drain, for ever.
+**Why.** With 0 KubeVirt never cancels a migration that does not converge. It keeps its slot forever, and the drain
+that needs it never completes.
 
 **Fix.** Remove the field for the default, or write seconds.
 """
@@ -18,8 +19,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if timeout.integer == 0:
             yield Finding(
                 timeout.path,
-                "0 switches this check off: a migration that never converges blocks its slot and the drain for ever; "
-                "write seconds",
+                "0 disables this timeout: a migration that never converges blocks its slot and the drain forever. "
+                "Write a number of seconds.",
             )
 
 

@@ -1,6 +1,6 @@
-"""A timeout of migrations is negative or no integer.
+"""A migration timeout is negative or not an integer.
 
-**Why.** With a negative timeout every migration is over time at once and is cancelled: no drain ends.
+**Why.** A negative timeout expires immediately: KubeVirt cancels every migration, and drains never complete.
 
 **Fix.** Write seconds as a positive integer, or remove the field for the default.
 """
@@ -17,10 +17,14 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     for timeout in migration_limits.timeouts(obj):
         if timeout.present and timeout.integer is None:
-            yield Finding(timeout.path, f"{show(timeout.value)} is no integer; write seconds, without unit or quotes")
+            yield Finding(
+                timeout.path,
+                f"{show(timeout.value)} is not an integer. Write a number of seconds, without unit or quotes.",
+            )
         elif timeout.integer is not None and timeout.integer < 0:
             yield Finding(
-                timeout.path, f"{timeout.integer} is negative and cancels every migration at once; write seconds"
+                timeout.path,
+                f"{timeout.integer} is negative, so every migration is cancelled at once. Use a positive number of seconds.",
             )
 
 
