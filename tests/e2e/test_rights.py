@@ -19,7 +19,7 @@ from tests.paths import MANIFESTS
 from tests.waiting import eventually
 from virt_admit.install import manifests
 from virt_admit.install.manifests import SCAN
-from virt_admit.kube.field_filter import reads
+from virt_admit.kube.field_filter import looked_up_kinds
 from virt_admit.rules import load_rules
 from virt_admit.settings import NAMESPACE, SERVICE
 
@@ -72,7 +72,7 @@ def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def test_the_webhook_needs_no_other_right(webhook: Webhook, plane: ControlPlane) -> None:
     eventually(lambda: all(synced(webhook).values()))
-    assert synced(webhook).keys() == {str(kind) for kind in reads(RULES)}
+    assert synced(webhook).keys() == {str(kind) for kind in looked_up_kinds(RULES)}
     bundle = base64.b64encode(webhook.ca.read_bytes()).decode()
     path = "jsonpath={.items[?(@.metadata.name=='virt-admit')].webhooks[*].clientConfig.caBundle}"
     for kind in CONFIGURATIONS:
@@ -143,7 +143,7 @@ def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane) -> None:
     done = scan(plane.service_account_kubeconfig(NAMESPACE, "nobody"))
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("not allowed to list ")]
-    wanted = {str(kind) for kind in (*load_rules().kinds, *reads(load_rules()))}
+    wanted = {str(kind) for kind in (*load_rules().kinds, *looked_up_kinds(load_rules()))}
     assert set(line.removeprefix("not allowed to list ").split(", ")) == wanted
 
 

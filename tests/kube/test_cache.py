@@ -8,11 +8,13 @@ import tracemalloc
 import pytest
 
 from virt_admit.kube.cache import ClusterCache, KindStore, State
+from virt_admit.kube.field_filter import IDENTITY, WHOLE, retained_fields
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot, Unseen
 from virt_admit.model.kinds import HCO, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
 from virt_admit.model.objects import Object
 from virt_admit.rule import Context, NoParams
+from virt_admit.rules import load_rules
 
 
 def claim(name, namespace="shop", modes=("ReadWriteMany",), **metadata):
@@ -30,8 +32,13 @@ def node(name, heartbeat="10:00", **labels):
     }
 
 
-def store(kind, *objects, state=State.LISTED, namespace="", **options):
-    made = KindStore(kind, namespace, **options)
+RETAINED = retained_fields(load_rules().at_admission)
+
+
+def store(kind, *objects, state=State.LISTED, namespace="", whole=False):
+    """A store as the webhook has it, or as a scan has it."""
+    fields = WHOLE if whole else RETAINED.get(kind, IDENTITY)
+    made = KindStore(kind, namespace, fields, packed=whole)
     by_namespace = {}
     for obj in objects:
         made.add(by_namespace, obj)

@@ -1,4 +1,4 @@
-"""What is kept of looked-up objects is all that rules read of them."""
+"""A check finds everything in the fields that its rule declares, and reads no others."""
 
 from __future__ import annotations
 
@@ -7,38 +7,36 @@ from typing import ClassVar
 import pytest
 
 from tests.rules import test_rules
-from tests.rules.test_rules import CASES, Recorder, ask
+from tests.rules.test_rules import CASES, Recorder, ask, file_of
 from virt_admit.kube.cache import KindStore
-from virt_admit.kube.field_filter import keep
+from virt_admit.kube.field_filter import retained_fields
 from virt_admit.model import kinds
 from virt_admit.model.objects import Object
-from virt_admit.rules import load_rules
+from virt_admit.rules import Rules
 
 LOOKING = [case for case in CASES if case.values[1].get("cluster")]
 
 
-def is_trimmed(kind, rule):
-    """Whether a rule sees objects of the kind trimmed. A sweep does not trim the kinds that are judged."""
-    return kind is not None and (rule.at_admission or kind not in load_rules().by_kind)
-
-
-def shelved(data, rule):
-    """An object as a look-up gives it back after it was put on its shelf."""
+def filtered(data, fields):
+    """An object as a look-up returns it from a store with these fields."""
     kind = kinds.of(Object(data))
-    if kind is None or not Object(data).name:
+    if kind not in fields or not Object(data).name:
         return data
-    store = KindStore(kind, whole=not is_trimmed(kind, rule))
+    store = KindStore(kind, fields=fields[kind])
     store.put(data)
     (obj,) = store.known(None)
     return obj.data
 
 
 @pytest.mark.parametrize(("rule", "case"), LOOKING)
-def test_rules_find_the_same_in_what_is_kept(rule, case):
-    whole, _ = ask(rule, case)
-    trimmed, _ = ask(rule, {**case, "cluster": [shelved(data, rule) for data in case["cluster"]]})
+def test_a_rule_finds_the_same_in_the_fields_that_it_declares(rule, case):
+    """The fields of this rule alone: those that other rules declare may go at any time."""
+    declared = retained_fields(Rules([rule]))
 
-    assert trimmed == whole
+    expected, _ = ask(rule, case)
+    result, _ = ask(rule, {**case, "cluster": [filtered(data, declared) for data in case["cluster"]]})
+
+    assert result == expected, f"{file_of(rule)}: name every field that the check looks up in reads"
 
 
 class Read(dict):
@@ -101,16 +99,21 @@ def is_kept(tree, path):
 
 
 @pytest.mark.parametrize(("rule", "case"), LOOKING)
-def test_rules_read_nothing_that_is_not_kept(rule, case, monkeypatch):
-    """Also nothing that this case happens to lack."""
+def test_a_rule_reads_no_field_that_it_does_not_declare(rule, case, monkeypatch):
+    """Also none that the objects of this case happen to lack."""
     monkeypatch.setattr(Object, "annotations", property(lambda obj: obj.metadata["annotations"].map))  # not a copy
+    declared = retained_fields(Rules([rule]))
     seen = [(kinds.of(Object(data)), set(), data) for data in case["cluster"]]
     ask(rule, {**case, "cluster": [watched(data, paths) for _, paths, data in seen]})
 
-    for kind, paths, _ in seen:
-        if is_trimmed(kind, rule):
-            lost = {".".join(path) for path in paths if not is_kept(keep(kind).tree, path)}
-            assert not lost, f"{kind}: webhook/trimming.py must keep these"
+    undeclared = {
+        f"{kind}: {'.'.join(path)}"
+        for kind, paths, _ in seen
+        if kind in declared
+        for path in paths
+        if not is_kept(declared[kind].tree, path)
+    }
+    assert not undeclared, f"{file_of(rule)}: add these fields to reads: {', '.join(sorted(undeclared))}"
 
 
 class Narrow(Recorder):
@@ -138,6 +141,6 @@ def test_at_admission_some_kinds_are_looked_up_in_one_namespace_alone(monkeypatc
         if rule.at_admission:
             ask(rule, data)
 
-    elsewhere = {(kind, namespace) for kind, namespace in Narrow.places if keep(kind).namespace not in ("", namespace)}
+    elsewhere = {(kind, namespace) for kind, namespace in Narrow.places if kind.lookup_namespace not in ("", namespace)}
     assert not elsewhere
-    assert {kind for kind, _ in Narrow.places if keep(kind).namespace} == {kinds.POD, kinds.PDB, kinds.LEASE}
+    assert {kind for kind, _ in Narrow.places if kind.lookup_namespace} == {kinds.POD, kinds.PDB, kinds.LEASE}

@@ -20,6 +20,7 @@ from virt_admit.kube.informers import InformerTimeouts, LiveCluster, read, snaps
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import CAPI_MACHINE, KUBEVIRT, LEASE, NODE, PVC, VM
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
 from virt_admit.rules import Rules, load_rules
 from virt_admit.serving.metrics import Metrics
 from virt_admit.settings import SettingError
@@ -30,6 +31,8 @@ QUICK = InformerTimeouts(watch=30, silence=30, absent=0.1, longest=0.1, version=
 def looking_up(*reads, kinds=(), at_admission=True):
     """Rules that look up these kinds."""
     some = next(iter(load_rules()))
+    declared = union(*(rule.reads for rule in load_rules().at_admission))
+    reads = {kind: declared.get(kind, ()) for kind in reads}
     return Rules([dataclasses.replace(some, reads=reads, kinds=kinds, at_admission=at_admission)])
 
 

@@ -28,7 +28,6 @@ from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN
 from virt_admit.model.objects import Object
 from virt_admit.policy.parser import load
 from virt_admit.policy.policy import Policy
-from virt_admit.rule import Action
 from virt_admit.rules import load_rules
 
 ALL = load_rules()
@@ -163,7 +162,7 @@ class TestVirtualMachines:
         assert silent(faulty_one, instance(domain={})), "one that comes all the same"
 
     def test_line_1_an_instance_is_never_mutated_and_never_denied(self) -> None:
-        assert engine.CEILING[kinds.VMI] is Action.WARN
+        assert kinds.VMI.never_denied
         answer = ask(instance(evictionStrategy="livemigrate", domain={}))
         assert answer["allowed"]
         assert FAULTS[1] in said(answer)
@@ -425,7 +424,7 @@ class TestHealth:
         (entry,) = [each for each in ENTRIES if each["name"] == "nodes.validate.virt-admit.io"]
         assert entry["timeoutSeconds"] <= 2
         assert any("system:nodes" in each["expression"] for each in entry["matchConditions"])
-        assert engine.CEILING[kinds.NODE] is Action.WARN
+        assert kinds.NODE.never_denied
         assert RULES.by_kind[kinds.NODE]
 
     def test_line_4_deletes_and_objects_that_are_being_deleted(self) -> None:

@@ -45,6 +45,11 @@ KEYS = {"name", "object", "old", "operation", "user", "groups", "subresource", "
         "params", "finds", "fix", "unseen"}  # fmt: skip
 
 
+def file_of(rule):
+    """The rule's file, for messages."""
+    return f"webhook/{rule.module.replace('.', '/')}.py"
+
+
 class Recorder:
     """A cluster that notes which kinds are looked up."""
 

@@ -55,6 +55,9 @@ class _FromObject:
 
 FROM_OBJECT: Final = _FromObject()
 
+POLICY_FINDING: Final = "PolicyFinding"
+"""The reason of Events about rules that name no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -135,7 +138,7 @@ class Rule:
     check: Check
     action: Action
     """The class out of the box."""
-    event: str = "PolicyFinding"
+    event: str = POLICY_FINDING
     """The reason of Events about the rule's findings (``scan --events``): one word in CamelCase."""
     reads: Reads = field(default_factory=dict)
     """What the check looks up: by kind the paths of fields, such as ``{PVC: ("status.phase",)}``; see ``model/reads.py``.

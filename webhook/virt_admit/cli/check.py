@@ -17,7 +17,7 @@ from virt_admit.documents.reader import Document, DocumentError
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube.cache import ClusterCache
-from virt_admit.kube.field_filter import reads
+from virt_admit.kube.field_filter import looked_up_kinds
 from virt_admit.model import kinds, selectors
 from virt_admit.model.cluster import Cluster, Snapshot
 from virt_admit.model.kinds import Kind
@@ -186,7 +186,7 @@ def _objects(sources: Iterable[Source], namespace: str) -> list[Object]:
 def _looks_up(objects: Iterable[Object], rules: Rules) -> tuple[Kind, ...]:
     """What the rules for these objects look up: a live cluster need list nothing else."""
     judged = {kinds.of(obj) for obj in objects}
-    return reads(Rules(rule for rule in rules if not judged.isdisjoint(rule.kinds)))
+    return looked_up_kinds(Rules(rule for rule in rules if not judged.isdisjoint(rule.kinds)))
 
 
 def _home(objects: Iterable[Object]) -> str:

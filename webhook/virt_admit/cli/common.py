@@ -156,7 +156,7 @@ def cluster_of(
         raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
     if cluster is None:
         return sweep(
-            [KindStore(kind, whole=True) for kind in dict.fromkeys(looks_up)], kubeconfig, context, home, quiet
+            [KindStore(kind, packed=True) for kind in dict.fromkeys(looks_up)], kubeconfig, context, home, quiet
         )
     try:
         return snapshots.load(cluster)

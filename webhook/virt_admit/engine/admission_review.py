@@ -149,7 +149,7 @@ def _request(request: Object, uid: str) -> Request:
         kind = kinds.find(request.at("kind", "group").text or "", request.at("kind", "kind").text or "")
     operation = request["operation"].text or ""
     data = request["object"].value
-    if operation == Operation.CREATE and kind in _LIVES and isinstance(data, dict) and "status" in data:
+    if operation == Operation.CREATE and kind and kind.status_from_elsewhere and isinstance(data, dict):
         data = {key: value for key, value in data.items() if key != "status"}
     return Request(
         uid=uid,
@@ -164,11 +164,6 @@ def _request(request: Object, uid: str) -> Request:
         subresource=request["subResource"].text or "",
         dry_run=request["dryRun"].boolean is True,
     )
-
-
-_LIVES: Final = (kinds.VM, kinds.VMI)
-"""Kinds of which rules believe the status. What is created with one (``kubectl get -o yaml``, edited) brings that of
-another life: its instance type of then, whether it could migrate there."""
 
 
 def _object(data: Any, namespace: str) -> Object | None:

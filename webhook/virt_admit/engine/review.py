@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_admit.engine.admission_review import Reply, Request, Response, Verdict, decode, encode, strongest_first
-from virt_admit.model import json_patch, kinds
+from virt_admit.model import json_patch
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object
 from virt_admit.policy.policy import Policy
 from virt_admit.rule import FROM_OBJECT, Action, Context, Finding, Operation, Rule
@@ -23,22 +22,6 @@ from virt_admit.rules import Rules
 log = logging.getLogger(__name__)
 
 NO_FINDINGS: Final = Response()
-
-CEILING: Final[Mapping[Kind, Action]] = {kinds.VMI: Action.WARN, kinds.NODE: Action.WARN}
-"""Kinds that are never denied: a refused VMI stops a VM's start, a refused Node update stops drains and upgrades."""
-
-METADATA: Final[Mapping[Kind, tuple[str, ...]]] = {
-    **dict.fromkeys((kinds.VM, kinds.POOL, kinds.VMIRS), ("annotations", "labels")),
-    **dict.fromkeys(
-        (kinds.HCO, kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM),
-        ("annotations",),
-    ),
-}
-"""What makes an update be judged whichever key of it changed. Of other kinds only the keys count that a rule names."""
-
-CREATED_ONLY: Final = frozenset((kinds.VMI,))
-"""Kinds of which only the creation is judged. VMIs have no status sub-resource: each heartbeat and each step of a
-migration is an update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +63,7 @@ def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
         return ()
     if request.subject.deleted:
         return ()
-    if request.operation == Operation.UPDATE and (request.kind in CREATED_ONLY or _unchanged(request, rules)):
+    if request.operation == Operation.UPDATE and (request.kind.created_only or _unchanged(request, rules)):
         return ()
     return tuple(
         rule
@@ -94,7 +77,7 @@ def _unchanged(request: Request, rules: Rules) -> bool:
     obj, old = request.obj, request.old
     if obj is None or old is None or request.kind is None or obj.data.get("spec") != old.data.get("spec"):
         return False
-    if any(obj.metadata[part].texts != old.metadata[part].texts for part in METADATA.get(request.kind, ())):
+    if any(obj.metadata[part].texts != old.metadata[part].texts for part in request.kind.judged_metadata):
         return False
     return all(_metadata(obj, key) == _metadata(old, key) for key in rules.metadata.get(request.kind, ()))
 
@@ -106,7 +89,7 @@ def _metadata(obj: Object, key: str) -> tuple[Any, Any]:
 def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:
     """The fixes that the policy wants applied to the object of a request (``/mutate``)."""
     obj = request.obj
-    if obj is None or request.kind is None or request.kind in CEILING:
+    if obj is None or request.kind is None or request.kind.never_denied:
         return NO_FINDINGS
     asked = applicable_rules(request, rules)
     if not asked:
@@ -129,7 +112,8 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> 
     asked = applicable_rules(request, rules)
     if obj is None or request.kind is None or not asked:
         return NO_FINDINGS
-    ceiling = Action.WARN if request.operation == Operation.DELETE else CEILING.get(request.kind, Action.DENY)
+    never_denied = request.kind.never_denied or request.operation == Operation.DELETE
+    ceiling = Action.WARN if never_denied else Action.DENY
     inquiry = _Evaluation(request, obj, cluster, policy)
     verdicts: list[Verdict] = []
     for rule in asked:

@@ -7,12 +7,12 @@ the rotation loop owns that field.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_admit import __version__
-from virt_admit.kube.field_filter import lookup_namespace, reads
+from virt_admit.kube.field_filter import looked_up_kinds, lookup_namespace
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
 from virt_admit.reports.formats.policy_reports import WRITTEN
@@ -24,6 +24,8 @@ NAME: Final = "virt-admit"
 SCAN: Final = f"{NAME}-scan"
 READER: Final = f"{NAME}-reader"
 WATCH: Final = ("get", "list", "watch")
+Condition = tuple[str, str]
+"""Name and CEL expression."""
 IGNORE_LABEL: Final = f"{DOMAIN}/ignore"
 
 
@@ -61,12 +63,11 @@ CHANGED: Final = (
 )
 """Status writes, storage migration and finalizers change none of the three."""
 
-_SKIP: Final = "node-labeller.kubevirt.io/skip-node"
-_EXCLUDE: Final = "remediation.medik8s.io/exclude-from-remediation"
 _ROLL_OUT: Final = "^system:serviceaccount:(openshift-machine-config-operator|openshift-machine-api):"
 
 
 def _added_or_changed(where: str, key: str) -> str:
+    """Return a CEL expression: whether an annotation or a label was added or has a new value."""
     new, old = f"object.metadata.{where}", f"oldObject.metadata.{where}"
     return (
         f"(has({new}) && '{key}' in {new} && (oldObject == null || !has({old}) || !('{key}' in {old})"
@@ -74,32 +75,33 @@ def _added_or_changed(where: str, key: str) -> str:
     )
 
 
-NODE_CHANGED: Final = (
-    "cordon-or-annotation",
-    " || ".join(
-        (
-            "(request.operation == 'UPDATE' && has(object.spec.unschedulable) && object.spec.unschedulable"
-            " && !(has(oldObject.spec.unschedulable) && oldObject.spec.unschedulable))",
-            _added_or_changed("annotations", _SKIP),
-            _added_or_changed("labels", _EXCLUDE),
-        )
-    ),
+_CORDONED: Final = (
+    "(request.operation == 'UPDATE' && has(object.spec.unschedulable) && object.spec.unschedulable"
+    " && !(has(oldObject.spec.unschedulable) && oldObject.spec.unschedulable))"
 )
-"""Kubelets and virt-handler write nodes all the time; one expression, for a list of conditions is AND-ed."""
+
+
+def node_changed(rules: Rules) -> Condition:
+    """Return the condition that lets through only what rules judge of a Node: a cordon, and their metadata keys.
+
+    Kubelets and virt-handler write Nodes all the time. It is one expression, because conditions are AND-ed.
+    """
+    keys = sorted(rules.metadata.get(kinds.NODE, ()))
+    changes = (_added_or_changed(where, key) for key in keys for where in ("annotations", "labels"))
+    return "cordon-or-annotation", " || ".join((_CORDONED, *changes))
+
+
 NOT_A_KUBELET: Final = ("not-a-kubelet", "!('system:nodes' in request.userInfo.groups)")
 NOT_A_ROLL_OUT: Final = ("not-a-roll-out", f"!request.userInfo.username.matches('{_ROLL_OUT}')")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a webhook configuration. A kind stands in exactly one validating entry: of several denials users
-    would see only the first to arrive (kubernetes/kubernetes#132637)."""
+    """One entry of a webhook configuration: how the kinds with ``Kind.entry`` of its name are registered. Each kind is
+    in one validating entry, because of several denials users see only the first (kubernetes/kubernetes#132637)."""
 
     name: str
-    kinds: tuple[Kind, ...]
-    conditions: tuple[tuple[str, str], ...] = (NOT_DELETED, CHANGED)
-    operations: tuple[Operation, ...] = tuple(Operation)
-    """At most these, of those that the rules ask for."""
+    conditions: tuple[Condition | Callable[[Rules], Condition], ...] = (NOT_DELETED, CHANGED)
     timeout: int = 5
     """Seconds."""
     exact: bool = False
@@ -107,38 +109,31 @@ class Entry:
     without: tuple[str, ...] = SYSTEM_NAMESPACES
     """Namespaces that are left out."""
 
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(kind for kind in kinds.ALL if kind.entry == self.name)
+
 
 ENTRIES: Final = (
     Entry(
         name="virtual-machines",
-        kinds=(kinds.VM, kinds.POOL, kinds.VMIRS),
         conditions=(NOT_DELETED, NOT_KUBEVIRT, CHANGED),
         without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
     ),
     Entry(
         name="instances",
-        kinds=(kinds.VMI,),
         conditions=(NOT_DELETED, NOT_KUBEVIRT),
-        operations=(Operation.CREATE,),  # it has no status sub-resource: an update is a heartbeat
         without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
     ),
-    Entry(name="health-checks", kinds=(kinds.MHC, kinds.CAPI_MHC, kinds.NHC)),
-    Entry(name="machines", kinds=(kinds.MACHINE, kinds.MACHINE_SET), timeout=3),
-    Entry(name="maintenance", kinds=(kinds.NM, kinds.NM_KUBEVIRT)),
-    Entry(
-        name="templates",
-        kinds=(kinds.SNR_TEMPLATE, kinds.SNR_CONFIG, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE),
-        timeout=3,
-    ),
-    Entry(name="nodes", kinds=(kinds.NODE,), conditions=(NOT_A_KUBELET, NOT_A_ROLL_OUT, NODE_CHANGED), timeout=2),
-    Entry(name="hyperconverged", kinds=(kinds.HCO,), exact=True),
-    Entry(
-        name="configuration",
-        kinds=(kinds.KUBEVIRT, kinds.CDI, kinds.MIGRATION_POLICY, kinds.STORAGE_PROFILE, kinds.VMIM),
-        # HyperConverged gives the dry runs of its webhook 3 s
-        # (kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#updateDryRunTimeOut)
-        timeout=2,
-    ),
+    Entry(name="health-checks"),
+    Entry(name="machines", timeout=3),
+    Entry(name="maintenance"),
+    Entry(name="templates", timeout=3),
+    Entry(name="nodes", conditions=(NOT_A_KUBELET, NOT_A_ROLL_OUT, node_changed), timeout=2),
+    Entry(name="hyperconverged", exact=True),
+    # HyperConverged gives the dry runs of its webhook 3 s
+    # (kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#updateDryRunTimeOut)
+    Entry(name="configuration", timeout=2),
 )
 
 MAY_FAIL: Final = frozenset((f"virtual-machines.validate.{DOMAIN}",))
@@ -146,7 +141,6 @@ MAY_FAIL: Final = frozenset((f"virtual-machines.validate.{DOMAIN}",))
 
 MUTATING: Final = Entry(
     name="virtual-machines",
-    kinds=(kinds.VM, kinds.POOL, kinds.VMIRS),
     conditions=(NOT_DELETED, NOT_KUBEVIRT),
     timeout=3,
     without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
@@ -155,7 +149,8 @@ MUTATING: Final = Entry(
 
 def webhooks(rules: Rules, url: str = "", ca: bytes = b"") -> list[dict[str, Any]]:
     """The two webhook configurations. With ``url`` they call that URL and carry the CA, else they name the Service."""
-    validating = [_entry(entry, rules, "validate", url, ca) for entry in ENTRIES]
+    asked = [entry for entry in ENTRIES if not rules.by_kind.keys().isdisjoint(entry.kinds)]
+    validating = [_entry(entry, rules, "validate", url, ca) for entry in asked]
     fixing = Rules(rule for rule in rules if rule.fixable)
     mutating = _entry(MUTATING, fixing, "mutate", url, ca) | {"reinvocationPolicy": "IfNeeded"}
     return [
@@ -180,8 +175,8 @@ def _entry(entry: Entry, rules: Rules, verb: str, url: str, ca: bytes) -> dict[s
             ]
         },
         "objectSelector": {},
-        "matchConditions": [{"name": name, "expression": expression} for name, expression in entry.conditions],
-        "rules": [_rule(kind, _operations(kind, rules, entry), entry.exact) for kind in entry.kinds],
+        "matchConditions": [{"name": name, "expression": expression} for name, expression in _conditions(entry, rules)],
+        "rules": [_rule(kind, _operations(kind, rules)) for kind in entry.kinds if kind in rules.by_kind],
     }
 
 
@@ -192,17 +187,23 @@ def _client(verb: str, url: str, ca: bytes) -> dict[str, Any]:
     return client | ({"caBundle": base64.b64encode(ca).decode()} if ca else {})
 
 
-def _operations(kind: Kind, rules: Rules, entry: Entry) -> list[str]:
+def _conditions(entry: Entry, rules: Rules) -> Iterator[Condition]:
+    for condition in entry.conditions:
+        yield condition(rules) if callable(condition) else condition
+
+
+def _operations(kind: Kind, rules: Rules) -> list[str]:
     asked = {operation for rule in rules.by_kind[kind] for operation in rule.operations}
-    return [str(operation) for operation in entry.operations if operation in asked]
+    return [
+        str(each) for each in Operation if each in asked and not (kind.created_only and each is not Operation.CREATE)
+    ]
 
 
-def _rule(kind: Kind, operations: list[str], exact: bool) -> dict[str, Any]:
-    # Equivalent converts to the registered version; these two kinds are judged by the version that was sent
-    every_version = exact or kind is kinds.CAPI_MHC
+def _rule(kind: Kind, operations: list[str]) -> dict[str, Any]:
     return {
         "apiGroups": [kind.group],
-        "apiVersions": list(kind.versions if every_version else kind.versions[:1]),
+        # Equivalent converts to the registered version
+        "apiVersions": list(kind.versions if kind.every_version else kind.versions[:1]),
         "operations": operations,
         "resources": [kind.plural, *(f"{kind.plural}/{name}" for name in kind.subresources)],
         "scope": "Namespaced" if kind.namespaced else "Cluster",
@@ -225,7 +226,7 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
         "verbs": ["get", "create", "patch"],
     }
     return [
-        *_granted(READER, _lookup_rules(reads(rules), rules, WATCH), [SERVICE]),
+        *_granted(READER, _lookup_rules(looked_up_kinds(rules), rules, WATCH), [SERVICE]),
         *_granted(f"{NAME}-configurations", [configurations], [SERVICE]),
         *_granted(f"{NAME}-certs", [secret], [SERVICE], NAMESPACE),
     ]
@@ -234,12 +235,12 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
 def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
     """What rules look up in one namespace alone, by that namespace: roles there, for the webhook and for the scan. Not
     every cluster has the namespaces, and no role can be made for one that is missing."""
-    homes = sorted({home for kind in reads(rules) if (home := lookup_namespace(kind, rules))})
+    homes = sorted({home for kind in looked_up_kinds(rules) if (home := lookup_namespace(kind, rules))})
     return {
         home: list(
             _granted(
                 READER,
-                _read_rules((kind for kind in reads(rules) if lookup_namespace(kind, rules) == home), WATCH),
+                _read_rules((kind for kind in looked_up_kinds(rules) if lookup_namespace(kind, rules) == home), WATCH),
                 [SERVICE, SCAN],
                 home,
             )
@@ -250,7 +251,7 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 
 def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
     """The role of the scan: list what rules judge and what they look up."""
-    wanted = sorted({*rules.kinds, *reads(rules)})
+    wanted = sorted({*rules.kinds, *looked_up_kinds(rules)})
     return list(_granted(SCAN, _lookup_rules(wanted, rules, ("get", "list")), [SCAN], component="scan"))
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from virt_admit.kube.field_filter import keep, lookup_namespace, reads, strip, trim
+from virt_admit.kube.field_filter import WHOLE, FieldSet, lookup_namespace, retained_fields
 from virt_admit.model import json_codec
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
@@ -51,15 +51,21 @@ class KindStore:
     are atomic.
     """
 
-    def __init__(self, kind: Kind, namespace: str = "", *, whole: bool = False) -> None:
-        """``namespace``: the only one that is looked into. ``whole``: keep every field, as JSON text."""
+    def __init__(self, kind: Kind, namespace: str = "", fields: FieldSet = WHOLE, *, packed: bool = False) -> None:
+        """Make an empty store.
+
+        Args:
+            namespace: the only one that is looked into; empty: all.
+            fields: the fields that are retained.
+            packed: keep objects as JSON text even where the kind is not numerous.
+        """
         self.kind = kind
         self.namespace = namespace
         self.generation = 0
         """Grows with every change that a rule could see."""
         self._view = View({}, State.WAITING)
-        self._whole = whole
-        self._packed = whole or keep(kind).many
+        self._fields = fields
+        self._packed = packed or kind.numerous
         self._type = {"apiVersion": kind.api_version, "kind": kind.kind}  # lists leave them out of their items
         self._alike: dict[bytes, bytes] = {}
 
@@ -95,7 +101,7 @@ class KindStore:
             self.generation += 1
 
     def _pack(self, obj: dict[str, Any]) -> Any:
-        small = {**self._type, **(strip(obj) if self._whole else trim(self.kind, obj))}
+        small = {**self._type, **self._fields.filter(obj)}
         if not self._packed:
             return small
         metadata = _without(small["metadata"], "name", "namespace")
@@ -174,9 +180,26 @@ class KindStore:
 
 
 def stores(rules: Rules, *, whole: bool = False) -> list[KindStore]:
-    """Room for everything that these rules judge or look up. What is only looked up is trimmed unless ``whole``."""
-    wanted = sorted({*rules.kinds, *reads(rules)})
-    return [KindStore(kind, lookup_namespace(kind, rules), whole=whole or kind in rules.by_kind) for kind in wanted]
+    """Return stores for everything that these rules judge or look up.
+
+    Of kinds that are only looked up the stores keep the fields that the rules read, or every field if ``whole``.
+    """
+    retained = retained_fields(rules)
+    complete = {kind for kind in (*rules.kinds, *retained) if whole or kind in rules.by_kind}
+    return [
+        KindStore(
+            kind,
+            lookup_namespace(kind, rules),
+            WHOLE if kind in complete else retained[kind],
+            packed=kind in complete,
+        )
+        for kind in sorted({*rules.kinds, *retained})
+    ]
+
+
+def lookup_stores(rules: Rules) -> list[KindStore]:
+    """Return stores for everything that these rules look up, with the fields that they read."""
+    return [KindStore(kind, lookup_namespace(kind, rules), fields) for kind, fields in retained_fields(rules).items()]
 
 
 def _without(fields: Mapping[str, Any], *keys: str) -> dict[str, Any]:

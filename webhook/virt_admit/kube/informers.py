@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from virt_admit.kube.cache import ByNamespace, ClusterCache, Informed, KindStore, State
+from virt_admit.kube.cache import ByNamespace, ClusterCache, Informed, KindStore, State, lookup_stores
 from virt_admit.kube.client import (
     LONGEST,
     PAGE,
@@ -30,7 +30,7 @@ from virt_admit.kube.client import (
     path_of,
     pause,
 )
-from virt_admit.kube.field_filter import lookup_namespace, reads
+from virt_admit.kube.field_filter import looked_up_kinds
 from virt_admit.model import json_codec
 from virt_admit.model.kinds import BUILT_IN_GROUPS, Kind
 from virt_admit.rules import Rules
@@ -223,7 +223,7 @@ class LiveCluster(ClusterCache):
     """
 
     def __init__(self, api: Api, rules: Rules, pace: InformerTimeouts = InformerTimeouts()) -> None:
-        super().__init__(KindStore(kind, lookup_namespace(kind, rules)) for kind in reads(rules))
+        super().__init__(lookup_stores(rules))
         self._api, self._pace = api, pace
         self._stopped = threading.Event()
         self._informers = [Informer(api, store, pace, self._stopped) for store in self.stores.values()]
@@ -236,7 +236,7 @@ class LiveCluster(ClusterCache):
         Raises:
             SettingError: there is neither. That the API server is away is no error.
         """
-        return cls(Api.connect(kubeconfig, context, connections=len(reads(rules)) + 1), rules)
+        return cls(Api.connect(kubeconfig, context, connections=len(looked_up_kinds(rules)) + 1), rules)
 
     def start(self) -> None:
         """Begin to read; returns at once."""

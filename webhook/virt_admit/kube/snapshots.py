@@ -6,6 +6,7 @@ variables are left out, and so is what lies in the pods and revisions of others.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -15,10 +16,12 @@ from typing import IO, Any, Final, Protocol
 
 from virt_admit.documents import reader
 from virt_admit.documents.reader import SUFFIXES
-from virt_admit.kube.field_filter import strip, trim
+from virt_admit.kube.field_filter import IDENTITY, WHOLE, FieldSet, retained_fields
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
+from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object
+from virt_admit.rules import load_rules
 from virt_admit.settings import API_VERSION, SettingError
 
 KIND: Final = "Snapshot"
@@ -165,9 +168,6 @@ _DROPPED: Final = frozenset(
     )
 )
 _PARAMETERS: Final = frozenset(("sharedparameters", "nodeparameters"))  # of fence agents
-_OTHERS: Final = frozenset((kinds.POD, kinds.CONTROLLER_REVISION))
-"""Kinds that are mostly not about machines, and full of other people's containers."""
-
 _TEMPLATE: Final = re.compile(
     r"""\{\{ (?: /\* (?>.*?\*/) | "(?:[^"\\]|\\.)*+" | `[^`]*+` | [^"`}] )*+ \}\} | \{\{""", re.DOTALL | re.VERBOSE
 )
@@ -175,11 +175,16 @@ _TEMPLATE: Final = re.compile(
 _LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
+@functools.cache
+def _retained() -> Mapping[Kind, FieldSet]:
+    return retained_fields(load_rules())
+
+
 def presentable(obj: Object) -> dict[str, Any]:
     """An object without what should not leave the cluster. Every rule says of it what it says of the whole one."""
     kind = kinds.of(obj)
-    data = trim(kind, obj.data) if kind in _OTHERS and kind is not None else strip(obj.data)
-    cleaned: dict[str, Any] = _clean(data)
+    fields = _retained().get(kind, IDENTITY) if kind and kind.snapshot_filtered else WHOLE
+    cleaned: dict[str, Any] = _clean(fields.filter(obj.data))
     return cleaned
 
 

@@ -25,6 +25,17 @@ NAME: Final = ("metadata.name",)
 CONDITIONS: Final = ("status.conditions.type", "status.conditions.status")
 
 
+_KEYED: Final = ("metadata.annotations.", "metadata.labels.")
+
+
+def keys(path: str) -> tuple[str, ...]:
+    """Return the keys of a path, one for each level of the object."""
+    for prefix in _KEYED:
+        if path.startswith(prefix):
+            return (*prefix.rstrip(".").split("."), path.removeprefix(prefix))
+    return tuple(path.split("."))
+
+
 def union(*parts: Reads) -> Reads:
     """Return all fields of all parts. A kind that one part reads as a whole is read as a whole."""
     merged: dict[Kind, tuple[str, ...]] = {}

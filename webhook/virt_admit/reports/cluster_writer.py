@@ -19,32 +19,11 @@ from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
 from virt_admit.reports.formats.policy_reports import LONGEST, MANAGED, SOURCE, Format, name, reference, report, subject
 from virt_admit.reports.report import ObjectResult, rows_of
-from virt_admit.rule import Action
+from virt_admit.rule import POLICY_FINDING, Action
+from virt_admit.rules import load_rules
 
 MANAGER: Final = "virt-admit-scan"
 """The field manager of our reports."""
-
-REASONS: Final = {
-    "DrainBlocked": (
-        *("cluster-eviction-strategy-blocks-drain", "machine-delete-blocked-by-vms", "nm-vm-blocks-drain"),
-        *("machineset-scale-down-blocked-by-vms", "node-cordon-blocked-by-vms", "pdb-blocks-vm-drain"),
-        *("vm-eviction-external-unattended", "vm-live-migrate-not-migratable", "vmi-evacuation-stuck"),
-        "vmi-not-migratable",
-    ),
-    "MigrationImpossible": (
-        *("nm-no-migration-target", "vm-ephemeral-claim-not-shared", "vm-pinned-to-one-node"),
-        "vm-single-candidate-node",
-    ),
-    "RemediationLoop": (
-        *("condition-matches-healthy-state", "condition-timeout-too-short", "mhc-node-startup-timeout-too-short"),
-        *("mhc-nhc-conflict", "nhc-escalation-timeout-too-short", "nhc-mhc-conflict"),
-    ),
-}
-"""The rules of which an Event says in a word what is the matter."""
-OTHERS: Final = "PolicyFinding"
-
-_REASON_OF: Final = {rule: reason for reason, rules in REASONS.items() for rule in rules}
-
 
 T = TypeVar("T")
 Where = tuple[Kind, str, str]
@@ -164,6 +143,7 @@ EVENT: Final = Kind("", ("v1",), "events", "Event")
 def _event(obj: Object, rule: str, text: str, now: datetime.datetime) -> dict[str, Any]:
     mark = f" [{SOURCE}/{rule}]"
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    known = load_rules().by_id.get(rule)
     digest = hashlib.sha256(f"{name(obj)}/{rule}".encode()).hexdigest()[:16]
     return {
         "apiVersion": EVENT.api_version,
@@ -172,7 +152,7 @@ def _event(obj: Object, rule: str, text: str, now: datetime.datetime) -> dict[st
         "metadata": {"name": f"{SOURCE}.{digest}", "namespace": obj.namespace or "default", "labels": dict(MANAGED)},
         "involvedObject": reference(obj),
         "type": "Warning",
-        "reason": _REASON_OF.get(rule, OTHERS),
+        "reason": known.event if known else POLICY_FINDING,
         "message": cut(line(text), LONGEST - len(mark)) + mark,
         "source": {"component": MANAGER},
         "firstTimestamp": stamp,
