@@ -51,7 +51,7 @@ def test_a_finding_with_its_place(check):
     code, out, err = check(vm=BOTH)
     first, *_, last = out.splitlines()
     assert code == 1
-    assert first.startswith("vm.yaml:7:3: deny: spec.running: running (it stands for Always) and runStrategy are both")
+    assert first.startswith("vm.yaml:7:3: deny: spec.running: running (means Always) and runStrategy are both")
     assert first.endswith("[vm-running-and-run-strategy]")
     assert last.startswith("vm.yaml:1:1: unseen: cannot tell without ")
     assert err.startswith("checked 1 object of 1 kind in 1 file; ")

@@ -116,7 +116,7 @@ def test_sarif(check):
     run = sarif_run(check("sarif", code=1, vm=BOTH))
     (result,) = run["results"]
     message = result.pop("message")["text"]
-    assert message.startswith("spec.running: running (it stands for Always) and runStrategy are both set")
+    assert message.startswith("spec.running: running (means Always) and runStrategy are both set")
     assert result.pop("partialFingerprints")
     assert result == {
         "ruleId": RULE,
@@ -307,7 +307,7 @@ def test_junit_has_a_suite_for_each_file_and_a_case_for_each_object_and_rule(che
     denied, warned = suites["a.yaml"]
     (failure,) = denied
     assert failure.attrib["type"] == "deny"
-    assert failure.attrib["message"].startswith("a.yaml:7:3: deny: spec.running: running (it stands for Always)")
+    assert failure.attrib["message"].startswith("a.yaml:7:3: deny: spec.running: running (means Always)")
     assert failure.text == failure.attrib["message"]
     assert warned.attrib["name"] == DEPRECATED
 
@@ -362,7 +362,7 @@ def test_junit_replaces_exactly_what_xml_cannot_hold():
 def test_github(check):
     (line,) = check("github", code=1, vm=BOTH).splitlines()
     assert line.startswith(
-        f"::error file=vm.yaml,line=7,col=3,endLine=7,title={RULE}::spec.running: running (it stands for Always) and "
+        f"::error file=vm.yaml,line=7,col=3,endLine=7,title={RULE}::spec.running: running (means Always) and "
     )
 
 
@@ -408,7 +408,7 @@ def test_gitlab(check):
     twice = f"{BOTH}---\n{BOTH}"
     issues = json.loads(check("gitlab", code=1, a=BOTH, b=twice))
     first = issues[0]
-    assert first.pop("description").startswith("spec.running: running (it stands for Always) and runStrategy are both")
+    assert first.pop("description").startswith("spec.running: running (means Always) and runStrategy are both")
     assert re.fullmatch("[0-9a-f]{32}", first["fingerprint"])
     assert first == {
         "check_name": RULE,
@@ -455,7 +455,7 @@ def test_markdown(check):
     )
     unread, denied = rows(text)
     assert unread.startswith("| **unreadable** | `bad.yaml:")
-    assert denied.startswith("| **deny** | `vm.yaml:7`<br>VirtualMachine/shop/db | spec.running: running (it stands")
+    assert denied.startswith("| **deny** | `vm.yaml:7`<br>VirtualMachine/shop/db | spec.running: running (means Always")
     assert denied.endswith(f"| [{RULE}](https://virt-admit.io/rules#{RULE}) |")
 
 

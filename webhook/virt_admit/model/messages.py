@@ -54,13 +54,19 @@ def first_that_fits(path: Path, rule: str, *choices: str) -> str:
 
 
 def unknown(word: object, known: Sequence[str], suggestion: str | None, *, newer: bool = False) -> str:
-    """That KubeVirt refuses a word, and what to write instead.
+    """Return the message for a value that KubeVirt rejects, with the value to write instead.
 
-    ``newer``: this is a KubeVirt of which it is not known what it knows.
+    Args:
+        newer: KubeVirt is newer than virt-admit, so it may accept values that are not in ``known``.
     """
-    refuses = "may refuse" if newer else "refuses"
+    rejects = "may reject" if newer else "rejects"
     write = f"{suggestion} (known: {', '.join(known)})" if suggestion else f"one of {', '.join(known)}"
-    return f"{show(word)} is unknown, KubeVirt {refuses} it; write {write}"
+    return f"{show(word)} is not a known value, so KubeVirt {rejects} it. Write {write}."
+
+
+def sentence(text: str) -> str:
+    """Return the text with a capital first letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 _MOST_EDITS: Final = 2

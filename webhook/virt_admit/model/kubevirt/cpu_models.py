@@ -111,8 +111,8 @@ class Model(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What the object can do about it: where its instance type names a model, it must not name one itself."""
-        return "write host-model" if self.source in ("", _DEFAULT) else "use another instance type"
+        """Return the fix, an imperative. A VM whose instance type names a model must not name one itself."""
+        return "Write host-model" if self.source in ("", _DEFAULT) else "Use another instance type"
 
 
 _DEFAULT: Final = "KubeVirt"

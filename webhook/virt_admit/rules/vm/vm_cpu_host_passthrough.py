@@ -1,9 +1,9 @@
-"""A virtual machine that migrates shows its guest the processor of its node as it is.
+"""A virtual machine that should live-migrate uses the CPU model host-passthrough.
 
-**Why.** With ``host-passthrough`` KubeVirt calls the VM migratable, yet the migration succeeds only to a node with the
-same processor and microcode. In a mixed cluster a drain may hang on it.
+**Why.** KubeVirt reports a VM with ``host-passthrough`` as migratable. The migration succeeds only to a node with the
+same processor and microcode, so a drain may hang in a cluster with different processors.
 
-**Fix.** Use ``host-model`` or a named model, unless all nodes that it can run on are identical.
+**Fix.** Use ``host-model`` or a named model, unless all nodes that can run the VM are identical.
 """
 
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         origin = source or ("" if model.text else "KubeVirt's default")
         yield Finding(
             model.path,
-            f"{HOST_PASSTHROUGH}{f' ({origin})' if origin else ''}: a migration needs a node with the same processor, "
-            "else a drain hangs; use host-model or a named model",
+            f"{HOST_PASSTHROUGH}{f' ({origin})' if origin else ''} only migrates to a node with the same processor; "
+            "a drain hangs if there is none. Use host-model or a named model.",
             value=HOST_PASSTHROUGH,
         )
 

@@ -1,10 +1,10 @@
-"""A VM asks for a CPU model that the cluster calls obsolete.
+"""A virtual machine uses an obsolete CPU model.
 
-**Why.** The node labeller takes obsolete models off all nodes. A VM with such a model cannot start, and one that
-runs cannot migrate: its pod is never scheduled, so drains and upgrades hang. Only a node that the labeller skips
-keeps its old labels, and then it is the only place for the VM.
+**Why.** The node labeller removes obsolete models from all nodes. A VM with such a model cannot start. A running VM
+with such a model cannot migrate: its pod is never scheduled, so drains and upgrades hang. Only a node that the labeller
+skips keeps its old labels, and only that node can run the VM.
 
-**Fix.** Write ``host-model`` (the default without any model) or a model that nodes offer. If the model comes from an
+**Fix.** Write ``host-model`` (the default if no model is set) or a model that nodes offer. If the model comes from an
 instance type or from KubeVirt's ``cpuModel``, change it there.
 """
 
@@ -33,20 +33,20 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     except Unseen as unseen:
         offers = cpu_models.Offers({}, conclusive=False)
         yield unseen
-    left = offers.by(model.name)
-    if left:
-        why = f"is obsolete and offered by {count(len(left), 'node')} only ({names(left, 50)})"
+    offering = offers.by(model.name)
+    if offering:
+        why = f"is obsolete and offered by {count(len(offering), 'node')} only ({names(offering, 50)})"
     elif offers.conclusive:
         certain = not model.source
-        why = "is obsolete and no node offers it: it can never be scheduled"
+        why = "is obsolete and no node offers it, so the VM can never be scheduled"
     else:
-        why = "is obsolete: no node will offer it, so it cannot start or migrate"
-    better = () if model.source else offers.most_common(3, without=obsolete)
-    instead = f" or one that nodes offer: {names(better, 60)}" if better else ""
-    short = f"{model.phrase} {why}; {model.remedy}"
+        why = "is obsolete, so no node will offer it and the VM cannot start or migrate"
+    alternatives = () if model.source else offers.most_common(3, without=obsolete)
+    instead = f" or one that nodes offer: {names(alternatives, 60)}" if alternatives else ""
+    short = f"{model.phrase} {why}. {model.remedy}"
     yield Finding(
         model.path,
-        first_that_fits(model.path, RULE.id, short + instead, short),
+        first_that_fits(model.path, RULE.id, f"{short}{instead}.", f"{short}."),
         value=model.name,
         cause=Cause.NOT_SUPPORTED,
         max_action=Action.DENY if certain else Action.WARN,

@@ -1,10 +1,10 @@
-"""A VM asks for a CPU model that no node offers.
+"""A virtual machine uses a CPU model that no node offers.
 
-**Why.** The pod of the VM is only scheduled on a node with a label for exactly this model, so the VM stays Pending.
-Names are compared with their case.
+**Why.** The pod of the VM needs a node with a label for exactly this model, so the VM stays Pending. The comparison is
+case-sensitive.
 
 **Fix.** Write a model that nodes offer (``kubectl get nodes -L cpu-model.node.kubevirt.io/<model>``), or
-``host-model``. If a node with this processor is still to come, nothing has to be done.
+``host-model``. Ignore the finding if you are about to add a node with this processor.
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,12 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     alike = offers.alike(model.name)
     if alike:
-        hint = f"did you mean {names(alike, 40)}?"
+        hint = f"Did you mean {names(alike, 40)}?"
     else:
-        hint = model.remedy if model.source else f"{model.remedy} or one that nodes offer"
+        hint = f"{model.remedy}." if model.source else f"{model.remedy} or one that nodes offer."
     yield Finding(
         model.path,
-        f"no node offers {model.phrase}, so it cannot be scheduled; {hint}",
+        f"no node offers {model.phrase}, so the VM cannot be scheduled. {hint}",
         value=model.name,
         cause=Cause.NOT_SUPPORTED,
     )

@@ -1,9 +1,9 @@
-"""A virtual machine that migrates writes over a claim that one node alone can mount.
+"""A virtual machine that should live-migrate uses an ephemeral volume whose claim only one node can mount.
 
-**Why.** KubeVirt does not look at the claim beneath an ``ephemeral`` volume, so it calls the VM migratable; yet the pod
-of the migration cannot mount the claim on another node, and stays pending.
+**Why.** KubeVirt does not check the claim that an ``ephemeral`` volume is based on, so it reports the VM as migratable.
+The target pod of the migration cannot mount the claim on another node and stays Pending.
 
-**Fix.** Use a claim with ReadWriteMany or ReadOnlyMany beneath it.
+**Fix.** Base the volume on a claim with ReadWriteMany or ReadOnlyMany.
 """
 
 from collections.abc import Iterator
@@ -45,8 +45,8 @@ def _not_shared(claim: Field, obj: Object, context: Context[NoParams]) -> Iterat
     if not access.shared and "ReadOnlyMany" not in access.modes:
         yield Finding(
             claim.path,
-            f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}: no other node can mount it, a drain hangs; "
-            "make it ReadOnlyMany or ReadWriteMany",
+            f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}, so no other node can mount it and a drain "
+            "hangs. Make it ReadOnlyMany or ReadWriteMany.",
         )
 
 

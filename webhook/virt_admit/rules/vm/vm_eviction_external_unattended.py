@@ -1,10 +1,10 @@
-"""A virtual machine leaves its evictions to a controller that nothing shows.
+"""A virtual machine uses the eviction strategy External without a controller that handles its evictions.
 
-**Why.** With ``External`` KubeVirt refuses every eviction, marks the VM and waits for a controller outside (Cluster
-API provider KubeVirt, HyperShift, Kubermatic) to move it. Without one each drain of its node hangs.
+**Why.** With ``External`` KubeVirt refuses every eviction, marks the VM and waits for an external controller (Cluster
+API provider KubeVirt, HyperShift, Kubermatic) to move it. Without such a controller every drain of its node hangs.
 
-**Fix.** Use ``LiveMigrate`` or ``LiveMigrateIfPossible``. If there is such a controller, its label or owner can be
-named with the parameters.
+**Fix.** Use ``LiveMigrate`` or ``LiveMigrateIfPossible``. If a controller handles the VM, name its label or owner in
+the parameters.
 """
 
 from collections.abc import Iterator
@@ -19,25 +19,26 @@ from virt_admit.rule import Action, Context, Finding, Rule, param
 @dataclass(frozen=True)
 class Params:
     labels: tuple[str, ...] = param(
-        ("capk.cluster.x-k8s.io/",), "label keys on the object or its template begin like this if a controller attends"
+        ("capk.cluster.x-k8s.io/",),
+        "prefixes of label keys, on the object or its template, that show that a controller handles it",
     )
     owners: tuple[str, ...] = param(
-        ("cluster.x-k8s.io",), "the apiVersion of an owner contains one of these if a controller attends"
+        ("cluster.x-k8s.io",), "parts of an owner's apiVersion that show that a controller handles the object"
     )
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     strategy = vms.vmi_spec(obj)["evictionStrategy"]
-    if strategy.value != "External" or _is_attended(obj, context.params):
+    if strategy.value != "External" or _has_controller(obj, context.params):
         return
     yield Finding(
         strategy.path,
-        "External makes drains wait for a controller outside KubeVirt, and no label or owner shows one; "
-        "use LiveMigrate or LiveMigrateIfPossible",
+        "External makes drains wait for a controller outside KubeVirt, but no label or owner names one. "
+        "Use LiveMigrate or LiveMigrateIfPossible.",
     )
 
 
-def _is_attended(obj: Object, markers: Params) -> bool:
+def _has_controller(obj: Object, markers: Params) -> bool:
     labels = (*obj.metadata["labels"].map, *vms.vmi_template(obj)["metadata"]["labels"].map)
     if any(label.startswith(markers.labels) for label in labels):
         return True

@@ -22,6 +22,7 @@ from virt_admit.model.kinds import POOL, VM, VMIRS
 from virt_admit.model.kubevirt import configuration, effective, migratability, placement, versions, vms
 from virt_admit.model.kubevirt.migratability import Migratable
 from virt_admit.model.kubevirt.versions import Feature
+from virt_admit.model.messages import first_that_fits
 from virt_admit.model.objects import Key, Object
 from virt_admit.rule import Action, Cause, Context, Finding, Operation, Rule, param
 
@@ -54,7 +55,13 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     yield Finding(
         strategy.path,
-        f"no eviction strategy is set, so the cluster default decides what a drain does. Set {fitting} because {why}.",
+        first_that_fits(
+            strategy.path,
+            RULE.id,
+            f"no eviction strategy is set, so the cluster default decides what a drain does. Set {fitting} because {why}.",
+            f"no eviction strategy is set. Set {fitting} because {why}.",
+            f"no eviction strategy is set. Set {fitting}.",
+        ),
         cause=Cause.REQUIRED,
         fix=(Patch("add", strategy.path, fitting),),
         why=why,
@@ -82,10 +89,10 @@ def _fitting_strategy(obj: Object, context: Context[Params]) -> tuple[str, str]:
     if assessment.migratable is Migratable.NO:
         why = f"the VM cannot migrate ({', '.join(dict.fromkeys(reason.name for reason in assessment.reasons))})"
     else:
-        why = f"virt-admit cannot see whether the VM can migrate ({', '.join(assessment.unseen)})"
+        why = f"it is unknown whether the VM can migrate (no data on {', '.join(assessment.unseen)})"
     if versions.has_release(context.cluster, Feature.LIVE_MIGRATE_IF_POSSIBLE.since):
         return IF_POSSIBLE, why
-    return SHUT_DOWN, f"{why} and this KubeVirt release does not support {IF_POSSIBLE}"
+    return SHUT_DOWN, f"{why} and this KubeVirt does not support {IF_POSSIBLE}"
 
 
 def _is_marked(obj: Object) -> bool:

@@ -1,7 +1,8 @@
-"""A running VMI still has another eviction strategy than its VM.
+"""A running VMI has a different eviction strategy than its VM.
 
-**Why.** The strategy is frozen in the VMI when it starts. A drain follows the old value until then, however the VM
-reads; KubeVirt says so only by the condition ``RestartRequired``, and while that is set it ignores live changes.
+**Why.** KubeVirt copies the strategy into the VMI when the VM starts. A drain uses the copied value until the next
+start. KubeVirt reports the difference only by the condition ``RestartRequired``, and ignores live changes while it is
+set.
 
 **Fix.** Restart the VM (``virtctl restart``).
 """
@@ -16,19 +17,19 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    wanted = vms.vmi_spec(vm)["evictionStrategy"]
-    if not wanted.present:
+    strategy = vms.vmi_spec(vm)["evictionStrategy"]
+    if not strategy.present:
         return
     vmi = context.cluster.get(VMI, vms.namespace_of(vm), vm.name)
     if vmi is None or not vmis.running(vmi):
         return
     frozen = vmi.at("spec", "evictionStrategy").value
-    if frozen != wanted.value:
+    if frozen != strategy.value:
         has = f"has {show(frozen)}" if frozen is not None else "has none"
         yield Finding(
-            wanted.path,
-            f"the running VMI still {has}, not {show(wanted.value)}, and a drain goes by that; restart the VM",
-            value=(wanted.value, frozen),
+            strategy.path,
+            f"the running VMI still {has} instead of {show(strategy.value)}, and a drain uses the VMI's value. Restart the VM.",
+            value=(strategy.value, frozen),
         )
 
 

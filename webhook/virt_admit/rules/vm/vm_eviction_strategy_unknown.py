@@ -1,10 +1,10 @@
-"""A virtual machine sets an ``evictionStrategy`` that KubeVirt does not know.
+"""A virtual machine sets an ``evictionStrategy`` that is not a valid value.
 
-**Why.** The schema takes any text; KubeVirt takes four words, exactly as they are written, and refuses the VM
-otherwise. Documents are no help: an upstream runbook recommends ``shutdown``, which does not exist.
+**Why.** The schema accepts any text. KubeVirt accepts four values, case-sensitive, and rejects the VM otherwise. An
+upstream runbook wrongly recommends ``shutdown``, which does not exist.
 
-**Fix.** Write one of None (shut down), LiveMigrate, LiveMigrateIfPossible (migrate, else shut down) or External (a
-controller outside KubeVirt acts). For words of a newer KubeVirt there is the parameter ``also``.
+**Fix.** Write one of None (shut down), LiveMigrate, LiveMigrateIfPossible (migrate, otherwise shut down) or External (a
+controller outside KubeVirt acts). Use the parameter ``also`` to allow values of a newer KubeVirt.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _SINCE: Final = {"External": Feature.EXTERNAL, "LiveMigrateIfPossible": Feature.
 
 @dataclass(frozen=True)
 class Params:
-    also: tuple[str, ...] = param((), "further eviction strategies that are accepted")
+    also: tuple[str, ...] = param((), "more eviction strategies to accept")
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
@@ -46,8 +46,9 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         if not versions.has_release(context.cluster, since):
             yield Finding(
                 strategy.path,
-                f"{strategy.value} needs KubeVirt {since} or later, this is {versions.kubevirt_version(context.cluster)}; "
-                "write None or LiveMigrate",
+                f"{strategy.value} needs KubeVirt {since} or later, but this cluster runs "
+                f"{versions.kubevirt_version(context.cluster)}. "
+                "Write None or LiveMigrate.",
                 cause=Cause.NOT_SUPPORTED,
                 max_action=Action.WARN,
             )

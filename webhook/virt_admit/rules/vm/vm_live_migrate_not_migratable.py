@@ -1,11 +1,11 @@
-"""A virtual machine that must live-migrate cannot be migrated.
+"""A virtual machine that must live-migrate cannot migrate.
 
-**Why.** With ``LiveMigrate`` the eviction of a VM that cannot migrate is refused for ever: the node never becomes
-empty, and drains, configuration rollouts and cluster upgrades stop behind it. KubeVirt tells nobody before the drain,
-and then only the first reason.
+**Why.** With ``LiveMigrate`` KubeVirt refuses to evict a VM that cannot migrate. The node never becomes empty, so
+drains, configuration rollouts and cluster upgrades stop. KubeVirt reports nothing before the drain, and then only the
+first reason.
 
 **Fix.** Remove each reason, or set ``LiveMigrateIfPossible`` or ``None``: then a drain shuts the guest down. With
-``runStrategy: RerunOnFailure`` that leaves the VM switched off, so set ``runStrategy: Always`` as well.
+``runStrategy: RerunOnFailure`` the VM would stay off after that, so set ``runStrategy: Always`` as well.
 """
 
 from collections.abc import Iterator
@@ -38,21 +38,24 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 
 
 _SHORTEST: Final = 20
-"""Characters of what is wrong that are worth saying."""
+"""Fewest characters of the problem text that are still useful."""
 
 
 def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
     consequence = f"drains hang ({strategy.phrase})" if strategy.origin else "drains hang"
-    either = f"{reason.remedy}, or {remedy}" if reason.remedy else remedy
-    left = messages.room(reason.path, RULE.id) - len(f"{reason.name}: ; {consequence}: {remedy}")
+    either = messages.sentence(f"{reason.remedy}, or {remedy}" if reason.remedy else remedy)
+    only = messages.sentence(remedy)
+    available = messages.room(reason.path, RULE.id) - len(f"{reason.name}: ; {consequence}. {only}")
+    shortened = messages.cut(reason.what, max(available, _SHORTEST))
     return Finding(
         reason.path,
         messages.first_that_fits(
             reason.path,
             RULE.id,
-            f"{reason.name}: {reason.what}; {consequence}: {either}",
-            f"{reason.name}: {messages.cut(reason.what, max(left, _SHORTEST))}; {consequence}: {remedy}",
-            f"{reason.name}: drains hang; {remedy}",
+            f"the VM cannot migrate ({reason.name}: {reason.what}), so {consequence}. {either}",
+            f"{reason.name}: {reason.what}; {consequence}. {either}",
+            f"{reason.name}: {shortened}; {consequence}. {only}",
+            f"{reason.name}: drains hang. {only}",
         ),
         value=[reason.name, reason.value],
     )

@@ -1,9 +1,9 @@
-"""It cannot be told whether a virtual machine that must live-migrate can do so.
+"""A virtual machine must live-migrate, but whether it can migrate cannot be determined.
 
-**Why.** With ``LiveMigrate`` a VM that cannot migrate blocks drains for ever. Something that decides on it was not to be
-seen: a claim that does not exist yet, an instance type, a default of the cluster.
+**Why.** With ``LiveMigrate`` a VM that cannot migrate blocks drains forever. virt-admit could not read data that decides
+this, such as a claim that does not exist yet, an instance type or a cluster default.
 
-**Fix.** Show it, with ``--cluster`` or ``--live``, or look again once it exists.
+**Fix.** Provide the data with ``--cluster`` or ``--live``, or run the check again after the object exists.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if assessment.migratable is Migratable.UNKNOWN:
         yield Finding(
             strategy.path,
-            f"{strategy.phrase}, but whether it can migrate depends on what was not seen: {messages.names(assessment.unseen)}",
+            f"{strategy.phrase} blocks drains if the VM cannot migrate, which cannot be determined without "
+            f"{messages.names(assessment.unseen)}. Provide it with --cluster or --live.",
             value=strategy.value,
         )
 

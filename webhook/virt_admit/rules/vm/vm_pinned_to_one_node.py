@@ -1,11 +1,11 @@
-"""A VM that should migrate on a drain is tied to one node by name.
+"""A virtual machine that should migrate on a drain is pinned to one node.
 
-**Why.** KubeVirt does not look at node selectors and affinity when it calls a VM migratable. A drain asks for a
-migration, its target pod can be scheduled nowhere, the migration is given up after five minutes and repeated for
-ever: the node is never empty. ``LiveMigrateIfPossible`` blocks in the same way.
+**Why.** KubeVirt ignores node selectors and affinity when it decides whether a VM is migratable. A drain starts a
+migration whose target pod cannot be scheduled on any node. The migration fails after 5 minutes and is repeated forever,
+so the node never becomes empty. ``LiveMigrateIfPossible`` blocks in the same way.
 
-**Fix.** Let other nodes run the VM too, or set ``evictionStrategy: None``: the VM stops during the drain and comes
-back when the node does.
+**Fix.** Allow other nodes, or set ``evictionStrategy: None``: the VM then stops during the drain and starts again when
+the node returns.
 """
 
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     hosts = sorted(pin.hosts)
     node = show(hosts[0]) if hosts else ""
-    where = f"only node {node} may run it" if hosts else "its restrictions leave it no node"
+    where = f"only node {node} can run this VM" if hosts else "no node satisfies the VM's restrictions"
     message = first_that_fits(
         pin.path,
         RULE.id,
-        f"{where}, so a drain waits for ever; let others run it too, or set evictionStrategy None",
-        f"{where}: a drain hangs; unpin it, or set evictionStrategy None",
-        f"only {node} may run it; unpin it or set None" if hosts else "no node may run it; unpin it or set None",
-        "tied to one node: a drain hangs; unpin it or set None",
+        f"{where}, so a drain never completes. Allow other nodes, or set evictionStrategy: None.",
+        f"{where}, so a drain hangs. Unpin it, or set None.",
+        f"only {node} can run it. Unpin it or set None." if hosts else "no node can run it. Unpin it or set None.",
+        "pinned to one node: a drain hangs. Unpin it or set None.",
     )
     yield Finding(pin.path, message, value=hosts)
 

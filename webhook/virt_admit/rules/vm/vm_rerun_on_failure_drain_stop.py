@@ -1,10 +1,10 @@
-"""A virtual machine that is rerun on failure is shut down by a drain, and stays off.
+"""A virtual machine with RerunOnFailure stays off after a drain.
 
-**Why.** A drained guest is shut down in an orderly way, which ends its run as a success. ``RerunOnFailure`` starts a VM
-again after a failure only, so a routine drain or upgrade switches it off for good. (Documents say that it is recreated
-elsewhere; the code does not do that.)
+**Why.** A drain shuts the guest down cleanly, so KubeVirt treats its run as a success. ``RerunOnFailure`` restarts a VM
+only after a failure, so a routine drain or upgrade switches the VM off permanently. (The documentation says that the VM
+is recreated on another node; the code does not do that.)
 
-**Fix.** Use ``runStrategy: Always``. If the VM can migrate, ``evictionStrategy: LiveMigrate`` spares it the shutdown.
+**Fix.** Use ``runStrategy: Always``. If the VM can migrate, ``evictionStrategy: LiveMigrate`` avoids the shutdown.
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,12 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
         if assessment.migratable is Migratable.UNKNOWN:
             yield from map(Unseen, assessment.unseen)
         return
-    why = "" if strategy.value == "None" else ", it cannot migrate"
+    why = "" if strategy.value == "None" else ", the VM cannot migrate"
     instead = ", or evictionStrategy: LiveMigrate" if assessment.migratable is Migratable.YES else ""
     yield Finding(
         run.path,
-        f"a drain shuts the guest down ({strategy.phrase}{why}), which is no failure: RerunOnFailure leaves it off; "
-        f"use Always{instead}",
+        f"a drain shuts the guest down ({strategy.phrase}{why}), and RerunOnFailure keeps it off after a clean "
+        f"shutdown. Use Always{instead}.",
         value=(run.value, strategy.value),
     )
 

@@ -1,10 +1,10 @@
 """A virtual machine sets neither ``runStrategy`` nor ``running``.
 
-**Why.** KubeVirt does not guess whether a VM shall run: it refuses one that says nothing. A dry run or a CI job
-without KubeVirt would let it through.
+**Why.** KubeVirt has no default for whether a VM runs: it rejects a VM that sets neither field. A dry run or a CI job
+without KubeVirt would accept it.
 
-**Fix.** Write ``runStrategy: Always`` for a VM that shall survive the failure of its node, ``Halted`` for one that
-somebody starts by hand.
+**Fix.** Write ``runStrategy: Always`` for a VM that must survive the failure of its node, or ``Halted`` for a VM that
+an administrator starts manually.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
         return
     yield Finding(
         spec["runStrategy"].path,
-        "neither runStrategy nor running is set, KubeVirt refuses that; write runStrategy: Always "
-        "(it comes back after a node failure) or Halted (it is started by hand)",
+        "neither runStrategy nor running is set, so KubeVirt rejects the VM. Write runStrategy: Always "
+        "(restarts after a node failure) or Halted (stays off until it is started).",
         cause=Cause.REQUIRED,
     )
 

@@ -1,9 +1,9 @@
-"""A virtual machine is not started again after the loss of its node.
+"""A virtual machine does not restart after its node fails.
 
-**Why.** With ``Manual`` and ``Once`` nothing starts the VM again: after a node failure, a crash, or a drain that shuts it
-down, it stays off until somebody starts it.
+**Why.** With ``Manual`` and ``Once`` KubeVirt does not restart the VM. After a node failure, a crash, or a drain that
+shuts it down, the VM stays off until an administrator starts it.
 
-**Fix.** Use ``runStrategy: Always``, if the VM shall come back by itself.
+**Fix.** Use ``runStrategy: Always`` if the VM must restart by itself.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
     if outcomes is not None and outcomes.node_lost is Then.OFF and vms.vmi_spec(vm).is_map:
         yield Finding(
             run.path,
-            f"{run.value}: the VM stays off after a lost node, a crash, or a drain that shuts it down; "
-            "use Always if it shall come back by itself",
+            f"{run.value} keeps the VM off after a node failure, a crash, or a drain that shuts it down. "
+            "Use Always if it must restart by itself.",
         )
 
 

@@ -1,10 +1,10 @@
-"""A virtual machine sets a ``runStrategy`` that KubeVirt does not know.
+"""A virtual machine sets a ``runStrategy`` that is not a valid value.
 
-**Why.** The schema takes any text; KubeVirt takes six words, exactly as they are written, and refuses the VM
-otherwise. ``WaitAsReceiver`` needs the feature gate DecentralizedLiveMigration, too.
+**Why.** The schema accepts any text. KubeVirt accepts six values, case-sensitive, and rejects the VM otherwise.
+``WaitAsReceiver`` also needs the feature gate DecentralizedLiveMigration.
 
-**Fix.** Write one of Always, RerunOnFailure, Manual, Once, Halted or WaitAsReceiver. A VM that shall run is
-``Always``, one that is switched off ``Halted``. For words of a newer KubeVirt there is the parameter ``also``.
+**Fix.** Write one of Always, RerunOnFailure, Manual, Once, Halted or WaitAsReceiver. Use ``Always`` for a VM that should
+run, and ``Halted`` for a VM that should stay off. Use the parameter ``also`` to allow values of a newer KubeVirt.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _GATE: Final = Gate.DECENTRALIZED_LIVE_MIGRATION
 
 @dataclass(frozen=True)
 class Params:
-    also: tuple[str, ...] = param((), "further run strategies that are accepted")
+    also: tuple[str, ...] = param((), "more run strategies to accept")
 
 
 def check(vm: Object, context: Context[Params]) -> Iterator[Finding]:
@@ -45,8 +45,8 @@ def check(vm: Object, context: Context[Params]) -> Iterator[Finding]:
     elif strategy.value == "WaitAsReceiver" and versions.gate_is_disabled(context.cluster, _GATE):
         yield Finding(
             strategy.path,
-            f"WaitAsReceiver needs feature gate {_GATE.gate}, which KubeVirt lists in disabledFeatureGates; "
-            "KubeVirt refuses the VM, write Halted or enable the gate",
+            f"WaitAsReceiver needs feature gate {_GATE.gate}, which disabledFeatureGates switches off, so KubeVirt "
+            "rejects the VM. Write Halted, or enable the gate.",
             cause=Cause.NOT_SUPPORTED,
         )
 

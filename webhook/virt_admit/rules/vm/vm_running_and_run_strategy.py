@@ -1,10 +1,10 @@
 """A virtual machine sets both ``running`` and ``runStrategy``.
 
-**Why.** The two keys say the same thing in two ways; KubeVirt refuses a VM that carries both, even where they
-agree. A dry run or a CI job without KubeVirt would let it through.
+**Why.** The two fields mean the same. KubeVirt rejects a VM that sets both, even if they agree. A dry run or a CI job
+without KubeVirt would accept it.
 
-**Fix.** Keep ``runStrategy`` and remove ``running`` (``true`` means ``Always``, ``false`` means ``Halted``). An
-apply does not remove a key that it does not manage: send ``running: null``, or edit the object.
+**Fix.** Keep ``runStrategy`` and remove ``running`` (``true`` means ``Always``, ``false`` means ``Halted``).
+``kubectl apply`` does not remove a field that it does not manage: send ``running: null``, or edit the object.
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
     running, strategy = spec["running"], spec["runStrategy"]
     if not running.present or not strategy.present or not vms.vmi_spec(vm).is_map:
         return
-    suggestion = {True: " (it stands for Always)", False: " (it stands for Halted)"}.get(running.value is True, "")
-    remedy = "keep runStrategy and remove running"
+    suggestion = {True: " (means Always)", False: " (means Halted)"}.get(running.value is True, "")
+    remedy = "Keep runStrategy and remove running."
     if context.old is not None and vms.vm_spec(context.old)["running"].present:
-        remedy = "keep runStrategy and set running: null (an apply does not remove a key it does not manage)"
+        remedy = "Keep runStrategy and set running: null (kubectl apply keeps fields that it does not manage)."
     yield Finding(
         running.path,
-        f"running{suggestion} and runStrategy are both set, KubeVirt accepts only one; {remedy}",
+        f"running{suggestion} and runStrategy are both set, but KubeVirt accepts only one. {remedy}",
         value=(running.value, strategy.value),
         cause=Cause.FORBIDDEN,
     )

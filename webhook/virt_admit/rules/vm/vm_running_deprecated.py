@@ -1,9 +1,9 @@
-"""A virtual machine uses the deprecated key ``running``.
+"""A virtual machine uses the deprecated field ``running``.
 
-**Why.** ``running`` knows on and off only: a VM that shall be run again after a failure alone, once, or at the
-request of a person cannot be described with it. KubeVirt warns of it since about release 1.4.
+**Why.** ``running`` can only switch a VM on or off. It cannot express a VM that restarts only after a failure, runs
+once, or is started manually. KubeVirt warns about the field since about release 1.4.
 
-**Fix.** Write ``runStrategy: Always`` instead of ``running: true``, ``runStrategy: Halted`` instead of
+**Fix.** Write ``runStrategy: Always`` instead of ``running: true``, or ``runStrategy: Halted`` instead of
 ``running: false``.
 """
 
@@ -21,7 +21,7 @@ def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
     if not running.present or spec["runStrategy"].present or not vms.vmi_spec(vm).is_map:
         return
     instead = vms.run_strategy(spec) or "Always or Halted"
-    yield Finding(running.path, f"running is deprecated; write runStrategy: {instead} instead, and remove running")
+    yield Finding(running.path, f"running is deprecated. Write runStrategy: {instead} instead, and remove running.")
 
 
 RULE = Rule(

@@ -1,9 +1,9 @@
 """A drain shuts a virtual machine down.
 
-**Why.** With ``None``, and with ``LiveMigrateIfPossible`` on a VM that cannot migrate, a drain interrupts the guest. That
-may well be wanted; it belongs on the list for the maintenance window.
+**Why.** With ``None``, and with ``LiveMigrateIfPossible`` on a VM that cannot migrate, a drain interrupts the guest. This
+may be intended, but the owners of the VM should know about it before the maintenance window.
 
-**Fix.** Nothing, if it is wanted. Else remove what keeps the VM from migrating, and set ``LiveMigrate``.
+**Fix.** Nothing, if this is intended. Otherwise remove the cause that prevents migration, and set ``LiveMigrate``.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import POOL, VM
 from virt_admit.model.kubevirt import effective, lifecycle, migratability, vms
+from virt_admit.model.kubevirt.lifecycle import Then
 from virt_admit.model.kubevirt.migratability import Migratable
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
@@ -32,9 +33,11 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
         why = f", {assessment.reasons[0].name}"
     elif strategy.value != "None":
         return
+    then = "restarts" if outcomes.drain is Then.RESTARTED else outcomes.drain
     yield Finding(
         strategy.path,
-        f"a drain shuts the guest down ({strategy.phrase}{why}); what follows with runStrategy {run}: {outcomes.drain}",
+        f"a drain shuts the guest down ({strategy.phrase}{why}). With runStrategy {run} the VM {then}. "
+        "Set LiveMigrate to avoid that.",
         value=(strategy.value, run),
     )
 

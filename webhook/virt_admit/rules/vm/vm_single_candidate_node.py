@@ -1,10 +1,10 @@
-"""A VM that should migrate on a drain fits on one node only.
+"""A virtual machine that should migrate on a drain fits on one node only.
 
-**Why.** KubeVirt does not look at selectors, affinity, taints and CPU model labels when it calls a VM migratable. If
-one node alone fulfils them, the target of each migration stays unscheduled, and a drain of that node waits for ever.
+**Why.** KubeVirt ignores selectors, affinity, taints and CPU model labels when it decides whether a VM is migratable. If
+only one node meets them, the target pod of every migration stays Pending and a drain of that node never completes.
 
-**Fix.** Loosen what excludes the other nodes, prepare a second node, or set ``evictionStrategy: None``: the VM stops
-during the drain and comes back when the node does.
+**Fix.** Relax the constraint that excludes the other nodes, prepare a second node, or set ``evictionStrategy: None``: the
+VM then stops during the drain and starts again when the node returns.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not vmi.spec.is_map or (pin is not None and pin.tight) or not drain.awaits_migration(obj, cluster):
         return
     candidates: list[str] = []
-    obstacles: dict[str, None] = {}
+    constraints: dict[str, None] = {}
     places, wanted = placement.each_place(cluster), placement.demand(vmi, cluster)
     for place in places:
         why = placement.blocking_constraint(wanted, place)
         if why is not None:
-            obstacles[why] = None
+            constraints[why] = None
             continue
         candidates.append(place.name)
         if len(candidates) > 1:
@@ -39,13 +39,13 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not candidates:
         return
     only = candidates[0]
-    others = f"what excludes the others: {names(obstacles, 70)}" if obstacles else "there is no other"
-    instead = "a drain waits for ever; let another take it, or set evictionStrategy None"
+    others = f"the others are excluded by {names(constraints, 70)}" if constraints else "no other node exists"
+    remedy = "so a drain never completes. Allow a second node, or set evictionStrategy: None."
     message = first_that_fits(
         vmi.spec.path,
         RULE.id,
-        f"only node {only} can take it ({others}), so {instead}",
-        f"only node {only} can take it: {instead}",
+        f"only node {only} can run this VM ({others}), {remedy}",
+        f"only node {only} can run this VM, {remedy}",
     )
     yield Finding(vmi.spec.path, message, value=only)
 
