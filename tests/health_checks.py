@@ -1,6 +1,6 @@
-"""Health checks, nodes and machines for tests, as short as they can be."""
+"""Health checks, with nodes and machines in the pool that they select."""
 
-from virt_admit.model.objects import Object
+from tests.builders import manifest
 
 NHC = "remediation.medik8s.io/v1alpha1"
 MHC = "machine.openshift.io/v1beta1"
@@ -10,9 +10,8 @@ FAR = "fence-agents-remediation.medik8s.io/v1alpha1"
 POOL = {"matchLabels": {"pool": "a"}}
 
 
-def make(api_version, kind, name, namespace="", labels=None, **more):
-    metadata = {"name": name, "labels": labels or {}} | ({"namespace": namespace} if namespace else {})
-    return Object({"apiVersion": api_version, "kind": kind, "metadata": metadata, **more})
+def make(api_version, kind, name, namespace="", labels=None, **fields):
+    return manifest(api_version, kind, name, namespace, metadata={"labels": labels or {}}, **fields)
 
 
 def nhc(name="workers", **spec):

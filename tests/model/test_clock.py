@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders import manifest
 from virt_admit.model.clock import instant, now
 from virt_admit.model.cluster import Snapshot
-from virt_admit.model.objects import Object
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,7 @@ def test_reading_a_time_never_raises(text):
 
 def node(name, *heartbeats):
     conditions = [{"type": "Ready", "lastHeartbeatTime": each} for each in heartbeats]
-    return Object(
-        {"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}, "status": {"conditions": conditions}}
-    )
+    return manifest("v1", "Node", name, status={"conditions": conditions})
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 import pytest
 
+from tests import builders
+from tests.builders import complete, hyperconverged, kubevirt, partial
 from virt_admit.model import nodes
-from virt_admit.model.cluster import NOTHING, Snapshot, Unseen
+from virt_admit.model.cluster import NOTHING, Unseen
 from virt_admit.model.kubevirt import configuration, versions
 from virt_admit.model.kubevirt.configuration import BUILT_IN_STRATEGY, UNKNOWN_STRATEGY, Setting, setting
 from virt_admit.model.kubevirt.versions import Gate, Version
@@ -11,29 +13,8 @@ from virt_admit.model.nodes import SCHEDULABLE, WORKER
 from virt_admit.model.objects import Object
 
 
-def kubevirt(configuration_=None, name="kubevirt", created=None, **more):
-    metadata = {"name": name, "namespace": "kubevirt"} | ({"creationTimestamp": created} if created else {})
-    spec = {"configuration": configuration_ or {}}
-    return Object({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "spec": spec, **more})
-
-
-def hyperconverged(spec=None, version="v1", **more):
-    metadata = {"name": "kubevirt-hyperconverged", "namespace": "kubevirt-hyperconverged"}
-    api = f"hco.kubevirt.io/{version}"
-    return Object({"apiVersion": api, "kind": "HyperConverged", "metadata": metadata, "spec": spec or {}, **more})
-
-
 def node(name, label=None, value="true"):
-    labels = {label: value} if label else {}
-    return Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
-
-
-def sees(*objects):
-    return Snapshot(objects, complete=["*"])
-
-
-def glimpses(*objects):
-    return Snapshot(objects)
+    return builders.node(name, {label: value} if label else {}, runs_vms=False)
 
 
 def developer(**settings):
@@ -112,12 +93,15 @@ def test_settings_of_cdi():
 
 
 def test_there_is_one_of_each_and_the_oldest_counts():
-    young, old = kubevirt(name="a", created="2026-02-01T00:00:00Z"), kubevirt(created="2026-01-01T00:00:00Z")
-    assert configuration.kubevirt(glimpses(young, old, kubevirt(name="a-file"))) is old
+    young, old = (
+        kubevirt(metadata={"name": "a", "creationTimestamp": "2026-02-01T00:00:00Z"}),
+        kubevirt(metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}),
+    )
+    assert configuration.kubevirt(partial(young, old, kubevirt(metadata={"name": "a-file"}))) is old
 
 
 def test_unseen_is_not_absent():
-    assert configuration.kubevirt(sees()) is None
+    assert configuration.kubevirt(complete()) is None
     for look in (configuration.kubevirt, configuration.hyperconverged):
         with pytest.raises(Unseen):
             look(NOTHING)
@@ -131,21 +115,21 @@ LOW = {"status": {"infrastructureHighlyAvailable": False}}
     ("cluster", "value", "said"),
     [
         (NOTHING, None, False),
-        (sees(), None, False),
-        (glimpses(kubevirt()), "None", False),
-        (glimpses(kubevirt({"evictionStrategy": None})), "None", False),
-        (glimpses(kubevirt({"evictionStrategy": "None"})), "None", True),
-        (glimpses(kubevirt({"evictionStrategy": "livemigrate"})), "livemigrate", True),
-        (glimpses(kubevirt({"evictionStrategy": 7})), "None", False),
-        (glimpses(hyperconverged()), "None", False),
-        (glimpses(hyperconverged(**HIGHLY)), "LiveMigrate", True),
-        (glimpses(hyperconverged(**LOW)), "None", True),
-        (glimpses(hyperconverged({"virtualization": {"evictionStrategy": "External"}}, **HIGHLY)), "External", True),
-        (glimpses(hyperconverged({"evictionStrategy": "External"}, "v1beta1", **LOW)), "External", True),
-        (glimpses(hyperconverged({"evictionStrategy": "External"}, "v1", **HIGHLY)), "LiveMigrate", True),
-        (glimpses(kubevirt(), hyperconverged(**HIGHLY)), "LiveMigrate", True),
+        (complete(), None, False),
+        (partial(kubevirt()), "None", False),
+        (partial(kubevirt({"evictionStrategy": None})), "None", False),
+        (partial(kubevirt({"evictionStrategy": "None"})), "None", True),
+        (partial(kubevirt({"evictionStrategy": "livemigrate"})), "livemigrate", True),
+        (partial(kubevirt({"evictionStrategy": 7})), "None", False),
+        (partial(hyperconverged()), "None", False),
+        (partial(hyperconverged(**HIGHLY)), "LiveMigrate", True),
+        (partial(hyperconverged(**LOW)), "None", True),
+        (partial(hyperconverged({"virtualization": {"evictionStrategy": "External"}}, **HIGHLY)), "External", True),
+        (partial(hyperconverged({"evictionStrategy": "External"}, "v1beta1", **LOW)), "External", True),
+        (partial(hyperconverged({"evictionStrategy": "External"}, "v1", **HIGHLY)), "LiveMigrate", True),
+        (partial(kubevirt(), hyperconverged(**HIGHLY)), "LiveMigrate", True),
         (
-            glimpses(
+            partial(
                 kubevirt({"evictionStrategy": "LiveMigrateIfPossible"}),
                 hyperconverged({"virtualization": {"evictionStrategy": "None"}}, **HIGHLY),
             ),
@@ -177,7 +161,7 @@ def test_the_cluster_eviction_strategy(cluster, value, said):
     ],
 )
 def test_what_is_under_review_comes_first(subject, stored, value):
-    assert configuration.eviction_strategy(glimpses(*stored), subject).value == value
+    assert configuration.eviction_strategy(partial(*stored), subject).value == value
 
 
 def test_built_in_and_unknown_strategies_were_not_said():
@@ -188,16 +172,16 @@ def test_built_in_and_unknown_strategies_were_not_said():
 @pytest.mark.parametrize(
     ("cluster", "available"),
     [
-        (glimpses(hyperconverged(**HIGHLY)), True),
-        (glimpses(hyperconverged(**LOW), node("a", SCHEDULABLE)), False),
-        (sees(), None),
-        (sees(node("a"), node("b")), None),
-        (sees(node("a", SCHEDULABLE), node("b", SCHEDULABLE)), True),
-        (sees(node("a", SCHEDULABLE), node("b", SCHEDULABLE, "false")), False),
-        (glimpses(node("a", SCHEDULABLE), node("b", SCHEDULABLE)), True),
-        (glimpses(node("a", SCHEDULABLE)), False),
-        (sees(node("a", WORKER, ""), node("b", WORKER, "")), True),
-        (sees(node("a", WORKER, ""), node("b")), False),
+        (partial(hyperconverged(**HIGHLY)), True),
+        (partial(hyperconverged(**LOW), node("a", SCHEDULABLE)), False),
+        (complete(), None),
+        (complete(node("a"), node("b")), None),
+        (complete(node("a", SCHEDULABLE), node("b", SCHEDULABLE)), True),
+        (complete(node("a", SCHEDULABLE), node("b", SCHEDULABLE, "false")), False),
+        (partial(node("a", SCHEDULABLE), node("b", SCHEDULABLE)), True),
+        (partial(node("a", SCHEDULABLE)), False),
+        (complete(node("a", WORKER, ""), node("b", WORKER, "")), True),
+        (complete(node("a", WORKER, ""), node("b")), False),
     ],
 )
 def test_highly_available(cluster, available):
@@ -211,9 +195,9 @@ def test_without_any_node_in_sight_availability_is_open():
 
 def test_the_nodes_that_are_known_count_as_all():
     a, b = node("a", SCHEDULABLE, "false"), node("b")
-    assert list(nodes.every(glimpses(a, b))) == [a, b]
-    assert nodes.of_kubevirt(glimpses(a, b)) == (a,)
-    assert list(nodes.every(sees())) == []
+    assert list(nodes.every(partial(a, b))) == [a, b]
+    assert nodes.of_kubevirt(partial(a, b)) == (a,)
+    assert list(nodes.every(complete())) == []
     for read in (nodes.every, nodes.of_kubevirt):
         with pytest.raises(Unseen):
             read(NOTHING)
@@ -244,7 +228,7 @@ def test_the_predefined_obsolete_models():
     ],
 )
 def test_obsolete_models(objects, there, not_there):
-    models = configuration.obsolete_models(glimpses(*objects))
+    models = configuration.obsolete_models(partial(*objects))
     assert there <= models
     assert not models & not_there
 
@@ -275,14 +259,14 @@ def test_versions(text, version):
     ],
 )
 def test_an_unknown_version_is_the_newest(observed, since, there):
-    cluster = glimpses(kubevirt(status={"observedKubeVirtVersion": observed}))
+    cluster = partial(kubevirt(status={"observedKubeVirtVersion": observed}))
     assert versions.has_release(cluster, since) is there
     assert versions.has_release(NOTHING, since)
 
 
 def test_a_release_newer_than_known():
     def runs(version):
-        return glimpses(kubevirt(status={"observedKubeVirtVersion": version}))
+        return partial(kubevirt(status={"observedKubeVirtVersion": version}))
 
     assert versions.newer_than_known(runs("v1.11.0"))
     assert versions.newer_than_known(runs("v2.0.0"))
@@ -318,22 +302,22 @@ def test_a_release_newer_than_known():
     ],
 )
 def test_feature_gates(gate, kv, on):
-    assert versions.gate_is_on(glimpses(kv), gate) is on
+    assert versions.gate_is_on(partial(kv), gate) is on
 
 
 def test_a_gate_is_disabled_only_where_somebody_says_so():
     gate = Gate.DECENTRALIZED_LIVE_MIGRATION
-    assert versions.gate_is_disabled(glimpses(developer(disabledFeatureGates=[gate.gate])), gate)
+    assert versions.gate_is_disabled(partial(developer(disabledFeatureGates=[gate.gate])), gate)
     assert not versions.gate_is_disabled(NOTHING, gate)
-    assert not versions.gate_is_disabled(glimpses(kubevirt(status={"observedKubeVirtVersion": "v1.5.0"})), gate)
+    assert not versions.gate_is_disabled(partial(kubevirt(status={"observedKubeVirtVersion": "v1.5.0"})), gate)
 
 
 def test_the_default_binding():
     said = kubevirt({"network": {"defaultNetworkInterface": "masquerade"}})
-    assert configuration.default_binding(glimpses(said)) == "masquerade"
-    assert configuration.default_binding(glimpses(kubevirt())) == "bridge"
-    assert configuration.default_binding(glimpses(kubevirt(), hyperconverged())) == "bridge"
-    assert configuration.default_binding(glimpses(hyperconverged())) == "masquerade"
+    assert configuration.default_binding(partial(said)) == "masquerade"
+    assert configuration.default_binding(partial(kubevirt())) == "bridge"
+    assert configuration.default_binding(partial(kubevirt(), hyperconverged())) == "bridge"
+    assert configuration.default_binding(partial(hyperconverged())) == "masquerade"
 
 
 NEEDS_KUBEVIRT = [
@@ -348,14 +332,14 @@ NEEDS_KUBEVIRT = [
 
 
 @pytest.mark.parametrize("read", NEEDS_KUBEVIRT)
-@pytest.mark.parametrize("cluster", [NOTHING, sees()], ids=["unreadable", "not there yet"])
+@pytest.mark.parametrize("cluster", [NOTHING, complete()], ids=["unreadable", "not there yet"])
 def test_without_kubevirt_nothing_is_told(read, cluster):
     with pytest.raises(Unseen):
         read(cluster)
 
 
 def test_settings_that_decide_on_migrations():
-    cluster = glimpses(
+    cluster = partial(
         kubevirt(
             {
                 "network": {"binding": {"moving": {"migration": {}}, "stuck": {}}},
@@ -376,7 +360,7 @@ def test_settings_that_decide_on_migrations():
 
 
 def test_what_holds_where_kubevirt_is_silent():
-    cluster = glimpses(developer(minimumClusterTSCFrequency=0))
+    cluster = partial(developer(minimumClusterTSCFrequency=0))
     assert configuration.minimum_tsc_frequency(cluster) is None
     assert configuration.default_architecture(cluster) == "amd64"
     assert configuration.default_cpu_model(cluster) == "host-model"

@@ -2,67 +2,33 @@
 
 import pytest
 
+from tests import builders
+from tests.builders import complete, instancetype, kubevirt, node
 from virt_admit.model.cluster import Snapshot, Unseen
 from virt_admit.model.kubevirt.cpu_models import named, offers
 from virt_admit.model.kubevirt.effective import effective
-from virt_admit.model.objects import Object
 
 OFFERED = "cpu-model.node.kubevirt.io/"
 
 
-def node(name, **models):
-    return Object(
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {OFFERED + model: value for model, value in models.items()}},
-        }
-    )
+def offering(name, **models):
+    """A node that offers these CPU models."""
+    return node(name, {OFFERED + model: value for model, value in models.items()})
 
 
-def kubevirt(configuration=None, status=None):
-    return Object(
-        {
-            "apiVersion": "kubevirt.io/v1",
-            "kind": "KubeVirt",
-            "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
-            "spec": {"configuration": configuration or {}},
-            "status": status or {},
-        }
-    )
-
-
-def instancetype(name, model):
-    return Object(
-        {
-            "apiVersion": "instancetype.kubevirt.io/v1beta1",
-            "kind": "VirtualMachineClusterInstancetype",
-            "metadata": {"name": name},
-            "spec": {"cpu": {"guest": 1, "model": model}},
-        }
-    )
+def of_model(name, model):
+    return instancetype("VirtualMachineClusterInstancetype", name, {"cpu": {"guest": 1, "model": model}})
 
 
 def vm(model=None, architecture=None, instancetype=None):
-    return Object(
-        {
-            "apiVersion": "kubevirt.io/v1",
-            "kind": "VirtualMachine",
-            "metadata": {"name": "db", "namespace": "shop"},
-            "spec": {
-                "instancetype": instancetype and {"name": instancetype},
-                "template": {"spec": {"architecture": architecture, "domain": {"cpu": {"model": model}}}},
-            },
-        }
-    )
-
-
-def seen(*objects):
-    return Snapshot(objects, complete=["*"])
+    spec = {"architecture": architecture, "domain": {"cpu": {"model": model}}}
+    return builders.vm({"spec": spec}, instancetype=instancetype and {"name": instancetype})
 
 
 def test_what_nodes_offer():
-    found = offers(seen(node("b", Haswell="true"), node("a", Haswell="true", Skylake="true", Penryn="false")))
+    found = offers(
+        complete(offering("b", Haswell="true"), offering("a", Haswell="true", Skylake="true", Penryn="false"))
+    )
 
     assert found.conclusive
     assert found.by("Haswell") == ("a", "b")
@@ -76,10 +42,10 @@ def test_what_nodes_offer():
 
 @pytest.mark.parametrize(
     ("nodes", "conclusive"),
-    [((), False), ((node("a"),), False), ((node("a"), node("b", Penryn="false")), True)],
+    [((), False), ((offering("a"),), False), ((offering("a"), offering("b", Penryn="false")), True)],
 )
 def test_labels_are_conclusive_once_the_labeller_has_run(nodes, conclusive):
-    assert offers(seen(*nodes)).conclusive is conclusive
+    assert offers(complete(*nodes)).conclusive is conclusive
 
 
 def test_nodes_out_of_sight_could_offer_anything():
@@ -105,15 +71,15 @@ OWN = "spec.template.spec.domain.cpu.model"
         (vm(""), (kubevirt({"cpuModel": "Haswell"}),), ("Haswell", "spec.template.spec.domain.cpu", "KubeVirt")),
         (
             vm(instancetype="u1"),
-            (instancetype("u1", "Skylake"),),
+            (of_model("u1", "Skylake"),),
             ("Skylake", "spec.instancetype", "instance type 'u1'"),
         ),
-        (vm("Haswell", instancetype="u1"), (instancetype("u1", "Skylake"),), ("Haswell", OWN, "")),
-        (vm(instancetype="u1"), (instancetype("u1", None), kubevirt()), None),
+        (vm("Haswell", instancetype="u1"), (of_model("u1", "Skylake"),), ("Haswell", OWN, "")),
+        (vm(instancetype="u1"), (of_model("u1", None), kubevirt()), None),
     ],
 )
 def test_the_model_of_a_vm(subject, objects, expected):
-    cluster = seen(*objects)
+    cluster = complete(*objects)
 
     found = named(effective(subject, cluster), cluster)
 

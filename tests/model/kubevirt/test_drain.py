@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 
+from tests import builders
+from tests.builders import KUBEVIRT, NAMESPACE, complete, kubevirt, manifest, node, owned_by
 from tests.paths import DOCS
 from virt_admit.model.cluster import Snapshot, Unseen
 from virt_admit.model.kubevirt import drain, lifecycle, migrations, vmis, workload_updates
@@ -14,53 +16,23 @@ from virt_admit.model.kubevirt.workload_updates import Reach
 from virt_admit.model.objects import Object
 from virt_admit.rules import load_rules
 
-KUBEVIRT = "kubevirt.io/v1"
-
-
-def made(api_version, kind, name, namespace="shop", **fields):
-    metadata = {"name": name, "namespace": namespace} | fields.pop("metadata", {})
-    return Object({"apiVersion": api_version, "kind": kind, "metadata": metadata} | fields)
-
-
-def node(name, *, ready="True", cordoned=False, labels=None, runs_kubevirt=True):
-    return made(
-        "v1",
-        "Node",
-        name,
-        "",
-        metadata={"labels": ({"kubevirt.io/schedulable": "true"} if runs_kubevirt else {}) | (labels or {})},
-        spec={"unschedulable": cordoned},
-        status={"conditions": [{"type": "Ready", "status": ready}]},
-    )
-
-
-def kubevirt(**configuration):
-    return made(KUBEVIRT, "KubeVirt", "kubevirt", spec={"configuration": configuration})
-
 
 def vm(run_strategy, name="db", **metadata):
-    return made(KUBEVIRT, "VirtualMachine", name, metadata=metadata, spec={"runStrategy": run_strategy})
+    return builders.vm(name=name, metadata=metadata, runStrategy=run_strategy)
 
 
 def vmi(strategy=None, migratable=None, *, owner="VirtualMachine", on="a", phase="Running", labels=None, **spec):
-    owners = [{"apiVersion": KUBEVIRT, "kind": owner, "name": "db", "controller": True}] if owner else []
     conditions = [{"type": "LiveMigratable", "status": str(migratable), "reason": "HostDeviceNotLiveMigratable"}]
-    return made(
-        KUBEVIRT,
-        "VirtualMachineInstance",
-        "db",
-        metadata={"ownerReferences": owners, "labels": labels or {}},
-        spec={"evictionStrategy": strategy} | spec,
+    return builders.vmi(
+        metadata={"ownerReferences": owned_by(owner) if owner else [], "labels": labels or {}},
         status={"phase": phase, "nodeName": on, "conditions": conditions if migratable is not None else []},
+        evictionStrategy=strategy,
+        **spec,
     )
 
 
-def seen(*objects):
-    return Snapshot(objects, complete=["*"])
-
-
 def foretold(subject, *objects):
-    return drain.forecast(subject, seen(subject, *objects))
+    return drain.forecast(subject, complete(subject, *objects))
 
 
 # --- who blocks ----------------------------------------------------------------------------------------------------
@@ -91,17 +63,17 @@ def test_evictions(row, expected):
 
 @pytest.mark.parametrize(("inherited", "migratable"), [*itertools.product(EVICTION_STRATEGIES, (True, False, None))])
 def test_a_vmi_without_a_strategy_follows_the_cluster(inherited, migratable):
-    cluster = seen(kubevirt(evictionStrategy=inherited))
+    cluster = complete(kubevirt(evictionStrategy=inherited))
 
     assert drain.eviction(vmi(None, migratable), cluster) is EVICTIONS[inherited, migratable]
 
 
 def test_kubevirt_that_is_silent_means_none():
-    assert drain.eviction(vmi(None, False), seen(kubevirt())) is Eviction.SHUTS_DOWN
+    assert drain.eviction(vmi(None, False), complete(kubevirt())) is Eviction.SHUTS_DOWN
 
 
 def test_a_frozen_strategy_wins_over_the_cluster():
-    cluster = seen(kubevirt(evictionStrategy="LiveMigrate"))
+    cluster = complete(kubevirt(evictionStrategy="LiveMigrate"))
 
     assert drain.eviction(vmi("None", False), cluster) is Eviction.SHUTS_DOWN
 
@@ -148,7 +120,7 @@ def test_run_strategies(strategy, drained, shutdown, crash, node_lost, deleted):
 
 @pytest.mark.parametrize(("strategy", "comes"), [(each, each == "Always") for each in RUN_STRATEGIES])
 def test_what_comes_back_after_a_drain(strategy, comes):
-    found = vmis.comes_back(vmi(), seen(vm(strategy)))
+    found = vmis.comes_back(vmi(), complete(vm(strategy)))
 
     assert (found.comes, found.why) == (comes, f"runStrategy {strategy}")
     assert bool(found.remedy) is not comes
@@ -158,14 +130,14 @@ def test_what_comes_back_after_a_drain(strategy, comes):
     ("strategy", "comes"), [(each, each in ("Always", "RerunOnFailure")) for each in RUN_STRATEGIES]
 )
 def test_what_comes_back_after_its_node_was_lost(strategy, comes):
-    assert vmis.comes_back(vmi(), seen(vm(strategy)), lost=True).comes is comes
+    assert vmis.comes_back(vmi(), complete(vm(strategy)), lost=True).comes is comes
 
 
 @pytest.mark.parametrize(("running", "comes"), [(True, True), (False, False)])
 def test_running_stands_for_a_strategy(running, comes):
-    owner = made(KUBEVIRT, "VirtualMachine", "db", spec={"running": running})
+    owner = manifest(KUBEVIRT, "VirtualMachine", "db", NAMESPACE, spec={"running": running})
 
-    assert vmis.comes_back(vmi(), seen(owner)).comes is comes
+    assert vmis.comes_back(vmi(), complete(owner)).comes is comes
 
 
 @pytest.mark.parametrize(
@@ -178,16 +150,16 @@ def test_running_stands_for_a_strategy(running, comes):
     ],
 )
 def test_what_comes_back_without_a_vm(subject, objects, comes, why):
-    assert vmis.comes_back(subject, seen(*objects))[:2] == (comes, why)
+    assert vmis.comes_back(subject, complete(*objects))[:2] == (comes, why)
 
 
 @pytest.mark.parametrize(
     ("subject", "cluster", "what"),
     [
         (vmi(), Snapshot(), "virtualmachines.* shop/db"),
-        (vmi(), seen(vm("Sometimes")), "run strategy"),
-        (vmi(), seen(vm(None)), "run strategy"),
-        (vmi(owner="Something"), seen(), "Something db"),
+        (vmi(), complete(vm("Sometimes")), "run strategy"),
+        (vmi(), complete(vm(None)), "run strategy"),
+        (vmi(owner="Something"), complete(), "Something db"),
     ],
 )
 def test_when_nothing_tells_whether_it_comes_back(subject, cluster, what):
@@ -274,7 +246,7 @@ def test_what_cannot_be_seen_is_unknown(subject, objects):
 
 def test_a_node_that_cannot_be_seen_may_take_it():
     subject = vmi("LiveMigrate", True)
-    objects = [HERE, node("b", cordoned=True), subject, vm("Always"), kubevirt()]
+    objects = [HERE, node("b", unschedulable=True), subject, vm("Always"), kubevirt()]
 
     assert drain.forecast(subject, Snapshot(objects, complete=["*"])).outcome is VmOutcome.BLOCKS
     assert drain.forecast(subject, Snapshot(objects)).outcome is VmOutcome.MIGRATES
@@ -299,8 +271,8 @@ OFFERS = "cpu-model.node.kubevirt.io/Haswell"
     ("subject", "nodes", "reason"),
     [
         (vmi("LiveMigrate", True), [HERE], "no other node runs KubeVirt"),
-        (vmi("LiveMigrate", True), [HERE, node("b", runs_kubevirt=False)], "no other node runs KubeVirt"),
-        (vmi("LiveMigrate", True), [HERE, node("b", cordoned=True)], "no node that could take it is ready: b"),
+        (vmi("LiveMigrate", True), [HERE, node("b", runs_vms=False)], "no other node runs KubeVirt"),
+        (vmi("LiveMigrate", True), [HERE, node("b", unschedulable=True)], "no node that could take it is ready: b"),
         (vmi("LiveMigrate", True), [HERE, node("b", ready="Unknown")], "no node that could take it is ready: b"),
         (vmi("LiveMigrateIfPossible", True, nodeSelector={"zone": "1"}), [HERE, THERE], "node selector zone=1"),
         (
@@ -332,7 +304,7 @@ def test_a_migration_that_finds_no_node_blocks(subject, nodes, reason):
     assert found.remedy
 
 
-@pytest.mark.parametrize("nodes", [[], [node("a", runs_kubevirt=False)]])
+@pytest.mark.parametrize("nodes", [[], [node("a", runs_vms=False)]])
 def test_without_labels_on_nodes_kubevirt_is_believed(nodes):
     assert foretold(vmi("LiveMigrate", True), *nodes).outcome is VmOutcome.MIGRATES
 
@@ -349,10 +321,11 @@ def test_a_restart_that_finds_no_node_says_so():
 
 
 def migration(name, phase, created, annotation="kubevirt.io/evacuationMigration", of="db"):
-    return made(
+    return manifest(
         KUBEVIRT,
         "VirtualMachineInstanceMigration",
         name,
+        NAMESPACE,
         metadata={"annotations": {annotation: ""}, "creationTimestamp": f"2026-11-01T00:0{created}:00Z"},
         spec={"vmiName": of},
         status={"phase": phase},
@@ -386,16 +359,17 @@ def test_migrations_that_say_nothing_of_the_next_one(history):
 def test_unfinished_migrations():
     history = [*FAILED, migration("m3", "Running", 3), migration("m4", None, 4), migration("m5", "Running", 5, of="x")]
 
-    assert [each.name for each in migrations.unfinished(vmi(), seen(*history))] == ["m3", "m4"]
+    assert [each.name for each in migrations.unfinished(vmi(), complete(*history))] == ["m3", "m4"]
     with pytest.raises(Unseen, match="migrations"):
         list(migrations.unfinished(vmi(), Snapshot(history)))
 
 
 def budget(selector, allowed=None, owner=None, **spec):
-    return made(
+    return manifest(
         "policy/v1",
         "PodDisruptionBudget",
         "own",
+        NAMESPACE,
         metadata={"ownerReferences": [{"kind": owner, "name": "db"}] if owner else []},
         spec={"selector": selector} | spec,
         status={"disruptionsAllowed": allowed},
@@ -434,8 +408,8 @@ def test_which_vmis_are_on_a_node():
     for index, other in enumerate(others):
         other.data["metadata"]["name"] = f"other-{index}"
 
-    assert list(vmis.on_node(seen(here, *others), "a")) == [here]
-    assert list(vmis.on_node(seen(here), "c")) == []
+    assert list(vmis.on_node(complete(here, *others), "a")) == [here]
+    assert list(vmis.on_node(complete(here), "c")) == []
 
 
 def test_vmis_out_of_sight_come_after_those_in_sight():
@@ -476,7 +450,7 @@ LIVE, EVICT, BOTH = ["LiveMigrate"], ["Evict"], ["LiveMigrate", "Evict"]
 def test_how_an_update_reaches_a_vmi(methods, strategy, migratable, run, reach):
     subject = vmi(strategy, migratable)
 
-    found = workload_updates.update(subject, methods, seen(subject, HERE, THERE, vm(run)))
+    found = workload_updates.update(subject, methods, complete(subject, HERE, THERE, vm(run)))
 
     assert found.reach is reach
     assert found.reason
@@ -485,21 +459,21 @@ def test_how_an_update_reaches_a_vmi(methods, strategy, migratable, run, reach):
 def test_an_update_that_is_retried_for_ever():
     subject = vmi("LiveMigrate", True, nodeSelector={"kubernetes.io/hostname": "a"})
 
-    assert workload_updates.update(subject, BOTH, seen(subject, HERE, THERE)).reach is Reach.RETRIED
+    assert workload_updates.update(subject, BOTH, complete(subject, HERE, THERE)).reach is Reach.RETRIED
 
 
 @pytest.mark.parametrize(("strategy", "reach"), [("None", Reach.RESTARTED), ("LiveMigrate", Reach.NEVER)])
 def test_an_update_goes_by_the_strategy_of_the_cluster(strategy, reach):
     subject, objects = vmi(None, False), (HERE, THERE, vm("Always"), kubevirt(evictionStrategy=strategy))
 
-    assert workload_updates.update(subject, BOTH, seen(subject, *objects)).reach is reach
+    assert workload_updates.update(subject, BOTH, complete(subject, *objects)).reach is reach
 
 
 def test_an_update_that_a_budget_keeps_off():
     subject = vmi("None", False)
 
     found = workload_updates.update(
-        subject, BOTH, seen(subject, HERE, THERE, vm("Always"), budget(LAUNCHERS, maxUnavailable=1))
+        subject, BOTH, complete(subject, HERE, THERE, vm("Always"), budget(LAUNCHERS, maxUnavailable=1))
     )
 
     assert found.reach is Reach.NEVER

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.builders import NAMESPACE, instancetype, kubevirt, manifest, partial, vm
 from virt_admit.model.cluster import NOTHING, Snapshot, Unseen
 from virt_admit.model.kubevirt import vms
 from virt_admit.model.kubevirt.effective import REVISION_OF, effective, strategy
@@ -10,23 +11,14 @@ from virt_admit.model.objects import Object
 SPEC = {"gpus": [{"name": "card", "deviceName": "example.com/gpu"}]}
 
 
-def vm(template=None, status=None, kind="VirtualMachine", **spec):
-    metadata = {"name": "db", "namespace": "shop"}
-    template = {"spec": {"domain": {"devices": {}}}} | (template or {})
-    data = {"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": metadata}
-    return Object(data | {"spec": {"template": template, **spec}, "status": status or {}})
-
-
-def instancetype(kind, name="large", spec=None):
-    api = "instancetype.kubevirt.io/v1beta1"
-    metadata = {"name": name} if "Cluster" in kind else {"name": name, "namespace": "shop"}
-    return Object({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": SPEC if spec is None else spec})
+def large(kind, spec=SPEC):
+    return instancetype(kind, "large", spec)
 
 
 def revision(name, of="large", data=None):
-    metadata = {"name": name, "namespace": "shop", "labels": {} if of is None else {REVISION_OF: of}}
+    labels = {} if of is None else {REVISION_OF: of}
     data = {"spec": {"gpus": [1, 2]}} if data is None else data
-    return Object({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "data": data})
+    return manifest("apps/v1", "ControllerRevision", name, NAMESPACE, metadata={"labels": labels}, data=data)
 
 
 def preferred(spec, **vm_spec):
@@ -49,7 +41,7 @@ def preferred(spec, **vm_spec):
 )
 def test_instance_types_are_found_by_kind(word, kind):
     obj = vm(instancetype={"name": "large"} | ({} if word is None else {"kind": word}))
-    machine = effective(obj, Snapshot([instancetype(kind)]))
+    machine = effective(obj, partial(large(kind)))
     assert machine.unseen == ()
     assert machine.gpus.field.value == SPEC["gpus"]
     assert str(machine.gpus.field.path) == "spec.instancetype"
@@ -83,7 +75,7 @@ def test_what_cannot_be_seen_of_an_instance_type(named, objects, complete, unsee
 
 def test_a_named_revision_wins():
     obj = vm(instancetype={"name": "large", "revisionName": "old"})
-    machine = effective(obj, Snapshot([instancetype("VirtualMachineClusterInstancetype"), revision("old", of="x")]))
+    machine = effective(obj, Snapshot([large("VirtualMachineClusterInstancetype"), revision("old", of="x")]))
     assert machine.gpus.field.value == [1, 2]
 
 
@@ -93,7 +85,7 @@ def used(name):
 
 def test_what_a_started_vm_really_uses_wins_over_what_the_name_means_today():
     obj = vm(instancetype={"name": "large"}, status=used("old"))
-    current = instancetype("VirtualMachineClusterInstancetype")
+    current = large("VirtualMachineClusterInstancetype")
     assert effective(obj, Snapshot([current, revision("old")])).gpus.field.value == [1, 2]
     assert effective(obj, Snapshot([current, revision("old", of=None)])).gpus.field.value == [1, 2]
     assert effective(obj, Snapshot([current, revision("old", of="small")])).gpus.field.value == SPEC["gpus"]
@@ -111,7 +103,7 @@ def test_a_pool_has_no_status_of_a_vm():
             "status": used("old"),
         }
     )
-    machine = effective(pool, Snapshot([instancetype("VirtualMachineClusterInstancetype")]))
+    machine = effective(pool, Snapshot([large("VirtualMachineClusterInstancetype")]))
     assert str(machine.gpus.field.path) == "spec.virtualMachineTemplate.spec.instancetype"
 
 
@@ -142,7 +134,7 @@ def test_what_the_vm_says_itself_stays():
         obj,
         Snapshot(
             [
-                instancetype("VirtualMachineClusterInstancetype", spec=everything),
+                large("VirtualMachineClusterInstancetype", spec=everything),
                 instancetype("VirtualMachineClusterPreference", "windows", everything),
             ]
         ),
@@ -167,7 +159,7 @@ def test_what_an_instance_type_adds():
         "annotations": {"opt-in": ""},
     }
     machine = effective(
-        vm(instancetype={"name": "large"}), Snapshot([instancetype("VirtualMachineClusterInstancetype", spec=spec)])
+        vm(instancetype={"name": "large"}), Snapshot([large("VirtualMachineClusterInstancetype", spec=spec)])
     )
     for given in (machine.host_devices, machine.launch_security, machine.node_selector, machine.cpu_model):
         assert given.field.present
@@ -222,19 +214,13 @@ def test_hostile_specs_read_as_absent(junk):
     assert not machine.annotated("opt-in")
 
 
-def kubevirt(**configuration):
-    metadata = {"name": "kubevirt", "namespace": "kubevirt"}
-    data = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata}
-    return Snapshot([Object(data | {"spec": {"configuration": configuration}})])
-
-
 @pytest.mark.parametrize(
     ("own", "cluster", "value", "phrase"),
     [
-        ("None", kubevirt(evictionStrategy="LiveMigrate"), "None", "None"),
-        ("", kubevirt(evictionStrategy="LiveMigrate"), "", ""),
-        (None, kubevirt(evictionStrategy="LiveMigrate"), "LiveMigrate", "LiveMigrate from KubeVirt"),
-        (None, kubevirt(), "None", "None from KubeVirt's default"),
+        ("None", partial(kubevirt(evictionStrategy="LiveMigrate")), "None", "None"),
+        ("", partial(kubevirt(evictionStrategy="LiveMigrate")), "", ""),
+        (None, partial(kubevirt(evictionStrategy="LiveMigrate")), "LiveMigrate", "LiveMigrate from KubeVirt"),
+        (None, partial(kubevirt()), "None", "None from KubeVirt's default"),
     ],
 )
 def test_the_effective_strategy(own, cluster, value, phrase):
@@ -249,7 +235,7 @@ def test_an_unknown_strategy():
 
 
 def test_a_strategy_of_the_wrong_type_is_not_the_cluster_s():
-    assert strategy(vm({"spec": {"evictionStrategy": 5}}), kubevirt(evictionStrategy="None")).value == ""
+    assert strategy(vm({"spec": {"evictionStrategy": 5}}), partial(kubevirt(evictionStrategy="None"))).value == ""
 
 
 def test_the_namespace_of_what_an_object_names():

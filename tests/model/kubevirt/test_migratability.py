@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.builders import claim, kubevirt, manifest, node
 from virt_admit.model.cluster import NOTHING, Snapshot
 from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY, Migratable, assess
 from virt_admit.model.objects import Object
@@ -30,29 +31,11 @@ def bare(**vm_spec):
     return vm({"networks": [], "devices": {"interfaces": []}}, **vm_spec)
 
 
-def obj(api, kind, name, namespace="", **more):
-    metadata = {"name": name} | ({"namespace": namespace} if namespace else {}) | more.pop("metadata", {})
-    return Object({"apiVersion": api, "kind": kind, "metadata": metadata, **more})
-
-
-def kubevirt(status=None, **configuration):
-    spec = {"configuration": configuration}
-    return obj("kubevirt.io/v1", "KubeVirt", "kubevirt", "kubevirt", spec=spec, status=status or {})
-
-
 def version(text):
-    return kubevirt({"observedKubeVirtVersion": text})
+    return kubevirt(status={"observedKubeVirtVersion": text})
 
 
-HCO = obj("hco.kubevirt.io/v1", "HyperConverged", "hco", "kubevirt-hyperconverged", spec={})
-
-
-def node(name, **labels):
-    return obj("v1", "Node", name, metadata={"labels": {"kubevirt.io/schedulable": "true", **labels}})
-
-
-def claim(name, *modes):
-    return obj("v1", "PersistentVolumeClaim", name, "shop", spec={"accessModes": list(modes)})
+HCO = manifest("hco.kubevirt.io/v1", "HyperConverged", "hco", "kubevirt-hyperconverged", spec={})
 
 
 def cluster_of(*objects):
@@ -157,7 +140,7 @@ STUCK_GPU = no("HostDeviceNotLiveMigratable", DEVICES + ".gpus")
         ({"devices": {"hostDevices": []}}, [], YES),
         ({"devices": {"gpus": GPU["devices"]["gpus"] * 2}}, [kubevirt(**GATE, **MDEV)], STUCK_GPU),
         (GPU, [kubevirt(**GATE, **MDEV)], YES),
-        (GPU, [kubevirt({"observedKubeVirtVersion": "v1.7.0"}, **GATE, **MDEV)], STUCK_GPU),
+        (GPU, [kubevirt(status={"observedKubeVirtVersion": "v1.7.0"}, **GATE, **MDEV)], STUCK_GPU),
         (GPU, [kubevirt(**GATE)], STUCK_GPU),
         (GPU, [kubevirt(**MDEV)], STUCK_GPU),
         (GPU, [], STUCK_GPU),
@@ -180,7 +163,7 @@ SECURITY = T + "domain.launchSecurity"
         ({"sev": {}, "tdx": {}}, "amd64", [], ["SEV"]),
         ({"tdx": {}}, None, [], ["TDX"]),
         ({}, "s390x", [], ["SecureExecution"]),
-        ({}, None, [kubevirt({"defaultArchitecture": "s390x"})], ["SecureExecution"]),
+        ({}, None, [kubevirt(status={"defaultArchitecture": "s390x"})], ["SecureExecution"]),
         ({}, None, [kubevirt()], []),
         ({}, "amd64", [], []),
         (None, "s390x", [], []),
@@ -213,7 +196,7 @@ def clock(enabled=True, architecture=None, policy=None):
 
 
 NO_CLOCK = no("NoTSCFrequencyNotLiveMigratable", T + "domain.features.hyperv.reenlightenment")
-SHOWS = node("a", **{TSC_FREQUENCY: "2600000000"})
+SHOWS = node("a", {TSC_FREQUENCY: "2600000000"})
 MINIMUM = kubevirt(developerConfiguration={"minimumClusterTSCFrequency": 1})
 
 
@@ -229,17 +212,17 @@ MINIMUM = kubevirt(developerConfiguration={"minimumClusterTSCFrequency": 1})
         (clock(), [node("a")], [], NO_CLOCK),
         (clock(None), [node("a")], [], NO_CLOCK),
         (clock(), [node("a"), kubevirt()], ["*"], NO_CLOCK),
-        (clock(), [node("a", **{TSC_FREQUENCY: "0"})], [], NO_CLOCK),
-        (clock(), [node("a", **{TSC_FREQUENCY: "2.6e9"})], [], NO_CLOCK),
-        (clock(), [node("a", **{TSC_FREQUENCY: "26", "kubevirt.io/schedulable": "false"})], [], NO_CLOCK),
+        (clock(), [node("a", {TSC_FREQUENCY: "0"})], [], NO_CLOCK),
+        (clock(), [node("a", {TSC_FREQUENCY: "2.6e9"})], [], NO_CLOCK),
+        (clock(), [node("a", {TSC_FREQUENCY: "26", "kubevirt.io/schedulable": "false"})], [], NO_CLOCK),
         (clock(enabled=False), [node("a")], [], YES),
         (clock(policy="require"), [node("a")], [], YES),
         (clock(policy="force"), [node("a")], [], YES),
         (clock(policy="optional"), [node("a")], [], NO_CLOCK),
         (clock(policy=""), [node("a")], [], NO_CLOCK),
         (clock(architecture="arm64"), [SHOWS], [], NO_CLOCK),
-        (clock(), [SHOWS, kubevirt({"defaultArchitecture": "s390x"})], [], NO_CLOCK),
-        (clock(architecture="amd64"), [SHOWS, kubevirt({"defaultArchitecture": "s390x"})], [], YES),
+        (clock(), [SHOWS, kubevirt(status={"defaultArchitecture": "s390x"})], [], NO_CLOCK),
+        (clock(architecture="amd64"), [SHOWS, kubevirt(status={"defaultArchitecture": "s390x"})], [], YES),
     ],
 )
 def test_the_clock(subject, objects, complete, answer):
@@ -285,7 +268,10 @@ def test_claims_out_of_sight_and_claims_that_come_later():
     assert judged(BY_CLAIM) == UNKNOWN
     assert judged(BY_CLAIM, complete=["*"]) == UNKNOWN
     assert judged(with_volume(persistentVolumeClaim={}), complete=["*"]) == UNKNOWN
-    assert judged(BY_CLAIM, obj("v1", "PersistentVolumeClaim", "root", "other", spec={"accessModes": ["x"]})) == UNKNOWN
+    assert (
+        judged(BY_CLAIM, manifest("v1", "PersistentVolumeClaim", "root", "other", spec={"accessModes": ["x"]}))
+        == UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(
@@ -370,7 +356,7 @@ def test_all_reasons_are_listed_and_certain_beats_unknown():
 
 
 def named(kind, name, spec):
-    return obj("instancetype.kubevirt.io/v1beta1", kind, name, spec=spec)
+    return manifest("instancetype.kubevirt.io/v1beta1", kind, name, spec=spec)
 
 
 def large(spec):
@@ -475,7 +461,7 @@ def vm_of(spec):
 
 
 def data_volume(name, spec):
-    return obj("cdi.kubevirt.io/v1beta1", "DataVolume", name, "shop", spec=spec)
+    return manifest("cdi.kubevirt.io/v1beta1", "DataVolume", name, "shop", spec=spec)
 
 
 def storage_class(name, created="2026-01-01T00:00:00Z", vms=None, everything=None):
@@ -485,11 +471,11 @@ def storage_class(name, created="2026-01-01T00:00:00Z", vms=None, everything=Non
     }
     annotations = {key: value for key, value in marks.items() if value is not None}
     metadata = {"annotations": annotations, "creationTimestamp": created}
-    return obj("storage.k8s.io/v1", "StorageClass", name, metadata=metadata)
+    return manifest("storage.k8s.io/v1", "StorageClass", name, metadata=metadata)
 
 
 def profile(name, *sets):
-    return obj("cdi.kubevirt.io/v1beta1", "StorageProfile", name, status={"claimPropertySets": list(sets)})
+    return manifest("cdi.kubevirt.io/v1beta1", "StorageProfile", name, status={"claimPropertySets": list(sets)})
 
 
 BLOCK_RWO, FILES_RWX = RWO | {"volumeMode": "Block"}, RWX | {"volumeMode": "Filesystem"}

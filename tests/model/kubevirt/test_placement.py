@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import builders
+from tests.builders import complete, kubevirt, node
 from virt_admit.model.cluster import Snapshot, Unseen
 from virt_admit.model.kubevirt.effective import Effective, Inherited, effective
 from virt_admit.model.kubevirt.placement import blocking_constraint, demand, pin, place, places, ready
@@ -100,30 +102,13 @@ def test_the_node_selector_of_an_instance_type_pins_too():
 # --- candidate nodes -----------------------------------------------------------------------------------------------
 
 
-def node(name, labels=None, taints=None, allocatable=None, unschedulable=None, is_ready="True"):
-    return Object(
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubevirt.io/schedulable": "true"} | (labels or {})},
-            "spec": {"taints": taints, "unschedulable": unschedulable},
-            "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": is_ready}]},
-        }
-    )
-
-
 def vm(cpu=None, domain=None, **spec):
-    template = {"spec": {"domain": {"cpu": cpu or {}} | (domain or {})} | spec}
-    return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"template": template}})
-
-
-def kubevirt(**configuration):
-    return Object({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "spec": {"configuration": configuration}})
+    return builders.vm({"spec": {"domain": {"cpu": cpu or {}} | (domain or {})} | spec})
 
 
 def what_excludes(subject, *nodes, others=(), source_model=None):
     """What keeps the VM off each of these nodes; ``others`` stand beside them in the cluster."""
-    cluster = Snapshot([*nodes, *others], complete=["*"])
+    cluster = complete(*nodes, *others)
     wanted = demand(effective(subject, cluster), cluster, source_model)
     return [blocking_constraint(wanted, place(each)) for each in nodes]
 
@@ -188,7 +173,7 @@ def test_what_keeps_a_vm_off_a_node(subject, candidate, expected):
     "candidate",
     [
         node("a", unschedulable=True),
-        node("a", is_ready="False"),
+        node("a", ready="False"),
         node("a", {"kubevirt.io/schedulable": "false"}),
         node("a", taints=[taint("node.kubernetes.io/unschedulable")]),
         node("a", taints=[taint("node.kubernetes.io/not-ready", "NoExecute")]),
@@ -303,7 +288,7 @@ def test_places_are_the_nodes_with_kubevirts_label():
     [
         (node("a"), True),
         (node("a", unschedulable=True), False),
-        (node("a", is_ready="Unknown"), False),
+        (node("a", ready="Unknown"), False),
         (node("a", {"kubevirt.io/schedulable": "false"}), False),
         (Object({"metadata": {"labels": {"kubevirt.io/schedulable": "true"}}}), False),
     ],

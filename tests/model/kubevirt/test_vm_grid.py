@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.builders import claim, hyperconverged, kubevirt, manifest, node
 from virt_admit.engine.admission_review import Request
 from virt_admit.engine.review import fix, judge, review
 from virt_admit.model import json_patch, kinds
@@ -51,35 +52,14 @@ class World(NamedTuple):
         return Snapshot(each for i, each in enumerate(objects) if i != index % len(objects)) if objects else NOTHING
 
 
-def obj(api, kind, name, namespace="", **more):
-    metadata = {"name": name} | ({"namespace": namespace} if namespace else {}) | more.pop("metadata", {})
-    return Object({"apiVersion": api, "kind": kind, "metadata": metadata, **more})
-
-
-def kubevirt(**configuration):
-    return obj("kubevirt.io/v1", "KubeVirt", "kubevirt", "kubevirt", spec={"configuration": configuration})
-
-
-def hyperconverged(version, spec=None, **status):
-    return obj(f"hco.kubevirt.io/{version}", "HyperConverged", "hco", "cnv", spec=spec or {}, status=status)
-
-
-def node(name, **labels):
-    return obj("v1", "Node", name, metadata={"labels": {"kubevirt.io/schedulable": "true", **labels}})
-
-
-def claim(name, mode):
-    return obj("v1", "PersistentVolumeClaim", name, "shop", spec={"accessModes": [mode]})
-
-
 def storage():
     default = {"annotations": {"storageclass.kubevirt.io/is-default-virt-class": "true"}}
     sets = [{"accessModes": ["ReadWriteOnce"]}]
     return [
         claim("shared", "ReadWriteMany"),
         claim("local", "ReadWriteOnce"),
-        obj("storage.k8s.io/v1", "StorageClass", "lvm", metadata=default),
-        obj("cdi.kubevirt.io/v1beta1", "StorageProfile", "lvm", status={"claimPropertySets": sets}),
+        manifest("storage.k8s.io/v1", "StorageClass", "lvm", metadata=default),
+        manifest("cdi.kubevirt.io/v1beta1", "StorageProfile", "lvm", status={"claimPropertySets": sets}),
     ]
 
 
@@ -126,13 +106,13 @@ WORLDS = [
     ),
     World(
         "an older HyperConverged",
-        Snapshot([hyperconverged("v1beta1", {"evictionStrategy": "LiveMigrateIfPossible"})]),
+        Snapshot([hyperconverged({"evictionStrategy": "LiveMigrateIfPossible"}, "v1beta1")]),
         "LiveMigrateIfPossible",
         "masquerade",
     ),
     World(
         "a HyperConverged of two nodes",
-        Snapshot([hyperconverged("v1", HCO_V1), node("a"), node("b", **SHOWS_ITS_CLOCK), *storage()]),
+        Snapshot([hyperconverged(HCO_V1), node("a"), node("b", SHOWS_ITS_CLOCK), *storage()]),
         "LiveMigrate",
         "masquerade",
         claims=True,
@@ -140,7 +120,7 @@ WORLDS = [
     ),
     World(
         "a HyperConverged of one node",
-        Snapshot([hyperconverged("v1", infrastructureHighlyAvailable=False), node("a")]),
+        Snapshot([hyperconverged(status={"infrastructureHighlyAvailable": False}), node("a")]),
         "None",
         "masquerade",
         clock=NO,
