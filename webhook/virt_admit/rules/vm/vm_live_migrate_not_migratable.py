@@ -44,7 +44,7 @@ _SHORTEST: Final = 20
 def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
     consequence = f"drains hang ({strategy.phrase})" if strategy.origin else "drains hang"
     either = messages.sentence(f"{reason.remedy}, or {remedy}" if reason.remedy else remedy)
-    only = messages.sentence(remedy)
+    only = messages.sentence(remedy).rstrip(".")  # the full stop is the first thing to drop in a long message
     available = messages.room(reason.path, RULE.id) - len(f"{reason.name}: ; {consequence}. {only}")
     shortened = messages.cut(reason.what, max(available, _SHORTEST))
     return Finding(
@@ -55,7 +55,7 @@ def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
             f"the VM cannot migrate ({reason.name}: {reason.what}), so {consequence}. {either}",
             f"{reason.name}: {reason.what}; {consequence}. {either}",
             f"{reason.name}: {shortened}; {consequence}. {only}",
-            f"{reason.name}: drains hang. {only}",
+            f"{reason.name}: drains hang. {only}.",
         ),
         value=[reason.name, reason.value],
     )
