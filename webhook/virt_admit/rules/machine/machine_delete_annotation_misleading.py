@@ -1,9 +1,10 @@
-"""An annotation marks a machine for deletion, or does not, contrary to what it says.
+"""A deletion annotation of a machine has the opposite of its apparent effect, or none.
 
-**Why.** Any value but the empty one marks a machine, so ``"false"`` marks it, too, and an empty one has no effect. The keys
-of Cluster API mean nothing to the Machine API.
+**Why.** Any value except the empty one marks a machine for deletion, so ``"false"`` marks it too and an empty value
+has no effect. The Machine API ignores the keys of Cluster API.
 
-**Fix.** To mark write ``machine.openshift.io/delete-machine: "true"``; to unmark remove the annotation.
+**Fix.** To mark the machine, write ``machine.openshift.io/delete-machine: "true"``. To unmark it, remove the
+annotation.
 """
 
 from collections.abc import Iterator
@@ -22,18 +23,16 @@ def check(machine: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     for key in machines.DELETE_ANNOTATIONS:
         annotation = machine.annotation(key)
         if annotation.text == "":
-            yield Finding(annotation.path, 'an empty value does not mark the machine for deletion; write "true"')
+            yield Finding(annotation.path, 'an empty value does not mark the machine for deletion. Write "true".')
         elif annotation.text and health_checks.is_falsy_text(annotation.text):
             yield Finding(
                 annotation.path,
-                f"{show(annotation.text)} marks the machine for deletion, as any value does; to unmark it remove that",
+                f"{show(annotation.text)} marks the machine for deletion, as any value does. To unmark it, remove the key.",
             )
     for key in _FOREIGN:
         annotation = machine.annotation(key)
         if annotation.present:
-            yield Finding(
-                annotation.path, f"has no effect on this Machine; the key is {machines.DELETE_ANNOTATIONS[0]}"
-            )
+            yield Finding(annotation.path, f"the Machine API ignores this key. Use {machines.DELETE_ANNOTATIONS[0]}.")
 
 
 RULE = Rule(

@@ -1,10 +1,11 @@
-"""A machine is deleted, and the drain of its node will hang on a VM.
+"""A machine is deleted although a VM blocks the drain of its node.
 
-**Why.** The deletion drains the node first, and honours disruption budgets even if the node is unreachable. A VM that must
-live-migrate and cannot, or that waits for a controller outside KubeVirt, never goes: the machine stays in ``Deleting``.
+**Why.** The deletion drains the node first and respects disruption budgets even if the node is unreachable. A VM that
+must live-migrate and cannot, or that waits for a controller outside KubeVirt, stays on the node. The machine then
+stays in ``Deleting``.
 
-**Fix.** Repair what keeps the VM from migrating, or set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and restart
-it, or stop it.
+**Fix.** Fix what keeps the VM from migrating, or set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and
+restart it, or stop it.
 """
 
 from collections.abc import Iterator
@@ -24,8 +25,8 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Uns
     if evictions.blocking:
         yield Finding(
             machine.metadata["name"].path,
-            "the machine will hang in Deleting: a drain of its node waits for "
-            f"{names((vmi.full_name for vmi in evictions.blocking), 80)}; stop them",
+            "these VMs would block the drain of its node, so the machine would stay in Deleting: "
+            f"{names((vmi.full_name for vmi in evictions.blocking), 80)}. Stop them first.",
             value=machine.name,
         )
     yield from evictions.unseen

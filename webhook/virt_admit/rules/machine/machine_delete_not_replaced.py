@@ -1,9 +1,9 @@
-"""A machine is deleted that nothing will replace.
+"""A machine is deleted that has no controller to replace it.
 
-**Why.** Machines are replaced by what controls them: a MachineSet, or the ControlPlaneMachineSet. This one has no such
-owner, so the cluster loses a node for good.
+**Why.** Only the controller of a machine replaces it: a MachineSet or the ControlPlaneMachineSet. This machine has no
+such owner, so the cluster loses a node permanently.
 
-**Fix.** If that is not meant, put the machine under a MachineSet, or add a replica to one.
+**Fix.** To keep the number of nodes, add the machine to a MachineSet, or add a replica to one.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,8 @@ def check(machine: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if machine.controller is None:
         yield Finding(
             machine.metadata["ownerReferences"].path,
-            f"nothing controls Machine {machine.name}: no new one will be created for it",
+            f"no controller owns Machine {machine.name}, so the cluster loses a node permanently. "
+            "Add a replica to a MachineSet to replace it.",
         )
 
 

@@ -1,9 +1,10 @@
 """A machine is excluded from draining.
 
-**Why.** When it is deleted, also by a health check or by scaling down, its node is switched off without a drain: VMs are
-cut off instead of moving. The annotation counts by being there; the value ``"false"`` does not switch it off.
+**Why.** When the machine is deleted, also by a health check or by scaling down, its node is switched off without a
+drain. VMs are cut off instead of migrating. Only the key of the annotation counts: the value ``"false"`` does not
+disable it.
 
-**Fix.** Remove ``machine.openshift.io/exclude-node-draining``, unless the node is dead anyway.
+**Fix.** Remove ``machine.openshift.io/exclude-node-draining``, unless the node is already lost.
 """
 
 from collections.abc import Iterator
@@ -20,11 +21,13 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
     annotation = machine.annotation(machines.UNDRAINED)
     if annotation.present:
-        hit, _ = gather(vmis.on_node(context.cluster, machines.node_name(machine)))  # to name those that are known
-        whom = names((vmi.full_name for vmi in hit), 60) if hit else "VMs"
+        known, _ = gather(
+            vmis.on_node(context.cluster, machines.node_name(machine))
+        )  # name only the VMs that are known
+        affected = f" ({names((vmi.full_name for vmi in known), 60)})" if known else ""
         yield Finding(
             annotation.path,
-            f"whatever its value, the node goes without a drain and {whom} are cut off; remove the annotation",
+            f"with any value the machine is deleted without a drain, which cuts off its VMs{affected}. Remove the annotation.",
         )
 
 

@@ -1,9 +1,10 @@
-"""A hook stops the deletion of a machine that a MachineHealthCheck watches.
+"""A pre-drain hook blocks the remediation of a machine that a MachineHealthCheck watches.
 
-**Why.** Remediation deletes the machine, and the deletion waits before the drain until the owner of the hook removes it. A
-dead machine is not replaced, and its volumes stay attached, until somebody does.
+**Why.** Remediation deletes the machine, and the deletion waits before the drain until the owner of the hook removes
+it. Until then a failed machine is not replaced and its volumes stay attached.
 
-**Fix.** Make sure that the hook's owner removes it also when the node is dead; or keep the machine out of health checks.
+**Fix.** Make sure that the owner of the hook also removes it for failed nodes, or exclude the machine from health
+checks.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 _OPERATOR: Final = "clusteroperator/"
-"""Hooks of the cluster's own operators (etcd's) are removed in time."""
+"""Owner prefix of the cluster operators, such as etcd. They remove their hooks in time."""
 
 
 def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
@@ -29,19 +30,20 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
     ]
     if not hooks:
         return
-    everybody = watching.watches(context.cluster, MHC)
+    watches = watching.watches(context.cluster, MHC)
     checks = [
         watch.check.obj.name
-        for watch in everybody.of(machine.namespace)
+        for watch in watches.of(machine.namespace)
         if not watch.check.paused.present and watch.check.selector.matches(machine.labels)
     ]
     if not checks:
-        everybody.demand_all()
+        watches.demand_all()
         return
     for hook in hooks:
         yield Finding(
             hook.path,
-            f"remediation by {names(checks, 50)} stops before the drain until {show(hook['owner'].value)} removes the hook",
+            f"remediation by {names(checks, 50)} waits until {show(hook['owner'].value)} removes this hook. "
+            "Make sure that it does so for failed nodes.",
         )
 
 

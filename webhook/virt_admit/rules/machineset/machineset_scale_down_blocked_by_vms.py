@@ -1,9 +1,9 @@
-"""A machine set scales down, and a machine that would go is held by a VM.
+"""A MachineSet scales down although a VM blocks the drain of a machine to be deleted.
 
-**Why.** A machine is drained before it goes. A VM that must live-migrate and cannot, or that waits for a controller outside
-KubeVirt, keeps the drain waiting, and the machine stays in ``Deleting``.
+**Why.** A machine is drained before it is deleted. A VM that must live-migrate and cannot, or that waits for a
+controller outside KubeVirt, blocks the drain. The machine then stays in ``Deleting``.
 
-**Fix.** Mark other machines for deletion, or repair what keeps the VM from migrating, or stop it.
+**Fix.** Mark other machines for deletion, fix what keeps the VM from migrating, or stop it.
 """
 
 from collections.abc import Iterator
@@ -26,20 +26,21 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         return
     members = machines.of_set(change.machine_set, context.cluster)
     blocking: list[str] = []
-    for machine in _going(members, change):
+    for machine in _deleted_first(members, change):
         evictions = machines.evictions(machine, context.cluster)
         blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
         yield from evictions.unseen
     if blocking:
         yield Finding(
             obj.at("spec", "replicas").path,
-            f"scaling down will hang: drains wait for {names(blocking, 100)}; stop them or mark other machines",
+            f"these VMs would block the drains, so scaling down would hang: {names(blocking, 90)}. "
+            "Stop them or mark other machines.",
         )
     members.demand_all()
 
 
-def _going(members: Selection, change: ScaleDown) -> tuple[Object, ...]:
-    """The machines that are sure to go, or at least go first: all of them, or those that are marked."""
+def _deleted_first(members: Selection, change: ScaleDown) -> tuple[Object, ...]:
+    """Return the machines that are deleted first: all of them without replicas, else those that are marked."""
     return tuple(machine for machine in members.objects if change.after == 0 or machines.goes_first(machine))
 
 

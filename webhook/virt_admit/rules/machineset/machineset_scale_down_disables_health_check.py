@@ -1,9 +1,9 @@
-"""After scaling down a percentage of the remaining machines is less than one.
+"""A MachineSet scales down so far that a health check no longer remediates.
 
-**Why.** MachineHealthChecks round their percentage down. With the machines that remain it gives 0, so the check goes on to
-count and never remediates again, without a word.
+**Why.** A MachineHealthCheck rounds its percentage down. With the machines that remain the limit becomes 0, so the
+check still counts unhealthy machines but silently stops remediating them.
 
-**Fix.** Write an absolute number into ``maxUnhealthy`` of the check; 1 for small sets.
+**Fix.** Write an absolute number in ``maxUnhealthy`` of the health check, such as 1 for small sets.
 """
 
 from collections.abc import Iterator
@@ -26,19 +26,19 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     members = machines.of_set(change.machine_set, context.cluster)
     members.demand_all()
-    everybody = watching.watches(context.cluster, MHC)
+    watches = watching.watches(context.cluster, MHC)
     disabled = [
         watch.check.obj.name
-        for watch in everybody.of(change.machine_set.namespace)
+        for watch in watches.of(change.machine_set.namespace)
         if not watch.check.handler and _is_disabled(watch, members, change)
     ]
     if disabled:
         yield Finding(
             obj.at("spec", "replicas").path,
-            f"for so few machines maxUnhealthy of {names(disabled, 80)} rounds to 0, which ends remediation; "
-            "write a number there",
+            f"with so few machines maxUnhealthy of {names(disabled, 80)} rounds down to 0, so nothing is remediated. "
+            "Set an absolute number there, such as 1.",
         )
-    everybody.demand_all()
+    watches.demand_all()
 
 
 def _is_disabled(watch: Watch, members: Selection, change: ScaleDown) -> bool:

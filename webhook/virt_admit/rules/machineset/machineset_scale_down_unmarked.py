@@ -1,9 +1,9 @@
-"""A machine set scales down, and chance decides which machines go.
+"""A MachineSet scales down without a choice of the machines to delete.
 
-**Why.** With the deletion policy ``Random``, which is the default, machines that have not joined go first, then any. The one
-that goes may run the virtual machine that cannot move.
+**Why.** The deletion policy ``Random``, which is the default, first deletes machines that have not joined the
+cluster, then any machine. That machine may run a VM that cannot migrate.
 
-**Fix.** Annotate as many machines as are to go with ``machine.openshift.io/delete-machine: "true"``, then scale down.
+**Fix.** Annotate the machines to delete with ``machine.openshift.io/delete-machine: "true"``, then scale down.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         members.demand_all()
         yield Finding(
             obj.at("spec", "replicas").path,
-            f"{count(change.fewer, 'machine')} will go, {marked} marked: the rest is picked at random; "
-            f"first mark them with {machines.DELETE_ANNOTATIONS[0]}",
+            f"{count(change.fewer, 'machine')} will be deleted, {marked} marked; the others are chosen at random. "
+            f"Mark machines first with {machines.DELETE_ANNOTATIONS[0]}.",
         )
 
 

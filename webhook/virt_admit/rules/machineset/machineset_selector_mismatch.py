@@ -1,9 +1,9 @@
-"""The selector of a machine set does not match the machines that the set makes, or has changed.
+"""The selector of a MachineSet changes or does not match the machines that it creates.
 
-**Why.** A set that does not recognise its own machines creates new ones without end. The Machine API refuses both, but its
-webhook is skipped while it does not answer.
+**Why.** A MachineSet that does not match its own machines creates new ones forever. The Machine API rejects both, but
+the API server skips its webhook while the webhook is unavailable.
 
-**Fix.** Give the template's labels what the selector asks for; for another selector create another set.
+**Fix.** Add the labels that the selector requires to the template. For another selector create another MachineSet.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ def check(machine_set: Object, context: Context[NoParams]) -> Iterator[Finding]:
     field = machine_set.at("spec", "selector")
     selector = selectors.parse(field.value)
     if context.old is not None and selectors.parse(context.old.at("spec", "selector").value) != selector:
-        yield Finding(field.path, "the selector cannot be changed; create another machine set", cause=Cause.FORBIDDEN)
-    for steps, problem in selector.errors:
-        yield Finding(field.at(*steps).path, problem)
+        yield Finding(field.path, "the selector cannot be changed. Create another MachineSet.", cause=Cause.FORBIDDEN)
+    for subpath, problem in selector.errors:
+        yield Finding(field.at(*subpath).path, problem)
     labels = machine_set.at("spec", "template", "metadata", "labels")
     if not selector.errors and not selector.matches(labels.map):
         yield Finding(
             labels.path,
-            f"the selector ({str(selector)[:120]}) does not match these labels: the set would create machines "
-            "without end; add what is missing",
+            f"the selector ({str(selector)[:120]}) does not match these labels, so the MachineSet would create "
+            "machines forever. Add the missing labels.",
             value=(field.value, labels.value),
         )
 

@@ -1,10 +1,10 @@
-"""A node gets a second NodeMaintenance.
+"""A node has two NodeMaintenance objects.
 
-**Why.** Deleting *any* NodeMaintenance of a node uncordons it, also while the other one still stands. Of two
-operators (``nodemaintenance.medik8s.io`` and the older ``nodemaintenance.kubevirt.io``) each undoes what the other does;
-their own webhooks see only their own group.
+**Why.** Deleting either NodeMaintenance of a node uncordons it, even while the other one still exists. The operators
+of ``nodemaintenance.medik8s.io`` and of the older ``nodemaintenance.kubevirt.io`` revert each other's changes, and
+the webhook of each sees only its own API group.
 
-**Fix.** Use the one that is there, or wait until it is gone.
+**Fix.** Use the existing one, or wait until it is deleted.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         if isinstance(other, Unseen):
             yield other
         elif maintenance.node(other).text == node.text:
-            going = ", which is being deleted" if other.deleted else ""
+            state, remedy = ("being deleted", "Wait until it is gone") if other.deleted else ("active", "Use that one")
             yield Finding(
                 node.path,
-                f"NodeMaintenance {other.name} ({other.group}) has node {node.text} already{going}; "
-                "deleting either one uncordons it; use that one",
+                f"NodeMaintenance {other.name} ({other.group}) for node {node.text} is {state}; "
+                f"deleting either one uncordons the node. {remedy}.",
                 cause=Cause.DUPLICATE,
             )
 

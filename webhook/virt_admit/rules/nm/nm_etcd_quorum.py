@@ -1,11 +1,11 @@
-"""A control-plane node is to be drained while etcd cannot spare it.
+"""A NodeMaintenance drains a control-plane node whose etcd member is needed for quorum.
 
-**Why.** On OpenShift a PodDisruptionBudget guards the etcd members. If it allows no disruption and the member on this
-node is well, taking the node away risks the quorum, and with it the API. The older operator
-(``nodemaintenance.kubevirt.io``) looks for a budget that OpenShift 4.11 and later no longer have: it checks nothing.
+**Why.** On OpenShift a PodDisruptionBudget protects the etcd members. If it allows no disruption and the member on
+this node is healthy, draining the node risks the quorum and with it the API. The older operator
+(``nodemaintenance.kubevirt.io``) looks for a budget that OpenShift 4.11 and later do not have, so it checks nothing.
 
-**Fix.** Wait until all etcd members are well (``oc get pods -n openshift-etcd``), or maintain the node whose member is
-broken.
+**Fix.** Wait until all etcd members are healthy (``oc get pods -n openshift-etcd``), or choose the node whose member
+is broken.
 """
 
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if refusal:
         yield Finding(
             name.path,
-            f"etcd cannot spare the member on control-plane node {node.name}: {refusal}; wait until all are well",
+            f"draining control-plane node {node.name} risks the etcd quorum: {refusal}. Wait until all members are healthy.",
         )
 
 
 def _is_openshift(cluster: Cluster) -> bool:
-    """Whether the cluster has objects of config.openshift.io, of which every OpenShift has one.
+    """Return whether the cluster has objects of config.openshift.io, as every OpenShift cluster has.
 
     Raises:
-        Unseen: neither kind can be seen.
+        Unseen: neither kind can be read.
     """
     if any(cluster.known(kind) for kind in (INFRASTRUCTURE, CLUSTER_VERSION)):
         return True
@@ -46,10 +46,10 @@ def _is_openshift(cluster: Cluster) -> bool:
 
 
 def _refusal(node: str, cluster: Cluster) -> str:
-    """Who says no; empty: nobody (medik8s/common:pkg/etcd/etcd.go#IsEtcdDisruptionAllowed)."""
+    """Return why etcd allows no disruption, or "" (medik8s/common:pkg/etcd/etcd.go#IsEtcdDisruptionAllowed)."""
     budgets = list(cluster.list(PDB, ETCD))
     if len(budgets) != 1:
-        return f"there are {len(budgets)} PodDisruptionBudgets in {ETCD}, not one"
+        return f"{ETCD} has {len(budgets)} PodDisruptionBudgets instead of 1"
     budget = budgets[0]
     if (budget.at("status", "disruptionsAllowed").integer or 0) >= 1:
         return ""

@@ -1,9 +1,10 @@
-"""A NodeMaintenance of the group that its operator has left.
+"""A NodeMaintenance uses the legacy API group.
 
-**Why.** ``nodemaintenance.kubevirt.io`` belongs to an operator that is no longer shipped with the virtualization
-operator nor maintained: where it is not installed nothing happens, and where it is, its guard for etcd checks nothing.
+**Why.** ``nodemaintenance.kubevirt.io`` belongs to an operator that is no longer maintained or shipped with the
+virtualization operator. Without that operator nothing happens. With it the etcd quorum is not checked.
 
-**Fix.** Install the node maintenance operator on its own and write ``apiVersion: nodemaintenance.medik8s.io/v1beta1``.
+**Fix.** Install the Node Maintenance Operator separately and write ``apiVersion:
+nodemaintenance.medik8s.io/v1beta1``.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if obj.group == NM_KUBEVIRT.group:
         yield Finding(
             obj["apiVersion"].path,
-            "the operator moved to another group and is installed on its own; write nodemaintenance.medik8s.io/v1beta1",
+            "this API group is no longer maintained, so the node may never be drained. "
+            "Use nodemaintenance.medik8s.io/v1beta1 of the Node Maintenance Operator.",
         )
 
 

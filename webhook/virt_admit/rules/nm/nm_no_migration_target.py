@@ -1,9 +1,9 @@
-"""A node is to be drained whose VMs must migrate, and no other node takes VMs.
+"""A NodeMaintenance drains a node whose VMs must migrate, but no other node accepts VMs.
 
-**Why.** The targets of the migrations stay Pending, each attempt is given up after five minutes and repeated for ever;
-the drain does not end.
+**Why.** The target pods of the migrations stay Pending. KubeVirt gives up each attempt after five minutes and repeats
+it forever, so the drain does not complete.
 
-**Fix.** Uncordon or repair another node with KubeVirt first, or stop the VMs.
+**Fix.** First uncordon or repair another node that runs KubeVirt, or stop the VMs.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if not any(placement.ready(other) for other in others):
         yield Finding(
             node.path,
-            f"no other node is Ready and takes VMs, so {names(vmi.full_name for vmi in migrating)} cannot migrate and "
-            "the drain hangs; uncordon or repair one first",
+            f"no other node is Ready and accepts VMs, so these VMs cannot migrate and the drain hangs: "
+            f"{names((vmi.full_name for vmi in migrating), 90)}. Uncordon or repair a node first.",
         )
 
 

@@ -1,8 +1,8 @@
-"""The node of a NodeMaintenance is changed.
+"""An update changes the node of a NodeMaintenance.
 
 **Why.** The operator would drain the new node and leave the old one cordoned.
 
-**Fix.** Create a second NodeMaintenance for the other node, and delete this one when its node is done.
+**Fix.** Create a second NodeMaintenance for the other node. Delete this one when its node is done.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if new.value != old.value:
         yield Finding(
             new.path,
-            f"the node cannot change from {show(old.value)} to {show(new.value)}; create a second NodeMaintenance",
+            f"changing node {show(old.value)} to {show(new.value)} would leave the old node cordoned. "
+            "Create a second NodeMaintenance.",
             cause=Cause.FORBIDDEN,
         )
 

@@ -1,8 +1,8 @@
-"""A NodeMaintenance names no node, or one that does not exist.
+"""A NodeMaintenance names a node that does not exist, or none.
 
-**Why.** The operator has nothing to drain; its own webhook refuses such an object where it is installed.
+**Why.** The operator has nothing to drain. Where the operator is installed, its own webhook rejects such an object.
 
-**Fix.** Write the name of the node as ``kubectl get nodes`` shows it.
+**Fix.** Write the name of the node as ``kubectl get nodes`` lists it.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,13 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     node = maintenance.node(obj)
     if not node.text:
-        yield Finding(node.path, "no node is named; write the name of the node to drain", cause=Cause.REQUIRED)
+        yield Finding(
+            node.path,
+            "no node is set, so nothing is drained. Write the name of a node.",
+            cause=Cause.REQUIRED,
+        )
     elif context.cluster.get(NODE, "", node.text) is None:
-        yield Finding(node.path, f"there is no node {show(node.text)}; write a name that kubectl get nodes shows")
+        yield Finding(node.path, f"node {show(node.text)} does not exist. Write a name that kubectl get nodes lists.")
 
 
 RULE = Rule(

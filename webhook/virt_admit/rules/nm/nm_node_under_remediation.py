@@ -1,7 +1,7 @@
-"""A node is to be drained that is just being remediated.
+"""A NodeMaintenance drains a node that is being remediated.
 
-**Why.** NodeHealthCheck and the remediators hold the lease of a node while they work on it. The maintenance waits until
-it is free, and the node may be rebooted under the drain.
+**Why.** NodeHealthCheck and the remediators hold the lease of a node while they remediate it. The maintenance waits
+for the lease, and a remediator may reboot the node during the drain.
 
 **Fix.** Wait until the remediation is done, or pause the NodeHealthCheck (``spec.pauseRequests``) first.
 """
@@ -15,7 +15,7 @@ from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 LEASES = "medik8s-leases"
-OURS = "node-maintenance"
+MAINTENANCE_OPERATOR = "node-maintenance"
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
@@ -24,31 +24,31 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         return
     for look_up in (_health_check, _holder):
         try:
-            who = look_up(node.text, context.cluster)
+            remediator = look_up(node.text, context.cluster)
         except Unseen as unseen:
             yield unseen
             continue
-        if who:
+        if remediator:
             yield Finding(
                 node.path,
-                f"{who} is remediating node {node.text}: the maintenance waits, and the node may reboot; wait for it",
+                f"{remediator} is remediating node {node.text}, so the maintenance waits and the node may reboot. Wait for it.",
             )
             return
 
 
 def _health_check(node: str, cluster: Cluster) -> str:
-    for check in cluster.list(NHC):
-        for sick in check.at("status", "unhealthyNodes").items():
-            if sick["name"].text == node and sick["remediations"].value:
-                return f"NodeHealthCheck {check.name}"
+    for health_check in cluster.list(NHC):
+        for unhealthy in health_check.at("status", "unhealthyNodes").items():
+            if unhealthy["name"].text == node and unhealthy["remediations"].value:
+                return f"NodeHealthCheck {health_check.name}"
     return ""
 
 
 def _holder(node: str, cluster: Cluster) -> str:
-    """Who has the lease of a node; its name is in lower case (medik8s/common:pkg/lease/manager.go)."""
+    """Return who holds the lease of a node. Lease names are in lower case (medik8s/common:pkg/lease/manager.go)."""
     lease = cluster.get(LEASE, LEASES, f"node-{node.lower()}")
     holder = lease.at("spec", "holderIdentity").text if lease is not None else None
-    return f"{holder}, which has the lease," if holder and holder != OURS else ""
+    return f"lease holder {holder}" if holder and holder != MAINTENANCE_OPERATOR else ""
 
 
 RULE = Rule(

@@ -1,9 +1,9 @@
 """Several nodes are under maintenance at once.
 
-**Why.** Each drained node leaves less room for the VMs that migrate, and migrations wait for each other (by default five
-at a time in the cluster).
+**Why.** Each drained node leaves less room for the VMs that migrate. Their migrations also wait for each other: by
+default the cluster runs five at a time.
 
-**Fix.** Let the other maintenance come to its end first, unless the cluster has room for both.
+**Fix.** Wait until the other maintenance is done, unless the cluster has room for the VMs of both nodes.
 """
 
 from collections.abc import Iterator
@@ -18,16 +18,17 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     node = maintenance.node(obj)
-    busy: list[str] = []
+    active: list[str] = []
     for other in maintenance.others(obj, context.cluster):
         if isinstance(other, Unseen):
             yield other
         elif maintenance.node(other).text != node.text and other.at("status", "phase").value != "Succeeded":
-            busy.append(f"{other.name} (node {maintenance.node(other).text})")
-    if busy:
+            active.append(f"{other.name} (node {maintenance.node(other).text})")
+    if active:
         yield Finding(
             node.path,
-            f"another maintenance is not done yet: {names(busy)}; wait for it, unless there is room for the VMs of both",
+            f"another maintenance is not done, which leaves less room for VMs: {names(active, 80)}. "
+            "Wait for it, unless the cluster has room.",
         )
 
 

@@ -1,11 +1,11 @@
-"""A node is to be drained, and a VM on it refuses to go.
+"""A NodeMaintenance drains a node with a VM that cannot be evicted.
 
-**Why.** KubeVirt answers the eviction of a VM that must live-migrate and cannot with 429, again and again, and nothing
-else happens: the maintenance never begins. With ``External`` a controller outside KubeVirt has to move the VM.
+**Why.** KubeVirt refuses the eviction (HTTP 429) of a VM that must live-migrate and cannot. The drain retries forever
+and the maintenance never starts. With ``External`` a controller outside KubeVirt must move the VM.
 
-**Fix.** For each VM: repair the reason that its condition ``LiveMigratable`` gives, or set ``evictionStrategy:
-LiveMigrateIfPossible`` or ``None`` and restart it, or stop it for the time of the maintenance. To go on all the same,
-annotate the NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
+**Fix.** For each VM choose one: fix the reason in its condition ``LiveMigratable``; set ``evictionStrategy:
+LiveMigrateIfPossible`` or ``None`` and restart it; or stop it during the maintenance. To drain anyway, annotate the
+NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
 """
 
 from collections.abc import Iterator
@@ -29,21 +29,22 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     evictions = drain.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
     if refused := evictions.having(Eviction.REFUSED):
-        remedy = "set LiveMigrateIfPossible or None and restart them, repair that, or stop them"
+        remedy = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
         message = first_that_fits(
             node.path,
             RULE.id,
-            f"the drain hangs on {names((_reason(vmi) for vmi in refused), 200)}; {remedy}",
-            f"the drain hangs on {names((vmi.full_name for vmi in refused), 100)}; {remedy}",
+            f"these VMs would block the drain: {names((_reason(vmi) for vmi in refused), 200)}. {remedy}",
+            f"these VMs would block the drain: {names((vmi.full_name for vmi in refused), 100)}. {remedy}",
         )
         if _is_ready(node.text or "", context.cluster):
-            yield Finding(node.path, f"{message}; to go on, annotate it with {_OVERRIDE}: <reason>")
+            yield Finding(node.path, f"{message} To drain anyway, annotate this object with {_OVERRIDE}: <reason>")
         else:
             yield Finding(node.path, message, max_action=Action.WARN)
     if waiting := evictions.having(Eviction.WAITS):
         yield Finding(
             node.path,
-            f"strategy External: the drain waits until something moves {names(vmi.full_name for vmi in waiting)}",
+            "External makes the drain wait until another controller moves these VMs: "
+            f"{names((vmi.full_name for vmi in waiting), 80)}. Check that controller, or stop them.",
             max_action=Action.WARN,
         )
 
@@ -53,7 +54,7 @@ def _reason(vmi: Object) -> str:
 
 
 def _is_ready(node: str, cluster: Cluster) -> bool:
-    """Whether the node is known to be Ready: at a broken one nobody should stand in the way."""
+    """Return whether the node is known to be Ready. The drain of a broken node must not be denied."""
     try:
         found = cluster.get(NODE, "", node)
     except Unseen:

@@ -1,10 +1,10 @@
-"""A node is to be drained, and a VM on it will be shut down and stay down.
+"""A NodeMaintenance shuts down a VM that does not start again.
 
-**Why.** Only ``runStrategy: Always`` brings a VM back after the clean shutdown of a drain. With ``RerunOnFailure``,
-``Manual``, ``Once`` or ``Halted`` it stays off until somebody starts it; a VMI that no VM owns is lost.
+**Why.** Only ``runStrategy: Always`` starts a VM again after the clean shutdown of a drain. With ``RerunOnFailure``,
+``Manual``, ``Once`` or ``Halted`` it stays off until a user starts it. A VMI that has no VM is lost.
 
-**Fix.** Set ``runStrategy: Always``, or let the VM migrate (``evictionStrategy: LiveMigrate``), or plan to start it
-again afterwards.
+**Fix.** Set ``runStrategy: Always``, let the VM migrate (``evictionStrategy: LiveMigrate``), or plan to start it
+again after the maintenance.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if stopped:
         yield Finding(
             node.path,
-            f"shut down and not started again: {names(stopped)}; set runStrategy Always, or start them by hand",
+            f"the drain shuts down these VMs and KubeVirt does not start them again: {names(stopped, 90)}. "
+            "Set runStrategy: Always, or start them manually.",
         )
 
 

@@ -1,10 +1,10 @@
-"""A node is cordoned, and a drain of it would hang on a VM.
+"""A node is cordoned although a VM would block its drain.
 
-**Why.** A cordon is usually followed by ``kubectl drain``. KubeVirt refuses the eviction of a VM that must live-migrate
-and cannot, or that waits for a controller outside KubeVirt, for ever.
+**Why.** ``kubectl drain`` usually follows a cordon. KubeVirt refuses the eviction of a VM that must live-migrate and
+cannot, or that waits for a controller outside KubeVirt, and the drain retries forever.
 
-**Fix.** For each VM: repair the reason that its condition ``LiveMigratable`` gives, or set ``evictionStrategy:
-LiveMigrateIfPossible`` or ``None`` and restart it, or stop it before the drain.
+**Fix.** For each VM choose one: fix the reason in its condition ``LiveMigratable``; set ``evictionStrategy:
+LiveMigrateIfPossible`` or ``None`` and restart it; or stop it before the drain.
 """
 
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen
     if evictions.blocking:
         yield Finding(
             cordon.path,
-            f"a drain will hang on {names((vmi.full_name for vmi in evictions.blocking), 100)}; "
-            "set LiveMigrateIfPossible or None and restart, or stop them",
+            f"these VMs would block a drain: {names((vmi.full_name for vmi in evictions.blocking), 100)}. "
+            "Set LiveMigrateIfPossible or None and restart them, or stop them.",
         )
     yield from evictions.unseen
 

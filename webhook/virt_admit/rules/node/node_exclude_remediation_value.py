@@ -1,7 +1,7 @@
 """The label that excludes a node from remediation has a value other than "true".
 
-**Why.** NodeHealthCheck compares with ``true`` exactly. With any other value the node is remediated, rebooted perhaps,
-although whoever wrote the label meant to protect it.
+**Why.** NodeHealthCheck accepts only ``true``. With any other value it still remediates the node and may reboot it,
+although the label was meant to protect it.
 
 **Fix.** Write ``"true"``, or remove the label.
 """
@@ -21,7 +21,7 @@ def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if label.text is not None and label.text != "true":
         yield Finding(
             label.path,
-            f'{show(label.text)} excludes nothing, the node is remediated; write "true", or remove the label',
+            f'{show(label.text)} does not exclude the node from remediation. Write "true", or remove the label.',
         )
 
 

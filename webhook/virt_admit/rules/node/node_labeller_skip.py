@@ -1,9 +1,9 @@
-"""A node is taken out of KubeVirt's CPU labelling.
+"""A node is excluded from KubeVirt's CPU labelling.
 
-**Why.** The labels of the node freeze. Obsolete CPU models stay on offer there, new ones do not appear, and migrations
-to the node go by old data.
+**Why.** KubeVirt no longer updates the labels of the node. Obsolete CPU models stay on it, new ones are missing, and
+migrations to the node use outdated labels.
 
-**Fix.** Remove the annotation as soon as the reason for it is gone.
+**Fix.** Remove the annotation as soon as its reason no longer exists.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if skip.text == "true":
         yield Finding(
             skip.path,
-            "CPU labels of this node freeze: obsolete models stay on offer, new ones do not appear; "
-            "remove the annotation when done",
+            "KubeVirt stops updating the CPU labels of this node: obsolete models stay, new ones are missing. "
+            "Remove the annotation when done.",
         )
 
 

@@ -1,7 +1,7 @@
-"""The annotation that takes a node out of CPU labelling has a value other than "true".
+"""The annotation that excludes a node from CPU labelling has a value other than "true".
 
-**Why.** The labeller only looks whether the annotation is there. With ``"false"`` or an empty value the node is skipped
-all the same, although whoever wrote it meant to switch labelling on again.
+**Why.** The labeller checks only whether the annotation exists. With ``"false"`` or an empty value it still skips the
+node, although the value was meant to enable labelling.
 
 **Fix.** Remove the annotation (``kubectl annotate node <name> node-labeller.kubevirt.io/skip-node-``).
 """
@@ -20,7 +20,7 @@ def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if skip.text is not None and skip.text != "true":
         yield Finding(
             skip.path,
-            f"{show(skip.text)} skips the node as well, only the presence of the key counts; remove the annotation",
+            f"{show(skip.text)} excludes the node too, because KubeVirt reads only the key. Remove the annotation.",
         )
 
 
