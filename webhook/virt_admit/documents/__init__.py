@@ -1,1 +1,1 @@
-"""Text to objects and back: parsers that know the place of each field, edits and diffs."""
+"""Text to objects and back: parsers that record the position of each field, edits and diffs."""

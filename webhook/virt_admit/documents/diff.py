@@ -1,6 +1,6 @@
-"""Unified diffs, as ``git apply -p0`` takes them, of texts of which it is known which pieces belong together.
+"""Unified diffs, as ``git apply -p0`` accepts them, of texts whose corresponding pieces are known.
 
-``difflib`` compares every line with every line like it, and all objects in a file are alike.
+``difflib`` alone is too slow for manifests: it compares each line with all equal lines, and objects share most lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CONTEXT: Final = 3
 
 
 class Replacement(NamedTuple):
-    """Instead of the lines from ``start`` to ``end`` stand those from ``new_start`` to ``new_end``; counted from 0."""
+    """Lines ``start`` to ``end`` are replaced by lines ``new_start`` to ``new_end`` of the new text; counted from 0."""
 
     start: int
     end: int
@@ -25,12 +25,16 @@ class Replacement(NamedTuple):
 
 
 def unified(name: str, before: str, after: str, cuts: Iterable[tuple[int, int]] = ()) -> str:
-    """The diff of two texts; empty if they are equal.
+    """Return the diff of two texts; empty if they are equal.
 
-    ``cuts``: line numbers in both, counted from 0 and in order, before which and behind which lines are compared on
-    their own.
+    Args:
+        name: the file name in the header.
+        before: the old text.
+        after: the new text.
+        cuts: pairs of line numbers in both texts, counted from 0 and sorted. The pieces between them are compared
+            separately.
     """
-    old, new = (list(io.StringIO(text)) for text in (before, after))  # lines end with LF alone
+    old, new = (list(io.StringIO(text)) for text in (before, after))  # only LF ends a line
     hunks: list[list[Replacement]] = []
     for change in _changes(old, new, [(0, 0), *cuts, (len(old), len(new))]):
         if hunks and change.start - hunks[-1][-1].end <= 2 * CONTEXT:
@@ -65,6 +69,6 @@ def _hunk(old: list[str], new: list[str], changes: list[Replacement]) -> Iterato
 
 
 def _range(start: int, end: int) -> str:
-    """First line and number of lines, 1 left out; an empty range is named by the line before it."""
+    """Format the first line and the number of lines unless it is 1; the line before names an empty range."""
     length = end - start
     return str(start + 1) if length == 1 else f"{start + bool(length)},{length}"

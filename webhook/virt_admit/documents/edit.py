@@ -1,8 +1,8 @@
-"""Fixes in files: each operation of a JSON Patch becomes a few characters at the right place, and all else stays.
+"""Fixes in files: each operation of a JSON Patch changes a few characters and leaves the rest of the text.
 
-Writing a value anew would lose comments, order and quoting. So the text around the marks of the parser is kept as it
-is; a new member of a map goes before its first one, where no comment loses the line that it is about. What comes out
-is read again and must be what the JSON Patch makes of the objects: if the splicing errs, it is seen.
+Serializing a value again would lose comments, order and quoting. An edit therefore only touches the text between the
+marks of the parser. A new member goes before the first member of its map, so that no comment is separated from the
+line that it explains. The result is parsed again and must equal the patched objects, which detects wrong edits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from virt_admit.model.objects import Object, Path, PathStep
 
 
 class Edit(NamedTuple):
-    """Instead of the characters from ``start`` to ``end`` stands ``text``."""
+    """The characters from ``start`` to ``end`` are replaced by ``text``."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Edit(NamedTuple):
 
 
 class CannotEdit(Exception):
-    """Why an operation cannot be done without harm to what stands around it."""
+    """Why an operation is not possible without damage to the surrounding text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +42,22 @@ class EditResult:
 
     content: bytes
     documents: tuple[Document, ...]
-    """What reading the content gives."""
+    """The documents of the new content."""
     fixed: int
-    """Documents that are not as they were."""
+    """The number of changed documents."""
     refused: Mapping[int, str]
-    """By the position of a document in the file: why it is left alone."""
+    """By the position of a document in the file: why it is not changed."""
     roundtrips: bool
-    """Whether reading the new content gives what the JSON Patches make of the old one. If not, nobody should have it."""
+    """Whether the new content parses to the patched objects. If not, it must not be used."""
 
 
 def edit_text(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> EditResult:
-    """Apply a JSON Patch to each document of a file, in the order in which ``documents.parse`` gives them.
+    """Apply a JSON Patch to each document of a file, in the order of ``reader.parse``.
 
-    A document is fixed as a whole or not at all.
+    A document is fixed completely or not at all.
 
     Raises:
-        patch.PatchError: a patch does not fit its object.
+        PatchError: a patch does not fit its object.
     """
     refused: dict[int, str] = {}
     while True:
@@ -71,7 +71,7 @@ def edit_text(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> 
 
 
 class _RefusedSome(Exception):
-    """Which documents have an operation that cannot be done, and why."""
+    """Some documents have an operation that cannot be applied."""
 
     def __init__(self, why: dict[int, str]) -> None:
         super().__init__(why)
@@ -79,9 +79,9 @@ class _RefusedSome(Exception):
 
 
 def _apply(content: bytes, file: str, patches: Sequence[Sequence[Patch]]) -> tuple[bytes, Sequence[Document], bool]:
-    """The content with all operations done, what it reads as, and whether it should.
+    """Return the edited content, its documents, and whether they equal the patched objects.
 
-    First comes the first operation of every document; then marks are taken anew, for they have moved.
+    The first operation of every document is applied first. Then the file is parsed again, because offsets have changed.
     """
     found = _read(content, file)
     for operations in zip_longest(*patches):
@@ -99,7 +99,7 @@ def _read(content: bytes, file: str) -> list[Document]:
 
 
 def _typed(value: Any) -> str:
-    """Text that tells 1 from true, which are equal in Python; the order of keys means nothing."""
+    """Serialize a value so that 1 and true differ, which are equal in Python, and the order of keys does not matter."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -136,10 +136,10 @@ def _edited(content: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def edit(text: str, span: Span, operation: Patch) -> Edit:
-    """What an operation on the object at this span is in the text.
+    """Return the edit of the text for an operation on the object at this span.
 
     Raises:
-        Refused: it is not the addition or replacement of one value in a map, or other parts of the file share the map.
+        CannotEdit: the operation does not add or replace one value in a map, or other parts of the file share the map.
     """
     *steps, last = operation.path
     parent, holder = _walk(text, span, steps)
@@ -157,11 +157,11 @@ def edit(text: str, span: Span, operation: Patch) -> Edit:
 _SHARED: Final = {"&": "is named by an anchor (&)", "*": "is an alias (*)", "!": "has a tag (!)"}
 
 Member = tuple[int, int, Span]
-"""Begin and end of a key, and the span of its value."""
+"""Start and end of a key, and the span of its value."""
 
 
 def _walk(text: str, span: Span, steps: Sequence[PathStep]) -> tuple[Span, Member | None]:
-    """The map at the end of these steps, and the member that holds it, if a member does."""
+    """Return the map at the end of these steps, and the member that holds it, if any."""
     holder: Member | None = None
     _check_alone(text, span, Path())
     for count, step in enumerate(steps, 1):
@@ -178,13 +178,13 @@ def _walk(text: str, span: Span, steps: Sequence[PathStep]) -> tuple[Span, Membe
 
 
 def _check_alone(text: str, span: Span, path: Path) -> None:
-    """That nothing else in the file means this value too."""
+    """Raise if other parts of the file share this value."""
     if shared := _SHARED.get(text[span[0] : span[0] + 1]):
         raise CannotEdit(f"{path or 'the object'} {shared}")
 
 
 def _own(span: Span, key: str) -> Member | None:
-    """The member of a map that stands in the map itself, not in one that is merged into it."""
+    """Return the member of a map itself, not of a map that is merged into it."""
     member: Member | None = span[2].get(key)
     if member is None or not span[0] <= member[0] <= span[1]:
         return None
@@ -200,7 +200,7 @@ def _replacement(text: str, member: Member, operation: Patch) -> Edit:
     if not simple or ":" not in text[key_end:start]:
         raise CannotEdit(f"{operation.path} has a value that has to be replaced by hand")
     new = _written(operation.value, text[key] == '"')
-    if start == end:  # nothing stands for null; where exactly, parsers do not agree
+    if start == end:  # an absent value means null, and parsers disagree about its position
         start = end = text.index(":", key_end) + 1
     return Edit(start, end, new if text[start - 1].isspace() else f" {new}")
 
@@ -208,17 +208,17 @@ def _replacement(text: str, member: Member, operation: Patch) -> Edit:
 _OPENING: Final = re.compile(r"\{(?:\s|#[^\n]*)*")
 """Up to the first member of a map in braces."""
 _OWN_LINE: Final = re.compile(r"[ \t]*:[ \t]*(?:#[^\n]*)?\r?\n")
-"""What stands behind a key whose value begins in a later line."""
+"""The rest of the line after a key whose value starts on a later line."""
 
 
 def _first(text: str, span: Span) -> int:
-    """Where the first member of a map begins; of an empty one, where it ends."""
+    """Return the start of the first member of a map; for an empty map, its end."""
     opening = _OPENING.match(text, span[0])
     return opening.end() if opening else int(span[0])
 
 
 def _addition(text: str, parent: Span, holder: Member | None, operation: Patch, quoted: bool) -> Edit:
-    """A new first member of a map."""
+    """Return an edit that adds a new first member to a map."""
     member = f"{_written(operation.path[-1], quoted)}: {_written(operation.value, quoted)}"
     start, _, children = parent
     first = _first(text, parent)
@@ -230,13 +230,13 @@ def _addition(text: str, parent: Span, holder: Member | None, operation: Patch, 
         return Edit(first, first, member + (", " if before.strip() else f",{newline}{before}"))
     indent = " " * len(before)
     behind = _OWN_LINE.match(text, holder[1], first) if holder else None
-    if behind:  # before the comments, too, that lead to the first member
+    if behind:  # before the comments that precede the first member
         return Edit(behind.end(), behind.end(), indent + member + newline)
     return Edit(first, first, member + newline + indent)
 
 
 def _newline(text: str, at: int) -> str:
-    """How the line ends that this place is in."""
+    """Return the line ending at this offset."""
     end = text.find("\n", at)
     if end < 0:  # the last line is like the one before
         end = text.rfind("\n", 0, at)
@@ -247,7 +247,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 
 
 def _written(value: Any, quoted: bool) -> str:
-    """A value as YAML, and as JSON too where its neighbours are ``quoted``."""
+    """Format a value as YAML, or as valid JSON too if its neighbours are ``quoted``."""
     if not quoted and isinstance(value, str) and _PLAIN.fullmatch(value) and _reads_as(value, value):
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -16,11 +16,11 @@ _ATOMS: Final = {"true": True, "false": False, "null": None}
 
 
 class NotJsonError(Exception):
-    """Not JSON; perhaps YAML in flow style."""
+    """The text is not JSON; it may be YAML in flow style."""
 
 
 class JsonReader:
-    """Builds trees from JSON texts that stand one behind the other."""
+    """Builds trees from consecutive JSON texts."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -28,17 +28,17 @@ class JsonReader:
         self._repeated: list[Repeated] = []
 
     def document(self) -> Tree:
-        """The value at this position, and its place.
+        """Return the value at this position with its spans.
 
         Raises:
-            NotJsonError: there is none.
-            MarkupError: there is one that must not be.
+            NotJsonError: the text is not JSON.
+            MarkupError: the text is JSON that the API server would reject.
         """
         self._repeated = []
         return Tree(*self._value(1), self._repeated)
 
     def space(self) -> int:
-        """Skip white space; the new position."""
+        """Skip white space and return the new position."""
         match = _SPACE.match(self.text, self.position)
         self.position = match.end() if match else self.position
         return self.position
@@ -89,7 +89,7 @@ class JsonReader:
         return values, (start, self.position, spans)
 
     def _more(self, closing: str) -> bool:
-        """Whether a comma, and not the end, follows."""
+        """Whether a comma follows instead of the end."""
         if self._take(","):
             return True
         if self._take(closing):

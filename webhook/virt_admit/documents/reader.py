@@ -1,4 +1,4 @@
-"""Manifests in files: the objects that kubectl would send, and where each of their fields stands."""
+"""Manifests in files: the objects that kubectl would send, with the position of each field."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from virt_admit.model.objects import Path, PathStep
 from virt_admit.model.units import show
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
-"""The files of a folder that are read."""
+"""The suffixes of the files that are read in folders."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """A piece of a file. Lines and columns begin at 1 and count characters; the end is the place behind it."""
+    """A range in a file. Lines and columns start at 1 and count characters; the end is exclusive."""
 
     file: str
     line: int
@@ -35,7 +35,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A key that stands twice in one map, in lines ``first_line`` and ``line``. The last one wins, as in kubectl."""
+    """A key that occurs twice in one map, on ``first_line`` and ``line``. The last one wins, as in kubectl."""
 
     path: Path
     first_line: int
@@ -43,7 +43,7 @@ class Duplicate:
 
 
 class DocumentError(Exception):
-    """Why a file, or one document of it, cannot be read. Line and column are 0 where there is no such place."""
+    """Why a file or one of its documents cannot be read. Line and column are 0 if the position is unknown."""
 
     def __init__(self, message: str, file: str, line: int = 0, column: int = 0) -> None:
         super().__init__(f"{file}:{line}:{column}: {message}" if line else f"{file}: {message}")
@@ -55,8 +55,11 @@ class DocumentError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """One object from a file. Members of a List or of an OpenShift Template are documents of their own; what is around
-    them is one only if a key of it stands twice."""
+    """One object from a file.
+
+    Members of a List or of an OpenShift Template are separate documents. The List or Template itself is a document only
+    if it contains a duplicate key.
+    """
 
     data: dict[str, Any]
     file: str
@@ -64,12 +67,12 @@ class Document:
     duplicates: tuple[Duplicate, ...]
     part: TextChunk = field(repr=False)
     span: Span = field(repr=False)
-    """Where the object stands in the text of its part."""
+    """The span of the object in the text of its part."""
 
     def location(self, path: Iterable[PathStep]) -> Location:
-        """Where a value stands: a member of a map from its key on, an item of a list from its beginning.
+        """Return the location of a value: a member of a map from its key on, an item of a list from its start.
 
-        For a path that the file does not have, it is the key of the nearest map or list around it.
+        A path that is not in the file gets the location of the key of the nearest map or list around it.
         """
         span = self.span
         start = head = span[0]
@@ -86,7 +89,7 @@ class Document:
 
 
 class TextChunk:
-    """A piece of the text of a file, and where it begins there; turns offsets in it into lines and columns."""
+    """A part of a file's text and its offset; converts offsets to lines and columns."""
 
     __slots__ = ("_breaks", "file", "first_line", "start", "text")
 
@@ -98,7 +101,7 @@ class TextChunk:
         self._breaks: list[int] | None = None
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column of a character."""
+        """Return line and column of a character."""
         if self._breaks is None:
             self._breaks = [match.end() for match in re.finditer("\n", self.text)]
         line = bisect_right(self._breaks, offset)
@@ -112,7 +115,7 @@ class TextChunk:
 
 
 def read(content: bytes, file: str) -> tuple[list[Document], list[DocumentError]]:
-    """The documents in a file, and what could not be read of it."""
+    """Return the documents of a file, and the errors of those that cannot be read."""
     found: list[Document] = []
     errors: list[DocumentError] = []
     for each in parse(content, file):
@@ -124,7 +127,7 @@ def read(content: bytes, file: str) -> tuple[list[Document], list[DocumentError]
 
 
 def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
-    """The documents in a file, one by one. One that cannot be read is an error; those after it are read all the same."""
+    """Yield the documents of a file. A document that cannot be read yields an error; the later ones are still read."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -143,10 +146,14 @@ def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
 
 
 def find(paths: Iterable[str], stdin: str = "<stdin>") -> Iterator[tuple[str, bytes | DocumentError]]:
-    """Name and content of each file: files as given, the manifests in folders sorted by name, ``-`` for stdin.
+    """Yield name and content of each file.
 
-    In folders, what is hidden is left out. What cannot be read is an error in place of its content. ``stdin``: what
-    standard input is called.
+    Files are read as given, the manifests in folders are sorted by name, and ``-`` is standard input. Hidden files in
+    folders are skipped. A file that cannot be read yields an error instead of its content.
+
+    Args:
+        paths: files, folders or ``-``.
+        stdin: the name of standard input.
     """
     seen = set()
     for path in paths:
@@ -168,7 +175,7 @@ def find(paths: Iterable[str], stdin: str = "<stdin>") -> Iterator[tuple[str, by
 
 
 def _walk(folder: str) -> Iterator[str]:
-    # a folder that cannot be listed is opened as if it were a file, so that the error is not lost
+    # a folder that cannot be listed is opened like a file, so that its error is reported
     unreadable: list[str] = []
     for top, folders, files in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -180,11 +187,11 @@ def _walk(folder: str) -> Iterator[str]:
 
 _BRACE: Final = re.compile(r"\s*\{")
 _SEPARATOR: Final = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
-_PROLOGUE: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")  # what may stand before the --- of a document
+_PROLOGUE: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")  # what may precede the --- of a document
 
 
 def _yaml(file: str, text: str, start: int = 0) -> Iterator[Document | DocumentError]:
-    """The documents of a YAML stream. Each is parsed on its own, so that an error ends only its own document."""
+    """Yield the documents of a YAML stream. Each is parsed separately, so that an error ends only its own document."""
     reader = YamlReader()
     line = 1 + text.count("\n", 0, start)
     cuts = [match.start() for match in _SEPARATOR.finditer(text, start)]
@@ -203,7 +210,7 @@ def _yaml(file: str, text: str, start: int = 0) -> Iterator[Document | DocumentE
 
 
 def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
-    """The documents of a JSON stream. What is no JSON is read as YAML from there on, as kubectl does."""
+    """Yield the documents of a JSON stream. From the first text that is not JSON on, parse YAML, as kubectl does."""
     whole = TextChunk(file, text)
     reader = JsonReader(text)
     while (start := reader.space()) < len(text):
@@ -219,7 +226,7 @@ def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
 
 
 def _documents(text: TextChunk, tree: Tree) -> Iterator[Document | DocumentError]:
-    """The objects in one document."""
+    """Yield the objects in one document."""
     repeated: defaultdict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     for children, key, first, again in tree.repeated:
         repeated[id(children), key].append((first, again))
@@ -233,7 +240,7 @@ def _documents(text: TextChunk, tree: Tree) -> Iterator[Document | DocumentError
 def _repetitions(
     span: Span, repeated: Mapping[tuple[int, str], list[tuple[int, int]]], path: Path
 ) -> Iterator[tuple[Path, int, int]]:
-    """The paths of the repeated keys that the value still has: an earlier value is gone with all that it held."""
+    """Return the paths of duplicate keys in the value, without those inside overwritten values."""
     children = span[2]
     if isinstance(children, dict):
         for key, (_, _, child) in children.items():
@@ -248,7 +255,7 @@ def _repetitions(
 def _objects(
     text: TextChunk, value: Any, span: Span, duplicates: list[Duplicate]
 ) -> Iterator[Document | DocumentError]:
-    """The object itself, or what a List or a Template holds."""
+    """Yield the object itself, or the members of a List or a Template."""
     line, column = text.place(span[0])
     if not isinstance(value, dict):
         yield DocumentError(f"{show(value)} is not a Kubernetes object", text.file, line, column)
@@ -265,7 +272,7 @@ def _objects(
             within[each.path[1]].append(Duplicate(Path(*each.path[2:]), each.first_line, each.line))
         else:
             own.append(each)
-    if own:  # nobody would learn of them otherwise
+    if own:  # otherwise the duplicates would not be reported
         frame = {key: item for key, item in value.items() if key != name}
         yield Document(frame, text.file, line, tuple(own), text, span)
     for index, member in enumerate(members):
@@ -273,7 +280,7 @@ def _objects(
 
 
 def _holder(value: dict[str, Any]) -> str | None:
-    """The field that holds other objects, if the kind has one."""
+    """Return the field that holds other objects, if the kind has one."""
     kind = value.get("kind")
     if isinstance(kind, str) and kind.endswith("List"):
         return "items"
@@ -282,7 +289,7 @@ def _holder(value: dict[str, Any]) -> str | None:
 
 
 def _named(member: Any, holder: dict[str, Any]) -> Any:
-    """A member with the kind that its typed list implies: in raw answers of the API server items do not repeat it."""
+    """Return a member with the kind that its typed list implies, because API responses omit it in items."""
     kind = holder["kind"].removesuffix("List")
     if not isinstance(member, dict) or kind in ("", "Template") or "kind" in member or "apiVersion" in member:
         return member

@@ -1,4 +1,4 @@
-"""What both readers give, and what both refuse."""
+"""Types and checks that both readers share."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import re
 from typing import Any, Final, NamedTuple, TypeAlias
 
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
-"""Half a character, which an escape can write and UTF-8 cannot."""
+"""Half a character, which an escape can express but UTF-8 cannot."""
 
 MAX_DEPTH: Final = 100
-"""Maps and lists within each other. Real objects have about 20."""
+"""Maximum nesting of maps and lists. Real objects have about 20 levels."""
 
 Span: TypeAlias = tuple[int, int, Any]
-"""Where a value begins and ends in its text, as offsets, and its children: for a map ``{key: (begin of key, end of
-key, span)}``, for a list its spans, for a scalar None."""
+"""Offsets of the start and end of a value in its text, and its children.
+
+The children of a map are ``{key: (start of key, end of key, span)}``, those of a list its spans. A scalar has None.
+"""
 
 Repeated: TypeAlias = tuple[dict[str, Any], str, int, int]
-"""A key that stands twice: the children of its map, the key, the offsets of the first and of the later one."""
+"""A duplicate key: the children of its map, the key, the offsets of its first and its later occurrence."""
 
 
 class Tree(NamedTuple):
-    """One document: its value, where everything stands, and which keys stand twice."""
+    """One document: its value, the spans of all parts, and its duplicate keys."""
 
     value: Any
     span: Span
@@ -28,7 +30,7 @@ class Tree(NamedTuple):
 
 
 class MarkupError(Exception):
-    """Something unreadable at an offset of the text."""
+    """A syntax error at an offset of the text."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -41,5 +43,5 @@ def too_deep(offset: int) -> MarkupError:
 
 
 def integral(number: float) -> int | float:
-    """What the API server reads: integers as such up to 64 bits, all else as a float."""
+    """Convert a number as the API server does: integers up to 64 bits, all others as float."""
     return int(number) if number.is_integer() and abs(number) < 2**63 else number

@@ -1,4 +1,4 @@
-"""YAML to trees, by the events of PyYAML's parser."""
+"""YAML to trees, from the events of PyYAML's parser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, scalar
 from virt_admit.model.units import show
 
 MAX_COPIES: Final = 100_000
-"""Values in one file that aliases repeat: a few lines of aliases of aliases can stand for billions."""
+"""Limit for values copied through aliases in one file. A few lines of nested aliases can expand to billions."""
 
 
 class _PythonParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
@@ -53,10 +53,10 @@ class YamlReader:
         self._next: Callable[[], Any]
 
     def documents(self, text: str) -> Iterator[Tree]:
-        """The documents in a part of the file.
+        """Yield the documents of a part of the file.
 
         Raises:
-            MarkupError: it cannot be read from there on.
+            MarkupError: the rest of the part cannot be parsed.
         """
         try:
             self._next = PARSER(text).get_event
@@ -138,7 +138,7 @@ class YamlReader:
         return key
 
     def _alias(self, event: Any, depth: int) -> tuple[Any, Span]:
-        """A copy of what the anchor stands for: nobody expects two fields of an object to be one."""
+        """Return a copy of the anchor's value, because two fields of an object must not share a value."""
         start = event.start_mark.index
         value, span = self._anchors.get(event.anchor, (None, None))
         if span is None:
@@ -160,8 +160,11 @@ class YamlReader:
         return [self._copy(item, depth + 1, offset) for item in value]
 
     def _merge(self, source: Any, span: Span, values: dict[str, Any], spans: dict[str, Any], merged: set[str]) -> None:
-        """Add the map, or the list of maps, behind ``<<``. As in Go, the order of the text counts: what is merged
-        replaces the keys before it and yields to those after it. Of several maps the first wins."""
+        """Add the map, or the list of maps, behind ``<<``.
+
+        As in Go, the order of the text counts: merged members replace earlier keys and are replaced by later ones. Of
+        several maps the first wins.
+        """
         sources = zip(source, span[2], strict=True) if isinstance(source, list) else [(source, span)]
         for each, (_, _, children) in reversed(list(sources)):
             if not isinstance(each, dict):
@@ -176,12 +179,12 @@ _UNPRINTABLE: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\
 
 
 def _extent(opening: Any, closing: Any, last: int) -> tuple[int, int]:
-    """Where a map or list begins and ends. What has no bracket ends with its last child, not before the next token."""
+    """Return start and end of a map or list. Without brackets it ends with its last child."""
     return opening.start_mark.index, closing.end_mark.index if opening.flow_style else last
 
 
 def _error(error: yaml.MarkedYAMLError, text: str) -> MarkupError:
-    """PyYAML's error in our words, where it can be said better."""
+    """Convert PyYAML's error, with a clearer message where possible."""
     mark = error.problem_mark or error.context_mark
     offset = mark.index if mark else 0
     if text[offset : offset + 1] == "\t":

@@ -1,4 +1,4 @@
-"""What a YAML scalar is, as go.yaml.in/yaml/v2 resolves it."""
+"""YAML scalars, resolved like go.yaml.in/yaml/v2 does."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 def scalar(event: Any) -> Any:
-    """The value of a scalar.
+    """Return the value of a scalar.
 
     Raises:
-        MarkupError: JSON has none that is the same, or it is not what its tag says.
+        MarkupError: JSON has no equal value, or the value does not match its tag.
     """
     text: str = event.value
     if event.tag is not None:
         return _tagged(event, text)
     if event.implicit[0]:
         return _plain(text, event)
-    if event.style == '"' and SURROGATE.search(text):  # libyaml refuses such escapes, the parser in Python does not
+    if event.style == '"' and SURROGATE.search(text):  # libyaml rejects such escapes, but the parser in Python does not
         raise MarkupError("an escape that is no character", event.start_mark.index)
     return text
 
@@ -55,7 +55,7 @@ def _plain(text: str, event: Any) -> Any:
 
 
 def _number(text: str, event: Any) -> int | float | str:
-    """The number that a plain scalar is, or the text itself."""
+    """Return the number of a plain scalar, or the text itself."""
     digits = text if text[0] == "." else text.replace("_", "")
     match = _INTEGER.fullmatch(digits)
     if match and len(digits) <= _LONGEST_INTEGER:

@@ -1,1 +1,1 @@
-"""Facts: what Kubernetes objects are and where their APIs keep things. Pure; knows nothing of rules."""
+"""Facts about Kubernetes objects: their fields, labels, selectors and units. Pure, and independent of all rules."""

@@ -1,4 +1,7 @@
-"""Time, told by the cluster itself: rules have no clock, so that the same input always gives the same answer."""
+"""The current time as the cluster reports it.
+
+Rules have no clock of their own, so that the same input always gives the same answer.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ READS: Final[Reads] = {NODE: ("status.conditions.lastHeartbeatTime",)}
 
 
 def instant(text: str | None) -> datetime | None:
-    """A time stamp of Kubernetes (RFC 3339), or None if it is none."""
+    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid or has no time zone."""
     try:
         found = datetime.fromisoformat(text or "")
     except ValueError:
@@ -22,9 +25,9 @@ def instant(text: str | None) -> datetime | None:
 
 
 def now(cluster: Cluster) -> datetime | None:
-    """The newest heartbeat of a known node; None: nothing tells the time.
+    """Return the newest heartbeat of a known node, or None if the time cannot be determined.
 
-    It is at most five minutes late, for kubelets report that often (``nodeStatusReportFrequency``).
+    The value is at most five minutes old, because kubelets report that often (``nodeStatusReportFrequency``).
     """
     return cluster.cached(_newest_heartbeat)
 

@@ -1,7 +1,7 @@
-"""The read model of a cluster: what rules may look up.
+"""The read model of a cluster: the objects that rules may look up.
 
-*Unseen is not absent.* A look-up answers None only if the object is known not to exist. What could not be read,
-or is not there yet, raises ``Unseen``, and no rule ever denies because of it.
+*Unseen is not absent.* A look-up returns None only if the object is known not to exist. An object that could not
+be read raises ``Unseen``, and so does one that may not exist yet. No rule ever denies because of ``Unseen``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Unseen(Exception):
-    """Something that a rule needs could not be seen.
+    """Data that a rule needs could not be read.
 
-    Raised by look-ups. A rule may also *yield* it, when only one of several independent look-ups was blind.
+    Look-ups raise it. A rule may also *yield* it when only one of several independent look-ups failed.
     """
 
     def __init__(self, what: str) -> None:
@@ -28,34 +28,41 @@ class Unseen(Exception):
 
 
 class Cluster(Protocol):
-    """What a rule can ask. Answers come from memory and never wait for the API server."""
+    """The look-ups that rules may make. They answer from memory and never wait for the API server."""
 
     @property
     def server_version(self) -> str | None:
         """The API server's version (``v1.36.3``), or None if it is not known."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """The object, or None if it is known not to exist.
+        """Return the object, or None if it is known not to exist.
 
         Raises:
-            Unseen: it cannot be told.
+            Unseen: it cannot be determined whether the object exists.
         """
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
-        """The objects of a kind, in one namespace or in all of them.
+        """Yield the objects of a kind, in one namespace or in all of them.
 
-        First come all that are known, then ``Unseen`` is raised if there may be more: certain beats unknown.
+        The known objects come first, because certain beats unknown.
+
+        Raises:
+            Unseen: after the known objects, if more may exist.
         """
 
     def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
-        """The objects of a kind that are known, be they all or not. Never raises."""
+        """Return the known objects of a kind, which may not be all of them. Never raises."""
 
     def cached(self, function: Callable[[Cluster], T]) -> T:
-        """``function(self)``, computed once for as long as nothing in this cluster changes."""
+        """Return ``function(self)``, computed once as long as nothing in this cluster changes."""
 
 
 def gather(items: Iterable[T]) -> tuple[list[T], str]:
-    """What can be seen of some items, and what could not be seen in the end; empty: everything was."""
+    """Collect items until they end or raise ``Unseen``.
+
+    Returns:
+        The items, and what could not be read (empty if all items were read).
+    """
     found: list[T] = []
     try:
         found.extend(items)
@@ -65,7 +72,7 @@ def gather(items: Iterable[T]) -> tuple[list[T], str]:
 
 
 def more_may_exist(cluster: Cluster, kind: Kind) -> Iterator[Unseen]:
-    """``Unseen`` if there may be more objects of the kind than are known; for a rule to yield after its findings."""
+    """Yield ``Unseen`` if more objects of the kind may exist than are known. Rules yield it after their findings."""
     try:
         for _ in cluster.list(kind):
             pass
@@ -74,11 +81,14 @@ def more_may_exist(cluster: Cluster, kind: Kind) -> Iterator[Unseen]:
 
 
 class Snapshot:
-    """A cluster held in memory: objects from files, or from one sweep over a live cluster.
+    """A cluster held in memory: objects from files, or from one read of a live cluster.
 
-    ``complete`` names the kinds of which every object is here, as ``plural.group``; ``"*"`` stands for every kind.
-    ``namespace/plural.group`` means every object in that namespace.
-    ``unreadable`` names the kinds that could not be read, even where ``complete`` says ``"*"``.
+    Args:
+        objects: the objects of the cluster.
+        complete: the kinds whose objects are all present, as ``plural.group``; ``"*"`` means every kind, and
+            ``namespace/plural.group`` means every object in that namespace.
+        unreadable: the kinds that could not be read, even where ``complete`` has ``"*"``.
+        server_version: the API server's version, if it is known.
     """
 
     def __init__(
@@ -99,13 +109,13 @@ class Snapshot:
             self._objects.setdefault((obj.group, obj.kind), {})[namespace, obj.name] = obj
 
     def sees_all(self, kind: Kind) -> bool:
-        """Whether every object of the kind is here."""
+        """Whether every object of the kind is present."""
         if kind.resource in self.unreadable:
             return False
         return "*" in self.complete or kind.resource in self.complete
 
     def _sees(self, kind: Kind, namespace: str | None) -> bool:
-        """Whether every object of the kind is here that is in the namespace."""
+        """Whether every object of the kind in the namespace is present."""
         scope = f"{namespace}/{kind.resource}"
         return self.sees_all(kind) or (scope in self.complete and kind.resource not in self.unreadable)
 
@@ -140,4 +150,4 @@ class Snapshot:
 
 
 NOTHING: Cluster = Snapshot()
-"""The cluster of which nothing can be seen."""
+"""A cluster of which nothing is known."""

@@ -1,4 +1,4 @@
-"""JSON Patch: applying operations to an object without copying all of it."""
+"""JSON Patch: apply operations to an object without copying all of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Patch(NamedTuple):
     value: Any = None
 
     def as_json(self) -> dict[str, Any]:
-        """The operation as JSON data."""
+        """Return the operation as JSON data."""
         if self.op == "remove":
             return {"op": self.op, "path": self.path.pointer}
         return {"op": self.op, "path": self.path.pointer, "value": self.value}
@@ -44,12 +44,12 @@ class PatchError(ValueError):
 
 
 def apply(obj: Object, operations: Iterable[Patch]) -> Object:
-    """A new object with the operations applied; the old one stays as it is.
+    """Return a new object with the operations applied; the given object does not change.
 
-    Only the containers on the way to a change are copied.
+    Only the containers on the path to a change are copied.
 
     Raises:
-        PatchError: an operation names a place that does not exist, or a test fails.
+        PatchError: a path does not exist, or a test fails.
     """
     data: Any = obj.data
     for operation in operations:

@@ -1,4 +1,4 @@
-"""Which of many objects a selector matches, without looking at each of them."""
+"""An index of objects by their labels, so that selectors need not test each object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_POSITIONS: Final[frozenset[int]] = frozenset()
 
 
 class LabelIndex:
-    """Objects by their labels. They are named by their position in ``objects``."""
+    """Objects by their labels. Results are positions in ``objects``."""
 
     __slots__ = ("_all", "_by_key", "_by_label", "objects")
 
@@ -34,17 +34,17 @@ class LabelIndex:
         self._by_key: Mapping[str, frozenset[int]] = {key: frozenset(some) for key, some in by_key.items()}
 
     def having(self, key: str, value: str) -> frozenset[int]:
-        """The positions of the objects with that label."""
+        """Return the positions of the objects with this label and value."""
         return self._by_label.get((key, value), NO_POSITIONS)
 
     def labelled(self, key: str) -> frozenset[int]:
-        """The positions of the objects with that label, whatever its value."""
+        """Return the positions of the objects with this label, whatever its value."""
         return self._by_key.get(key, NO_POSITIONS)
 
     def select(self, selector: Selector) -> frozenset[int]:
-        """The positions of the objects that a selector matches: the same as ``selector.matches`` for each of them.
+        """Return the positions of the objects that a selector matches, the same ones as ``selector.matches``.
 
-        Only for the four operators of label selectors; a selector with errors matches nothing.
+        Supports only the four operators of label selectors. A selector with errors matches nothing.
         """
         if selector.errors:
             return NO_POSITIONS
@@ -58,7 +58,7 @@ class LabelIndex:
         return chosen
 
     def _named(self, requirement: Requirement) -> frozenset[int]:
-        """The objects that have the key, with one of the values where the operator takes any."""
+        """Return the objects that have the key, with one of the values if the operator has values."""
         if requirement.operator not in (IN, NOT_IN):
             return self.labelled(requirement.key)
         several = [self.having(requirement.key, value) for value in requirement.values]
@@ -67,30 +67,30 @@ class LabelIndex:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Some of the objects of an index."""
+    """A subset of the objects of an index."""
 
     index: LabelIndex
     positions: frozenset[int]
     unseen: str = ""
-    """What could not be seen, so that there may be more; empty if these are all."""
+    """What could not be read, so that more objects may match; empty if the selection is complete."""
 
     @property
     def objects(self) -> tuple[Object, ...]:
-        """In the order in which the cluster lists them."""
+        """The selected objects, in the order in which the cluster lists them."""
         return tuple(self.index.objects[position] for position in sorted(self.positions))
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def among(self, positions: frozenset[int]) -> Selection:
-        """Those of them that are at these positions, too."""
+        """Return the intersection with these positions."""
         return Selection(self.index, self.positions & positions, self.unseen)
 
     def demand_all(self) -> None:
-        """Go on only if every object can be seen.
+        """Raise unless every object is known.
 
         Raises:
-            Unseen: there may be more.
+            Unseen: more objects may match.
         """
         if self.unseen:
             raise Unseen(self.unseen)

@@ -1,4 +1,4 @@
-"""Pieces of sentences that many messages share."""
+"""Phrases that many messages share."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from virt_admit.model.objects import Path
 from virt_admit.model.units import show
 
 LONGEST_WARNING: Final = 256
-"""Characters: the API server may cut what is longer."""
+"""Characters. The API server may truncate longer warnings."""
 
 MOST_NAMES: Final = 5
-"""Objects that one message names; what matters is how many there are."""
+"""The largest number of names in one message; the total is always given."""
 
 
 def names(items: Iterable[str], width: int = 120) -> str:
-    """``a, b and 7 more``: at most five names, and no more than fit into ``width`` characters, but at least one.
+    """Join names: ``a, b and 7 more``, with at most five names and about ``width`` characters, but at least one name.
 
-    A warning of more than 256 characters may be cut by the API server, and names can be long.
+    The width is limited because the API server may truncate warnings longer than 256 characters.
     """
     every = list(items)
     shown = every[:MOST_NAMES]
@@ -33,22 +33,22 @@ def _list(shown: list[str], total: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 machine``, ``3 machines``."""
+    """Return ``1 machine``, ``3 machines``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def cut(text: str, length: int) -> str:
-    """At most ``length`` characters, with an ellipsis where something was cut off."""
+    """Truncate a text to ``length`` characters, ending with an ellipsis if anything was removed."""
     return text if len(text) <= length else text[: max(length - 1, 0)].rstrip() + "…"
 
 
 def room(path: Path, rule: str) -> int:
-    """Characters that a warning of that rule at that path has for its message."""
+    """Return the characters that a warning of this rule at this path has for its message."""
     return LONGEST_WARNING - len(f"{path}:  [virt-admit/{rule}]")
 
 
 def first_that_fits(path: Path, rule: str, *choices: str) -> str:
-    """The first text that fits uncut into a warning of that rule at that path, else the last one."""
+    """Return the first text that fits into a warning of this rule at this path, else the last one."""
     most = room(path, rule)
     return next((text for text in choices if len(text) <= most), choices[-1])
 
@@ -73,7 +73,10 @@ _MOST_EDITS: Final = 2
 
 
 def did_you_mean(word: object, known: Sequence[str], aliases: Mapping[str, str] | None = None) -> str | None:
-    """The known word that was probably meant: other case, or at most two edits away. Aliases are in lower case."""
+    """Return the known word that was probably meant: different case, or at most two edits away.
+
+    Keys of ``aliases`` are in lower case.
+    """
     if not isinstance(word, str) or len(word) > max(map(len, known)) + _MOST_EDITS:
         return None
     lower = word.lower()
@@ -84,7 +87,7 @@ def did_you_mean(word: object, known: Sequence[str], aliases: Mapping[str, str] 
 
 
 def _edits(left: str, right: str) -> int:
-    """Insertions, deletions and replacements that make one word the other (Levenshtein)."""
+    """Return the Levenshtein distance: insertions, deletions and replacements that turn one word into the other."""
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, start=1):
         previous, row = row, [i]

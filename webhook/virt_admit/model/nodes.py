@@ -13,22 +13,22 @@ from virt_admit.model.objects import Object
 from virt_admit.model.selectors import Selector
 
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-"""Either label, with any value, makes a Node one of the control plane."""
+"""Either label, with any value, makes a Node part of the control plane."""
 
 WORKER: Final = "node-role.kubernetes.io/worker"
 
 SCHEDULABLE: Final = "kubevirt.io/schedulable"
-"""Label of nodes that virt-handler serves; its value flickers with the heartbeat."""
+"""Label of nodes that virt-handler serves. Its value changes often, because it follows the heartbeat."""
 
 
 def every(cluster: Cluster) -> Sequence[Object]:
-    """The nodes of the cluster.
+    """Return the nodes of the cluster.
 
-    Nodes are read all or none, by an informer or a sweep; so the known ones count as all, also those of a plain
-    file of manifests.
+    An informer or a scan reads either all nodes or none. The known nodes therefore count as all of them, even those
+    from a plain manifest file.
 
     Raises:
-        Unseen: none is known, but there may be some.
+        Unseen: no node is known, but nodes may exist.
     """
     found = cluster.cached(_every)
     if isinstance(found, Unseen):
@@ -44,10 +44,10 @@ def _every(cluster: Cluster) -> Sequence[Object] | Unseen:
 
 
 def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
-    """Those that carry the label ``kubevirt.io/schedulable``, whatever its value.
+    """Return the nodes with the label ``kubevirt.io/schedulable``, whatever its value.
 
     Raises:
-        Unseen: no node is known, but there may be some.
+        Unseen: no node is known, but nodes may exist.
     """
     every(cluster)
     return cluster.cached(_of_kubevirt)
@@ -69,16 +69,16 @@ def _nodes(cluster: Cluster) -> _Nodes:
 
 
 def select(cluster: Cluster, selector: Selector) -> Selection:
-    """The Nodes that a selector matches."""
+    """Return the Nodes that a selector matches."""
     nodes = cluster.cached(_nodes)
     return Selection(nodes.index, nodes.index.select(selector), nodes.unseen)
 
 
 def control_plane(nodes: Selection) -> Selection:
-    """Those of the control plane."""
+    """Return the control plane nodes of a selection."""
     return nodes.among(NO_POSITIONS.union(*map(nodes.index.labelled, CONTROL_PLANE)))
 
 
 def is_control_plane(node: Object) -> bool:
-    """Whether a Node is one of the control plane."""
+    """Whether a Node is part of the control plane."""
     return any(label in node.labels for label in CONTROL_PLANE)

@@ -1,7 +1,7 @@
 """Kubernetes objects as read-only views over plain JSON data.
 
-Objects come from strangers: any field may be absent, null or of the wrong type. Reading never raises; absent,
-null and wrong type read alike, so that a rule is a statement about what *is* there.
+Any field of an untrusted object may be absent, null or of the wrong type. Reading never raises, and all three
+cases read alike. A rule therefore only judges values that are present and well-formed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ PathStep = str | int
 
 
 class Key(str):
-    """A map key that the user chose (label, annotation, selector): printed in brackets, not behind a dot."""
+    """A map key that the user chose (label, annotation, selector): printed in brackets instead of after a dot."""
 
     __slots__ = ()
 
 
 class Path(tuple[PathStep, ...]):
-    """Where a value stands in an object.
+    """The location of a value in an object.
 
     >>> path = Path("spec", "volumes", 0)
     >>> str(path), path.pointer
@@ -57,16 +57,16 @@ class Path(tuple[PathStep, ...]):
 
     @property
     def without_indices(self) -> tuple[str, ...]:
-        """The path with its list indices left out: an inserted item must not make an old finding a new one."""
+        """The path without list indices, so that an inserted item does not turn an old finding into a new one."""
         return tuple(step for step in self if isinstance(step, str))
 
 
 _new_path: Final = tuple.__new__
-"""Makes a ``Path`` of a tuple of steps, which ``Path(*steps)`` would take apart and put together again."""
+"""Build a ``Path`` from a tuple of steps; ``Path(*steps)`` would unpack and pack them again."""
 
 
 class Field:
-    """A value and where it stands. ``field["spec"]["volumes"]`` walks; what is not there reads as absent."""
+    """A value and its path. ``field["spec"]["volumes"]`` descends; a missing value reads as absent."""
 
     __slots__ = ("path", "value")
 
@@ -74,7 +74,7 @@ class Field:
         self.value = value
         self.path = path
 
-    # the two readers stand for most of what all rules cost together, so they call nothing
+    # these two readers dominate the cost of all rules, so they call no functions
 
     def __getitem__(self, step: PathStep) -> Field:
         value = self.value
@@ -87,7 +87,7 @@ class Field:
         return Field(found, _new_path(Path, (*self.path, step)))
 
     def at(self, *steps: PathStep) -> Field:
-        """Walk several steps at once."""
+        """Descend several steps at once."""
         value = self.value
         for step in steps:
             if isinstance(value, dict):
@@ -101,27 +101,27 @@ class Field:
 
     @property
     def present(self) -> bool:
-        """Whether there is a value of any type; an explicit ``null`` is absent."""
+        """Whether a value of any type is present; an explicit ``null`` is absent."""
         return self.value is not None
 
     @property
     def text(self) -> str | None:
-        """The value, if it is a string."""
+        """The value if it is a string, else None."""
         return self.value if isinstance(self.value, str) else None
 
     @property
     def boolean(self) -> bool | None:
-        """The value, if it is a boolean."""
+        """The value if it is a boolean, else None."""
         return self.value if isinstance(self.value, bool) else None
 
     @property
     def integer(self) -> int | None:
-        """The value, if it is an integer; a boolean is none."""
+        """The value if it is an integer, else None. A boolean is not an integer."""
         return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
 
     @property
     def map(self) -> Mapping[str, Any]:
-        """The value, if it is a map, else an empty one."""
+        """The value if it is a map, else an empty map."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
@@ -138,13 +138,13 @@ class Field:
         return {key: value for key, value in self.map.items() if isinstance(value, str)}
 
     def items(self) -> Iterator[Field]:
-        """The items of a list, in order, whatever their types."""
+        """Yield the items of a list, in order, whatever their types."""
         if isinstance(self.value, list):
             for index, item in enumerate(self.value):
                 yield Field(item, _new_path(Path, (*self.path, index)))
 
     def entries(self) -> Iterator[tuple[str, Field]]:
-        """The entries of a map whose keys are the user's (labels, annotations): key and value."""
+        """Yield key and value of each entry of a map whose keys are user-defined (labels, annotations)."""
         for key, value in self.map.items():
             yield key, Field(value, _new_path(Path, (*self.path, Key(key))))
 
@@ -168,7 +168,7 @@ class Object:
         return Field(self.data.get(step), Path(step))
 
     def at(self, *steps: PathStep) -> Field:
-        """The field at the end of these steps."""
+        """Return the field at the end of these steps."""
         return Field(self.data).at(*steps)
 
     @property
@@ -208,12 +208,12 @@ class Object:
 
     @property
     def namespace(self) -> str:
-        """The namespace; empty for what has none."""
+        """The namespace; empty for cluster-scoped objects."""
         return self._namespace or _text(self._meta("namespace"))
 
     @property
     def full_name(self) -> str:
-        """``namespace/name``, or the name alone where there is no namespace."""
+        """``namespace/name``, or only the name if the object has no namespace."""
         namespace = self.namespace
         return f"{namespace}/{self.name}" if namespace else self.name
 
@@ -227,19 +227,19 @@ class Object:
 
     @property
     def deleted(self) -> bool:
-        """Whether the object is being deleted: it has a deletion timestamp."""
+        """Whether the object is being deleted, which means that it has a deletion timestamp."""
         return self._meta("deletionTimestamp") is not None
 
     def annotation(self, key: str) -> Field:
-        """One annotation as a field: value and path."""
+        """Return one annotation as a field with value and path."""
         return self.metadata["annotations"][Key(key)]
 
     def label(self, key: str) -> Field:
-        """One label as a field: value and path."""
+        """Return one label as a field with value and path."""
         return self.metadata["labels"][Key(key)]
 
     def condition(self, kind: str) -> Field:
-        """The item of ``status.conditions`` of that type; absent if there is none."""
+        """Return the item of ``status.conditions`` with this type; absent if none has it."""
         conditions = self.at("status", "conditions")
         for index, item in enumerate(conditions.value if conditions.is_list else ()):
             if isinstance(item, dict) and item.get("type") == kind:
@@ -248,14 +248,14 @@ class Object:
 
     @property
     def controller(self) -> Field | None:
-        """The owner reference that says ``controller: true``."""
+        """The owner reference with ``controller: true``, or None."""
         for owner in self.metadata["ownerReferences"].items():
             if owner["controller"].boolean:
                 return owner
         return None
 
     def _meta(self, key: str) -> Any:
-        """A value of the metadata, without the fields on the way: it is read for every object of a cluster."""
+        """Return a metadata value without creating fields, because this runs for every object of a cluster."""
         metadata = self.data.get("metadata")
         return metadata.get(key) if isinstance(metadata, dict) else None
 

@@ -1,6 +1,6 @@
-"""Which nodes a pod may be put on by name: node selectors, taints and tolerations, as the scheduler reads them.
+"""Node selectors, taints and tolerations, evaluated as the scheduler does.
 
-k8s.io/component-helpers: scheduling/corev1/nodeaffinity; k8s.io/api: core/v1/toleration.go#ToleratesTaint.
+Sources: k8s.io/component-helpers: scheduling/corev1/nodeaffinity; k8s.io/api: core/v1/toleration.go#ToleratesTaint.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from virt_admit.model.selectors import (
 from virt_admit.model.units import show
 
 NAME_FIELD: Final = "metadata.name"
-"""The only field of a node that ``matchFields`` may speak of."""
+"""The only field of a node that ``matchFields`` supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One alternative of a node selector: requirements on labels and on the node's name that must all hold."""
+    """One alternative of a node selector: requirements on the node's labels and name that must all hold."""
 
     labels: frozenset[Requirement]
     fields: frozenset[Requirement]
 
     def matches(self, name: str, labels: object) -> bool:
-        """Whether a node of that name with these labels fulfils it. A term without requirements matches no node."""
+        """Whether a node with this name and these labels matches. A term without requirements matches no node."""
         given = labels if isinstance(labels, dict) else {}
         return bool(self.labels or self.fields) and (
             all(requirement.matches(given) for requirement in self.labels)
@@ -40,31 +40,37 @@ class Term:
         )
 
     def allowed_values(self, key: str) -> frozenset[str] | None:
-        """The values that this label may have, or None if that is open. ``metadata.name`` asks for the node's name."""
+        """Return the values that this label may have, or None if any value may match.
+
+        The key ``metadata.name`` means the node's name.
+        """
         return allowed_values(self.fields if key == NAME_FIELD else self.labels, key)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSelector:
-    """Alternatives of which one must hold. A selector with errors is refused by the API server; it matches no node."""
+    """Alternatives of which one must hold.
+
+    The API server rejects a selector with errors, so it matches no node here.
+    """
 
     terms: tuple[Term, ...] = ()
     errors: tuple[Error, ...] = ()
 
     def matches(self, name: str, labels: object) -> bool:
-        """Whether a pod with this selector may be put on a node of that name with these labels."""
+        """Whether a pod with this selector may be scheduled to a node with this name and these labels."""
         return not self.errors and any(term.matches(name, labels) for term in self.terms)
 
 
 def name_error(name: object) -> str | None:
-    """What is wrong with the name of a node, or None."""
+    """Return what is wrong with the name of a node, or None."""
     return None if isinstance(name, str) and is_dns_name(name) else f"{show(name)} is not the name of a node"
 
 
 def parse_node_selector(selector: object) -> NodeSelector:
-    """Read ``requiredDuringSchedulingIgnoredDuringExecution`` of a node affinity.
+    """Parse ``requiredDuringSchedulingIgnoredDuringExecution`` of a node affinity.
 
-    Absent is for the caller to tell: no node selector matches every node, one without terms matches none.
+    The caller must handle an absent affinity: it matches every node, while a selector without terms matches none.
     """
     terms = selector.get("nodeSelectorTerms") if isinstance(selector, dict) else None
     if not isinstance(terms, list):
@@ -91,8 +97,8 @@ def parse_node_selector(selector: object) -> NodeSelector:
 def tolerates(tolerations: object, taint: object) -> bool:
     """Whether one of these tolerations covers the taint.
 
-    An empty key covers every key, an empty effect every effect; ``Exists`` ignores the value; without an operator
-    it is ``Equal``. What is not a map covers nothing, and a taint that is none needs no toleration.
+    An empty key covers every key, and an empty effect every effect. ``Exists`` ignores the value. The default
+    operator is ``Equal``. A toleration that is not a map covers nothing. A taint that is not a map needs no toleration.
     """
     if not isinstance(taint, dict):
         return True
@@ -114,6 +120,6 @@ def _covers(toleration: dict[str, object], taint: dict[str, object]) -> bool:
 
 
 def _text(fields: dict[str, object], name: str) -> object:
-    """A field that Go reads as the empty string where it is absent or null."""
+    """Return a field that Go reads as the empty string if it is absent or null."""
     value = fields.get(name)
     return "" if value is None else value

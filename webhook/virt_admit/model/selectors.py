@@ -1,8 +1,8 @@
-"""Label selectors, read as Kubernetes reads them, and the grammar of label keys and values.
+"""Label selectors as Kubernetes evaluates them, and the syntax of label keys and values.
 
-The schemas of health checks and machine sets check almost nothing of a selector: a malformed one is accepted, and
-then every reconcile fails (k8s.io/apimachinery: pkg/apis/meta/v1/helpers.go#LabelSelectorAsSelector). So parsing
-collects every error with its place instead of stopping at the first one.
+The schemas of health checks and machine sets hardly validate selectors. The API server accepts a malformed one, and
+then every reconcile fails (k8s.io/apimachinery: pkg/apis/meta/v1/helpers.go#LabelSelectorAsSelector). Parsing
+therefore collects every error with its path instead of stopping at the first one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from virt_admit.model.objects import Key, PathStep
 from virt_admit.model.units import show
 
 Error = tuple[tuple[PathStep, ...], str]
-"""What is wrong, and where: the path of the faulty entry, relative to what was parsed."""
+"""The path of the invalid entry, relative to the parsed value, and the problem."""
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"
@@ -38,12 +38,12 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def is_dns_name(text: str) -> bool:
-    """Whether it is a DNS-1123 subdomain: what Kubernetes allows as a label's prefix, and as most names."""
+    """Whether a text is a DNS-1123 subdomain, the syntax of label prefixes and of most names."""
     return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def key_error(key: object) -> str | None:
-    """What is wrong with a label key, or None: ``name`` or ``prefix/name``."""
+    """Return what is wrong with a label key (``name`` or ``prefix/name``), or None."""
     if not isinstance(key, str):
         return f"{show(key)} is not a label key: it must be a string"
     prefix, slash, name = key.rpartition("/")
@@ -58,7 +58,7 @@ def key_error(key: object) -> str | None:
 
 
 def value_error(value: object) -> str | None:
-    """What is wrong with a label value, or None. The empty string is a value."""
+    """Return what is wrong with a label value, or None. The empty string is valid."""
     if not isinstance(value, str):
         return f"{show(value)} is not a label value: write a string, in quotes if need be"
     if value and not (len(value) <= _LONGEST_NAME and _NAME.fullmatch(value)):
@@ -78,7 +78,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, Any]) -> bool:
-        """Whether labels of any origin fulfil it. An absent key fulfils ``NotIn`` and ``DoesNotExist``."""
+        """Whether labels match. An absent key matches ``NotIn`` and ``DoesNotExist``."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -108,7 +108,7 @@ class Requirement:
 
 
 def integer(value: object) -> int | None:
-    """A 64-bit integer in a label value, as ``Gt`` and ``Lt`` compare them (Go's ``strconv.ParseInt``)."""
+    """Parse a 64-bit integer in a label value, as ``Gt`` and ``Lt`` compare them (Go's ``strconv.ParseInt``)."""
     if not isinstance(value, str) or len(value) > _LONGEST_NAME or not _INTEGER.fullmatch(value):
         return None
     number = int(value)
@@ -117,9 +117,9 @@ def integer(value: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A label selector: requirements that must all hold. Equal ones select the same, whatever their order.
+    """A label selector: requirements that must all hold. Equal selectors match the same objects, whatever their order.
 
-    A selector with errors selects nothing: no controller can use it.
+    A selector with errors matches nothing, because no controller can use it.
     """
 
     requirements: frozenset[Requirement] = frozenset()
@@ -127,35 +127,35 @@ class Selector:
 
     @property
     def empty(self) -> bool:
-        """Whether it says nothing at all, and so selects everything."""
+        """Whether the selector has no requirements, and so selects everything."""
         return not self.requirements and not self.errors
 
     def matches(self, labels: object) -> bool:
-        """Whether it selects what has these labels; what is no map has none."""
+        """Whether the selector matches these labels. Labels that are not a map count as empty."""
         if self.errors:
             return False
         given = labels if isinstance(labels, Mapping) else {}
         return all(requirement.matches(given) for requirement in self.requirements)
 
     def allowed_values(self, key: str) -> frozenset[str] | None:
-        """The values that this label may have in what is selected, or None if that is open."""
+        """Return the values that this label may have in selected objects, or None if any value may match."""
         return allowed_values(self.requirements, key)
 
     def __str__(self) -> str:
-        """As ``kubectl --selector`` writes it, roughly."""
+        """Format the selector roughly as ``kubectl --selector`` does."""
         return ", ".join(sorted(map(str, self.requirements)))
 
 
 def allowed_values(requirements: Iterable[Requirement], key: str) -> frozenset[str] | None:
-    """The values that the ``In`` requirements leave to a key, or None if there is no such requirement."""
+    """Return the values that the ``In`` requirements leave to a key, or None without such a requirement."""
     choices = [each.values for each in requirements if each.key == key and each.operator == IN]
     return frozenset.intersection(*choices) if choices else None
 
 
 def parse(selector: object) -> Selector:
-    """Read a ``LabelSelector``. Absent, null and ``{}`` are the empty selector.
+    """Parse a ``LabelSelector``. Absent, null and ``{}`` are the empty selector.
 
-    Errors stand at ``matchLabels[key]`` and ``matchExpressions[i]``.
+    The paths of errors are ``matchLabels[key]`` and ``matchExpressions[i]``.
     """
     if selector is None:
         return Selector()
@@ -182,7 +182,17 @@ def parse_requirements(
     name: str,
     value_error: Callable[[object], str | None] = value_error,
 ) -> tuple[list[Requirement], list[Error]]:
-    """Read the list of ``key``, ``operator``, ``values`` that the field ``name`` holds: what is sound, what is not."""
+    """Parse a list of ``key``, ``operator``, ``values``.
+
+    Args:
+        expressions: the list.
+        operators: the operators that are valid here.
+        name: the name of the field that holds the list.
+        value_error: returns what is wrong with a value, or None.
+
+    Returns:
+        The valid requirements, and the errors of the others.
+    """
     if expressions is None:
         return [], []
     if not isinstance(expressions, list):
@@ -204,7 +214,7 @@ def parse_requirements(
 def _problems(
     expression: Mapping[str, Any], operators: tuple[str, ...], value_error: Callable[[object], str | None]
 ) -> Iterator[str]:
-    """What is wrong with one requirement."""
+    """Yield what is wrong with one requirement."""
     if problem := key_error(expression.get("key")):
         yield problem
     operator, values = expression.get("operator"), expression.get("values")
@@ -236,10 +246,12 @@ _SIGNS: Final = {"=": IN, "==": IN, "!=": NOT_IN, "in": IN, "notin": NOT_IN, ">"
 
 
 def parse_text(text: str) -> Selector:
-    """Read what ``kubectl --selector`` takes: ``app=db,tier in (a, b),zone!=x,!old``. Nothing selects everything.
+    """Parse the syntax of ``kubectl --selector``: ``app=db,tier in (a, b),zone!=x,!old``.
+
+    An empty text selects everything.
 
     Raises:
-        ValueError: it is no selector.
+        ValueError: the text is not a valid selector.
     """
     expressions: list[dict[str, Any]] = []
     at = 0

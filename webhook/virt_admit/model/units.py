@@ -1,13 +1,13 @@
 """Values that Kubernetes writes as text: durations, quantities, and limits that are a count or a percentage.
 
-Two gates stand before a duration or a limit: the pattern of the schema, and the Go code that decodes the value. A
-value must pass both, and they disagree in both directions. So the patterns stand here by name, and each parser
-follows the Go code.
+A duration or a limit is checked twice: by the pattern of the schema, and by the Go code that decodes it. A value
+must pass both, and each check accepts values that the other rejects. The patterns therefore have names here, and
+each parser follows the Go code.
 
-The traps between the languages, met everywhere below: ``$`` in Go is the end of the text, never the place before a
-final newline; digits are ``[0-9]``, while ``int()`` takes those of every script, blanks and underscores; a boolean
-is an ``int`` in Python and no integer in JSON. No pattern here backtracks more than once over a text, for texts
-come from strangers and may be megabytes long.
+Python and Go differ in ways that matter throughout this module. ``$`` in Go is the end of the text, never the
+position before a final newline. Digits are ``[0-9]``, while ``int()`` accepts all scripts, blanks and underscores.
+A boolean is an ``int`` in Python but not an integer in JSON. No pattern here backtracks more than once over a text,
+because texts are untrusted and may be megabytes long.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 
 def show(value: object) -> str:
-    """A JSON value as messages quote it: printable, on one line and short, whatever a stranger sent."""
+    """Quote a JSON value for a message: printable, on one line and short, whatever the input."""
     match value:
         case None:
             return "null"
@@ -38,7 +38,7 @@ def show(value: object) -> str:
 
 
 LONGEST: Final = 1_000
-"""Characters of a duration or a quantity. Go has no bound; no one means more, and reading them costs time."""
+"""Characters of a duration or a quantity. Go sets no limit, but parsing longer texts only costs time."""
 
 
 # --- durations ---------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 
 MAX_DURATION: Final = 2**63 - 1
-"""Nanoseconds: 2562047h47m16.854775807s, the longest that Go can hold."""
+"""Nanoseconds: 2562047h47m16.854775807s, the longest duration in Go."""
 
 _UNITS: Final = {
     "ns": NANOSECOND,
@@ -68,28 +68,36 @@ DURATION: Final = re.compile(r"\A(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h
 """The schema of ``timeout`` and ``duration`` in conditions, and of the time fields of the medik8s operators."""
 
 NODE_STARTUP_TIMEOUT: Final = re.compile(r"\A0|[0-9](?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h)\Z")
-"""The schema of the MachineHealthCheck's ``nodeStartupTimeout``: ``^0|(…)+$``. The bar binds weaker than the
-anchors, so whatever starts with 0 or *ends* in a duration passes; the last digit of that is all one need look for."""
+"""The schema of the MachineHealthCheck's ``nodeStartupTimeout``: ``^0|(…)+$``.
+
+The bar binds weaker than the anchors. Any text passes that starts with 0 or *ends* in a duration, so matching the
+last digit of that duration suffices.
+"""
 
 HEALTHY_DELAY: Final = re.compile(r"\A-?(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h))+\Z")
-"""The schema of the NodeHealthCheck's ``healthyDelay``: negative means for ever."""
+"""The schema of the NodeHealthCheck's ``healthyDelay``: a negative value means forever."""
 
 _ELEMENT: Final = re.compile(r"(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 _GO_DURATION: Final = re.compile(rf"([+-]?)(0|(?:{_ELEMENT.pattern})+)")
 
 
 def admits(pattern: re.Pattern[str], text: str) -> bool:
-    """Whether a schema with this pattern admits the text: found anywhere, unless the pattern is anchored."""
+    """Whether a schema with this pattern accepts the text: a match anywhere, unless the pattern is anchored."""
     return pattern.search(text) is not None
 
 
 def parse_duration(value: object, schema: re.Pattern[str] | None = None) -> int:
-    """Nanoseconds of a duration such as ``5m`` or ``1h30m``, read as Go's ``time.ParseDuration`` reads it.
+    """Parse a duration such as ``5m`` or ``1h30m`` as Go's ``time.ParseDuration`` does.
 
-    With ``schema`` the text must pass that pattern, too.
+    Args:
+        value: the JSON value.
+        schema: a pattern that the text must match as well.
+
+    Returns:
+        Nanoseconds.
 
     Raises:
-        ValueError: no such duration; the message says why and what to write.
+        ValueError: the value is not a valid duration; the message has the problem and the remedy.
     """
     if not isinstance(value, str):
         raise ValueError(f'{show(value)} is not a duration: write a string with a unit, such as "300s" or "5m"')
@@ -106,7 +114,7 @@ def parse_duration(value: object, schema: re.Pattern[str] | None = None) -> int:
 
 
 def _nanoseconds(whole: str, fraction: str, unit: int) -> int:
-    """One element of a duration. Go adds the fraction in float arithmetic, truncated, and reads 63 bits of it."""
+    """Return the length of one element. Go adds the fraction as a truncated float, and reads 63 bits of it."""
     part, scale = 0, 1.0
     for digit in fraction:
         longer = part * 10 + int(digit)
@@ -117,7 +125,7 @@ def _nanoseconds(whole: str, fraction: str, unit: int) -> int:
 
 
 def format_duration(nanoseconds: int) -> str:
-    """A duration as people write it: ``5m``, ``1h30m``, ``1.5s``, ``0s``. ``parse_duration`` reads it back."""
+    """Format a duration: ``5m``, ``1h30m``, ``1.5s``, ``0s``. ``parse_duration`` reads it back."""
     if not nanoseconds:
         return "0s"
     sign = "-" if nanoseconds < 0 else ""
@@ -133,7 +141,7 @@ def format_duration(nanoseconds: int) -> str:
 
 
 def _decimal(number: int, unit: int) -> str:
-    """``number / unit`` without needless zeros; the unit is a power of ten."""
+    """Format ``number / unit`` without trailing zeros; the unit is a power of ten."""
     whole, below = divmod(number, unit)
     return f"{whole}.{below:0{len(str(unit)) - 1}}".rstrip("0") if below else str(whole)
 
@@ -150,16 +158,18 @@ _SUFFIXES: Final = {
 _QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
 
 _LARGEST_EXPONENT: Final = 1_000
-"""Exponents beyond are read as this one: far more, or far less, than anything that a quantity is compared with."""
+"""Larger exponents are read as this one, which exceeds anything that a quantity is compared with."""
 
 
 def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
-    """The exact number that a quantity such as ``64Mi``, ``1e3`` or ``100m`` (0.1) stands for.
+    """Return the exact number that a quantity such as ``64Mi``, ``1e3`` or ``100m`` (0.1) means.
 
-    ``integers`` admits JSON integers as well, as fields of the schema's int-or-string do.
+    Args:
+        value: the JSON value.
+        integers: whether to accept JSON integers as well, for fields that the schema declares as int-or-string.
 
     Raises:
-        ValueError: no such quantity; the message says why and what to write.
+        ValueError: the value is not a valid quantity; the message has the problem and the remedy.
     """
     if integers and isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
@@ -180,10 +190,10 @@ def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
 # --- limits: a count or a percentage -----------------------------------------------------------------------------
 
 INT_OR_PERCENT: Final = re.compile(r"\A(?:(?:100|[0-9]{1,2})%|[0-9]+)\Z")
-"""The schema of ``maxUnhealthy`` and ``minHealthy`` (not in Cluster API). It is applied to strings only."""
+"""The schema of ``maxUnhealthy`` and ``minHealthy`` (not in Cluster API). It applies to strings only."""
 
 MAX_INT32: Final = 2**31 - 1
-"""The largest integer that an int-or-string can hold; beyond it the whole list of objects cannot be decoded."""
+"""The largest int-or-string integer. A larger one makes the whole list of objects impossible to decode."""
 
 _PERCENT: Final = re.compile(r"[0-9]+%")
 _DIGITS: Final = re.compile(r"[0-9]+")
@@ -191,10 +201,11 @@ _NEGATIVE: Final = re.compile(r"-[0-9]+%?")
 
 
 class LimitKind(enum.Enum):
-    """Who reads the limit: the same text means different numbers to different controllers.
+    """The controller that reads the limit: the same text means different numbers to different controllers.
 
-    openshift/machine-api-operator, kubernetes-sigs/cluster-api: …machinehealthcheck_controller.go#getMaxUnhealthy;
-    medik8s/node-healthcheck-operator: internal/controller/nodehealthcheck_controller.go#getMinHealthy.
+    Sources: openshift/machine-api-operator, kubernetes-sigs/cluster-api:
+    …machinehealthcheck_controller.go#getMaxUnhealthy; medik8s/node-healthcheck-operator:
+    internal/controller/nodehealthcheck_controller.go#getMinHealthy.
     """
 
     MACHINE_API = "maxUnhealthy of machine.openshift.io: a percentage is rounded down; digits in a string are a count"
@@ -204,7 +215,7 @@ class LimitKind(enum.Enum):
 
 
 class Fault(enum.Enum):
-    """Why a value is no limit."""
+    """Why a value is not a valid limit."""
 
     TYPE = "neither an integer nor a string"
     FORM = "a string that is no percentage"
@@ -215,7 +226,7 @@ class Fault(enum.Enum):
 
 
 class LimitError(ValueError):
-    """A value that is no limit, and in which way."""
+    """A value that is not a valid limit."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
@@ -234,10 +245,10 @@ class IntOrPercent:
 
 
 def parse_int_or_percent(value: object, limit: LimitKind) -> IntOrPercent:
-    """Read a limit as its controller does: ``3``, ``"40%"`` and, in the Machine API alone, ``"3"``.
+    """Parse a limit as its controller does: ``3``, ``"40%"`` and, only in the Machine API, ``"3"``.
 
     Raises:
-        LimitError: what the schema or the controller refuses, and what they accept only to do nothing for ever.
+        LimitError: the schema or the controller rejects the value, or accepts it and then never remediates.
     """
     if isinstance(value, str):
         return _limit_in_text(value, limit)
@@ -271,10 +282,10 @@ def _limit_in_text(text: str, limit: LimitKind) -> IntOrPercent:
 
 
 def allowed_unhealthy(value: IntOrPercent, total: int, limit: LimitKind) -> int:
-    """How many of ``total`` machines or nodes may be unhealthy while their controller still remediates.
+    """Return how many of ``total`` machines or nodes may be unhealthy while their controller still remediates.
 
-    0 means that nothing is ever remediated; also where the NodeHealthCheck controller stops with an error because
-    ``maxUnhealthy`` is more than there are nodes.
+    0 means that the controller never remediates. This includes the case in which the NodeHealthCheck controller stops
+    with an error because ``maxUnhealthy`` exceeds the number of nodes.
     """
     share = float(value.number) * float(total) / 100 if value.percent else float(value.number)
     match limit:

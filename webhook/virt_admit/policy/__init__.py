@@ -1,1 +1,1 @@
-"""Decisions: which rule acts how and where. ``shipped/`` holds the policies that come with the tool."""
+"""Decisions: which rule acts how and where. ``shipped/`` holds the policies that come with virt-admit."""

@@ -1,4 +1,4 @@
-"""Where a policy comes from: a file, or what is shipped."""
+"""Policies from a file or from the package."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from virt_admit.settings import SettingError
 
 
 def policy_file(name: str) -> Path | None:
-    """The file that ``--policy`` names; None for a shipped policy.
+    """Return the file that ``--policy`` names; None for a shipped policy.
 
     Raises:
-        SettingError: there is no such file.
+        SettingError: the file does not exist.
     """
     if name in SHIPPED:
         return None
@@ -25,11 +25,11 @@ def policy_file(name: str) -> Path | None:
 
 
 def load_policy(name: str, rules: Rules) -> Policy:
-    """The policy of that name or in that file.
+    """Load the policy with that name or from that file.
 
     Raises:
-        SettingError, OSError: the file is not there or cannot be read.
-        PolicyError: it is no policy.
+        SettingError, OSError: the file does not exist or cannot be read.
+        PolicyError: the policy is not valid.
     """
     file = policy_file(name)
     return parser.load(name, rules) if file is None else parser.parse(file.read_bytes(), rules, str(file))

@@ -1,4 +1,4 @@
-"""The policy file: the text that an administrator writes, or one that is shipped, to a ``Policy``."""
+"""The policy file: parse the text of an administrator, or a shipped one, into a ``Policy``."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from virt_admit.settings import API_VERSION
 
 
 def shipped(name: str) -> bytes:
-    """The text of a shipped policy."""
+    """Return the text of a shipped policy."""
     return importlib.resources.files("virt_admit.policy").joinpath("shipped", f"{name}.yaml").read_bytes()
 
 
 def parse(text: bytes, rules: Rules, name: str = "policy") -> Policy:
-    """Read a policy. What it does not say is taken from the shipped one that it extends (``default``).
+    """Parse a policy. Settings that it omits come from the shipped policy that it extends (``default``).
 
     Raises:
-        PolicyError: with every problem found, each as ``file:line: path: what is wrong``.
+        PolicyError: with every problem found, each as ``file:line: path: problem``.
     """
     policy, base = _read(text, rules, name)
     return _stack(policy, load(base, rules))
 
 
 def load(name: str, rules: Rules) -> Policy:
-    """A shipped policy by its name: audit, default or strict."""
+    """Load a shipped policy by name: audit, default or strict."""
     policy, base = _read(shipped(name), rules, f"{name}.yaml")
     return policy if name == "default" else _stack(policy, load(base, rules))
 
@@ -53,12 +53,12 @@ def _stack(policy: Policy, below: Policy) -> Policy:
 
 
 def _digest(text: bytes) -> str:
-    """The first 12 hexadecimal digits of the SHA-256: enough to tell two policies apart in an audit log."""
+    """Return the first 12 hexadecimal digits of the SHA-256, enough to distinguish policies in an audit log."""
     return hashlib.sha256(text).hexdigest()[:12]
 
 
 def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
-    """The policy in the text alone, and the name of the one that it extends."""
+    """Return the policy in the text alone, and the name of the one that it extends."""
     found, errors = documents.read(text, name)
     problems = [str(error) for error in errors]
     if not problems and len(found) != 1:
@@ -80,7 +80,7 @@ def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
 
 
 class _Reader:
-    """Turns the document into values and collects everything that is wrong with it."""
+    """Converts the document to values and collects all its problems."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -136,7 +136,7 @@ class _Reader:
         return Layer(self._rulings(where["rules"]), patterns)
 
     def _strings(self, where: Field) -> Iterator[str]:
-        """A string or a list of strings."""
+        """Yield a string, or each item of a list of strings."""
         if where.text is not None:
             yield where.text
             return

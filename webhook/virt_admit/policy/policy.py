@@ -1,7 +1,7 @@
-"""The administrator's policy: which rule acts how and where, with which parameters, and what is left alone.
+"""The administrator's policy: actions and parameters of rules, by namespace, and exemptions.
 
-A policy is a stack of layers. For each rule the last layer that says something about it wins; within a layer a
-rule that is named wins over a pattern.
+A policy is a stack of layers. For each rule the last layer that sets it wins. Within a layer, a named rule wins over
+a pattern.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXEMPT_RULE: Final = f"{DOMAIN}/exempt."
 
 
 class PolicyError(ValueError):
-    """A policy cannot be used; each problem names its place and, where one is near, what was probably meant."""
+    """A policy is not valid. Each problem has its path and, if a known word is near, a suggestion."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -33,7 +33,7 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """What one layer says of a rule; None: nothing."""
+    """The settings of a rule in one layer; None: not set."""
 
     action: Action | None = None
     fix: bool | None = None
@@ -42,17 +42,17 @@ class RuleSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """Rulings by rule id or pattern, for some namespaces (patterns) or for all of them (None)."""
+    """Settings by rule id or pattern, for some namespaces (patterns) or for all of them (None)."""
 
     rules: Mapping[str, RuleSettings]
     namespaces: tuple[str, ...] | None = None
 
     def covers(self, namespace: str) -> bool:
-        """Whether the layer is about this namespace; what has no namespace is covered only by layers for all."""
+        """Whether the layer applies to this namespace. Only layers without patterns apply to cluster-scoped objects."""
         return self.namespaces is None or any(fnmatchcase(namespace, pattern) for pattern in self.namespaces)
 
     def rulings(self, rule_id: str) -> Iterator[RuleSettings]:
-        """What the layer says of the rule, weakest first: patterns in order, then the rule's own entry."""
+        """Yield the settings of the rule, weakest first: patterns in order, then the rule's own entry."""
         for pattern, ruling in self.rules.items():
             if "*" in pattern and fnmatchcase(rule_id, pattern):
                 yield ruling
@@ -62,7 +62,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """Who or what is left alone, from which rules, why, and until when (that day included)."""
+    """The users or namespaces that are exempt, from which rules, why, and until when (inclusive)."""
 
     match: str
     rules: tuple[str, ...]
@@ -70,10 +70,10 @@ class Exemption:
     kinds: tuple[str, ...] = ()
     until: datetime.date | None = None
     max_action: Action = Action.OFF
-    """What remains of a finding: nothing, or at most this action."""
+    """The strongest action that remains for a finding."""
 
     def covers(self, subject: str, rule_id: str, kind: str, today: datetime.date) -> bool:
-        """Whether the exemption is in force for this user or namespace, rule and kind."""
+        """Whether the exemption applies to this user or namespace, rule and kind."""
         return (
             (self.until is None or today <= self.until)
             and (not self.kinds or kind in self.kinds)
@@ -84,7 +84,7 @@ class Exemption:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSettings:
-    """What a policy says of one rule in one namespace."""
+    """The effective settings of one rule in one namespace."""
 
     action: Action
     fix: bool
@@ -93,23 +93,23 @@ class EffectiveSettings:
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """One consistent state of the administrator's will. Hot reload replaces the whole value."""
+    """One consistent version of the policy. Hot reload replaces the whole value."""
 
     layers: tuple[Layer, ...] = ()
     users: tuple[Exemption, ...] = ()
     namespaces: tuple[Exemption, ...] = ()
     annotations: frozenset[str] | None = None
-    """The rules for which an annotation on the object counts; None: as the policy below says."""
+    """The rules for which an annotation on the object counts; None: inherited from the base policy."""
     digest: str = ""
     today: datetime.date = datetime.date.min
-    """The day for which exemptions with an end are decided; the edges set it."""
+    """The day for which expiring exemptions are evaluated. The command or the server sets it."""
 
     def at(self, today: datetime.date) -> Policy:
-        """This policy as it is on that day."""
+        """Return this policy as of that day."""
         return self if self.today == today else dataclasses.replace(self, today=today)
 
     def decide(self, rule: Rule, namespace: str) -> EffectiveSettings:
-        """How the rule acts in the namespace (empty for what has none)."""
+        """Return the settings of the rule in the namespace (empty for cluster-scoped objects)."""
         return self._decisions(self._layers_of(namespace), rule)
 
     @functools.cached_property
@@ -123,7 +123,7 @@ class Policy:
         return functools.cache(_decide)
 
     def exempt(self, rule: Rule, user: str, namespace: str, obj: Object) -> Exemption | None:
-        """The exemption by user or namespace that leaves the object alone; the last one wins."""
+        """Return the exemption by user or namespace that covers the object; the last one wins."""
         for subject, exemptions in ((namespace, self.namespaces), (user, self.users)):
             for exemption in reversed(exemptions):
                 if subject and exemption.covers(subject, rule.id, obj.kind, self.today):
@@ -131,7 +131,7 @@ class Policy:
         return None
 
     def annotated(self, rule: Rule, obj: Object) -> str:
-        """The reason that an annotation on the object gives for leaving it alone, if the policy lets it count."""
+        """Return the reason in an annotation that exempts the object, if the policy allows that; else empty."""
         if rule.id not in (self.annotations or ()):
             return ""
         for key in (EXEMPT_RULE + rule.id, EXEMPT_ALL):
@@ -142,7 +142,7 @@ class Policy:
 
     @property
     def expired(self) -> tuple[Exemption, ...]:
-        """The exemptions whose end has passed."""
+        """The exemptions that have expired."""
         return tuple(e for e in (*self.users, *self.namespaces) if e.until is not None and e.until < self.today)
 
 
@@ -152,7 +152,7 @@ def _decide(layers: tuple[Layer, ...], rule: Rule) -> EffectiveSettings:
     for layer in layers:
         named = rule.id in layer.rules
         for ruling in layer.rulings(rule.id):
-            # a pattern never switches on a rule that is off out of the box
+            # a pattern never enables a rule that is off by default
             if ruling.action is not None and (named or rule.action is not Action.OFF):
                 action = ruling.action
             if ruling.fix is not None:
@@ -162,7 +162,10 @@ def _decide(layers: tuple[Layer, ...], rule: Rule) -> EffectiveSettings:
 
 
 def _annotation(text: str) -> tuple[str, datetime.date | None]:
-    """``reason[; until=YYYY-MM-DD][; by=who]``. An end that is no date has passed: better seen than silent."""
+    """Parse ``reason[; until=YYYY-MM-DD][; by=name]``.
+
+    An end date that is not valid counts as expired, because a visible finding is safer than a silent exemption.
+    """
     reason, *extras = (part.strip() for part in text.split(";"))
     until = None
     for extra in extras:

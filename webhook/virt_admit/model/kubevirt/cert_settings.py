@@ -1,8 +1,8 @@
-"""How long the certificates of HyperConverged, KubeVirt and CDI live.
+"""Lifetimes of the certificates of HyperConverged, KubeVirt and CDI.
 
-Each resource has groups (``ca``, ``server``, in CDI also ``client``) of two durations: how long a certificate is
-valid, and how long before its end it is renewed. What is not set has a default; KubeVirt also has three older
-fields, which win over the newer ones.
+Each resource has groups (``ca``, ``server``, in CDI also ``client``) of two durations: the lifetime of a
+certificate, and the time before its end at which it is renewed. Durations that are not set have defaults. KubeVirt
+also has three deprecated fields, which override the newer ones.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ RENEW_BEFORE: Final = "renewBefore"
 
 
 class _Default(NamedTuple):
-    """Nanoseconds that hold where a group is silent."""
+    """The durations of a group that sets none, in nanoseconds."""
 
     duration: int
     renew_before: int | None
-    """None: a fifth of the duration that is in force."""
+    """None means a fifth of the effective duration."""
 
 
 _CA_48H: Final = _Default(48 * HOUR, 24 * HOUR)
@@ -49,10 +49,10 @@ DEPRECATED: Final[Mapping[str, tuple[str, str]]] = {
     "certRotateInterval": (SERVER, DURATION),
     "caOverlapInterval": (CA, RENEW_BEFORE),
 }
-"""KubeVirt's older fields, and what they stand for."""
+"""KubeVirt's deprecated fields, and the group and duration that each one sets."""
 
 CDI_REFRESH_AGE: Final[Mapping[str, int]] = {CA: 24 * HOUR, SERVER: 12 * HOUR, CLIENT: 12 * HOUR}
-"""CDI renews a certificate at this age, in nanoseconds, where ``renewBefore`` is not set (cert/factory.go)."""
+"""The age in nanoseconds at which CDI renews a certificate if ``renewBefore`` is not set (cert/factory.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class Written:
     group: str
     field: Field
     value: int | None
-    """Nanoseconds; None where it is no duration, is negative, or is a lifetime of zero."""
+    """Nanoseconds; None if the value is not a valid duration, is negative, or is a lifetime of zero."""
     problem: str = ""
-    """What is wrong with it, for texts."""
+    """What is wrong with the value, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The certificates of one kind: where their durations stand, and the nanoseconds that are in force."""
+    """The effective durations of one group of certificates in nanoseconds, and the fields that set them."""
 
     name: str
     field: Field
@@ -80,12 +80,12 @@ class Group:
 
 
 def block(obj: Object) -> Field:
-    """Where the object keeps the settings of its certificates."""
+    """Return the block of certificate settings of an object."""
     return setting(obj, Setting.CERTIFICATES)
 
 
 def written(obj: Object) -> Iterator[Written]:
-    """Every duration that the object sets, also where an older field of KubeVirt wins over it."""
+    """Yield every duration that the object sets, including those that a deprecated field of KubeVirt overrides."""
     kind, place = kinds.of(obj), block(obj)
     for name in _defaults(kind):
         for role in (DURATION, RENEW_BEFORE):
@@ -98,9 +98,9 @@ def written(obj: Object) -> Iterator[Written]:
 
 
 def groups(obj: Object) -> Iterator[Group]:
-    """The groups of a HyperConverged, KubeVirt or CDI; a group with an invalid value cannot be judged, and is left out.
+    """Yield the groups of a HyperConverged, KubeVirt or CDI, without groups that have an invalid value.
 
-    In KubeVirt an older field wins over what it stands for.
+    In KubeVirt a deprecated field overrides its newer equivalent.
     """
     kind, place = kinds.of(obj), block(obj)
     for name, default in _defaults(kind).items():

@@ -1,9 +1,9 @@
-"""What the cluster's KubeVirt and HyperConverged resources say, and what holds where they are silent.
+"""The settings of the cluster's KubeVirt and HyperConverged resources, with their defaults.
 
-There is one KubeVirt and one HyperConverged in a cluster; where a list shows several, the oldest counts. Source:
+A cluster has one KubeVirt and one HyperConverged. If a list contains several, the oldest counts. Source:
 kubevirt/kubevirt:pkg/virt-config/virt-config.go.
 
-What a function here cannot tell it raises as ``Unseen``; a resource that does not exist (yet) tells no more than
+Functions raise ``Unseen`` if a setting cannot be determined. A resource that does not exist (yet) is treated like
 one that cannot be read.
 """
 
@@ -23,7 +23,7 @@ from virt_admit.model.objects import Field, Object
 
 
 class Setting(enum.Enum):
-    """A setting that HyperConverged, KubeVirt and CDI keep in different places."""
+    """A setting whose path differs between HyperConverged, KubeVirt and CDI."""
 
     UPDATES = "update methods and batches"
     MIGRATIONS = "migration limits"
@@ -71,10 +71,10 @@ _CDI: Final[Mapping[Setting, str]] = {
 
 
 def setting(obj: Object, what: Setting) -> Field:
-    """Where this object keeps a setting, by its kind and version; absent where it has no such setting.
+    """Return the field of a setting, by the kind and version of the object; absent if it has no such setting.
 
-    Names inside the blocks are equal in all kinds, but obsolete models are a list in HyperConverged and a map in
-    KubeVirt.
+    Field names inside the blocks are equal in all kinds. Only obsolete models differ: they are a list in HyperConverged
+    and a map in KubeVirt.
     """
     kind = kinds.of(obj)
     if kind is KUBEVIRT:
@@ -91,19 +91,19 @@ def setting(obj: Object, what: Setting) -> Field:
 
 
 def kubevirt(cluster: Cluster) -> Object | None:
-    """The KubeVirt resource, or None if there is none.
+    """Return the KubeVirt resource, or None if it does not exist.
 
     Raises:
-        Unseen: none is known, but there may be one.
+        Unseen: none is known, but one may exist.
     """
     return _seen(cluster.cached(_kubevirt))
 
 
 def hyperconverged(cluster: Cluster) -> Object | None:
-    """The HyperConverged resource, or None if there is none.
+    """Return the HyperConverged resource, or None if it does not exist.
 
     Raises:
-        Unseen: none is known, but there may be one.
+        Unseen: none is known, but one may exist.
     """
     return _seen(cluster.cached(_hyperconverged))
 
@@ -133,12 +133,16 @@ def _oldest(cluster: Cluster, kind: Kind) -> Object | Unseen | None:
 
 
 def _age(obj: Object) -> tuple[str, str]:
-    """Sorts the oldest first; RFC 3339 in UTC sorts as text, and what was never created is the youngest."""
+    """Return a sort key, oldest first. RFC 3339 in UTC sorts as text; objects not created yet sort last."""
     return obj.metadata["creationTimestamp"].text or "~", obj.full_name
 
 
 def require_kubevirt(cluster: Cluster) -> Object:
-    """For settings that cannot be told without a KubeVirt resource: one that is not there (yet) tells nothing."""
+    """Return the KubeVirt resource, for settings that cannot be determined without one.
+
+    Raises:
+        Unseen: it cannot be read, or does not exist (yet).
+    """
     found = kubevirt(cluster)
     if found is None:
         raise Unseen(str(KUBEVIRT))
@@ -156,12 +160,12 @@ def known_or_none(read: Callable[[Cluster], Object | None], cluster: Cluster) ->
 
 
 class ClusterStrategy(NamedTuple):
-    """The eviction strategy of VMs that have none of their own."""
+    """The eviction strategy of VMs that do not set their own."""
 
     value: str | None
-    """None: unknown. Anything else is as written, known word or not."""
+    """The value as written, valid or not; None: unknown."""
     origin: str
-    """The kind of the resource that says it, for texts; empty where nobody says it."""
+    """The kind of the resource that sets it, for messages; empty if no resource does."""
     explicit: bool
     """Whether a resource sets it; False: it is KubeVirt's built-in None, or unknown."""
 
@@ -171,12 +175,15 @@ BUILT_IN_STRATEGY: Final = ClusterStrategy("None", "", explicit=False)
 
 
 def eviction_strategy(cluster: Cluster, subject: Object | None = None) -> ClusterStrategy:
-    """The cluster's eviction strategy; never raises.
+    """Return the cluster's eviction strategy; never raises.
 
-    What a KubeVirt or HyperConverged under review (``subject``) says comes first, and the subject stands for the
-    stored one of its kind. Then KubeVirt, then HyperConverged, then what HyperConverged would choose by the number
-    of its nodes (``status.infrastructureHighlyAvailable``), then KubeVirt's built-in None. With neither resource in
-    sight it is unknown.
+    The first of these that sets one wins: ``subject``, KubeVirt, HyperConverged, the choice of HyperConverged by the
+    number of its nodes (``status.infrastructureHighlyAvailable``), and KubeVirt's built-in None. If neither resource is
+    known, the strategy is unknown.
+
+    Args:
+        cluster: the cluster.
+        subject: a KubeVirt or HyperConverged under review, which replaces the stored object of its kind.
     """
     if subject is None:
         return cluster.cached(_eviction_strategy)
@@ -213,13 +220,13 @@ def _infrastructure(hyperconverged_: Object) -> bool | None:
 
 
 def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | None:
-    """Whether VMs have another node to go to; None: nothing tells.
+    """Return whether VMs have a second node to migrate to; None if unknown.
 
-    HyperConverged says it in its status. Else nodes are counted, two or more being yes: those that KubeVirt calls
+    The status of HyperConverged has the answer. Otherwise at least two nodes are needed: those that KubeVirt calls
     schedulable if any node has that label, else the workers if any node has that role.
 
     Raises:
-        Unseen: HyperConverged does not say it, and no node is known, but there may be some.
+        Unseen: HyperConverged does not report it and no node is known, but nodes may exist.
     """
     hyperconverged_ = (
         subject if subject is not None and kinds.of(subject) is HCO else known_or_none(hyperconverged, cluster)
@@ -249,10 +256,10 @@ HOST_PASSTHROUGH: Final = "host-passthrough"
 
 
 def own_obsolete_models(obj: Object) -> frozenset[str]:
-    """The models that are obsolete if this KubeVirt or HyperConverged has its way.
+    """Return the models that are obsolete if this KubeVirt or HyperConverged is applied.
 
-    HyperConverged adds to the predefined ones. The keys of KubeVirt's map *replace* them, whatever the values; an
-    empty map is none.
+    HyperConverged adds to the predefined ones. The keys of KubeVirt's map *replace* them, whatever their values. An
+    empty map counts as absent.
     """
     models = setting(obj, Setting.OBSOLETE_CPU_MODELS)
     if kinds.of(obj) is KUBEVIRT:
@@ -261,7 +268,7 @@ def own_obsolete_models(obj: Object) -> frozenset[str]:
 
 
 def obsolete_models(cluster: Cluster) -> frozenset[str]:
-    """The models that the node labeller takes off all nodes, as far as that can be seen; never raises."""
+    """Return the models that the node labeller removes from all nodes, as far as known; never raises."""
     return cluster.cached(_obsolete_models)
 
 
@@ -274,10 +281,10 @@ def _obsolete_models(cluster: Cluster) -> frozenset[str]:
 
 
 def default_cpu_model(cluster: Cluster) -> str:
-    """The model of VMs that name none: KubeVirt's ``cpuModel``, else ``host-model`` (on arm64 the passthrough).
+    """Return the model of VMs that name none: KubeVirt's ``cpuModel``, else ``host-model`` (passthrough on arm64).
 
     Raises:
-        Unseen: KubeVirt cannot be seen.
+        Unseen: KubeVirt cannot be read.
     """
     return setting(require_kubevirt(cluster), Setting.DEFAULT_CPU_MODEL).text or HOST_MODEL
 
@@ -286,12 +293,12 @@ def default_cpu_model(cluster: Cluster) -> str:
 
 
 def default_binding(cluster: Cluster) -> str:
-    """How VMs without networks are tied to the pod network.
+    """Return how VMs without networks are connected to the pod network.
 
-    KubeVirt's ``defaultNetworkInterface``, else ``bridge``. HyperConverged writes ``masquerade`` there.
+    It is KubeVirt's ``defaultNetworkInterface``, else ``bridge``. HyperConverged sets ``masquerade`` there.
 
     Raises:
-        Unseen: neither resource can be seen.
+        Unseen: neither resource can be read.
     """
     kubevirt_ = known_or_none(kubevirt, cluster)
     if kubevirt_ is not None:
@@ -302,30 +309,30 @@ def default_binding(cluster: Cluster) -> str:
 
 
 def binding_migrates(cluster: Cluster, plugin: str) -> bool:
-    """Whether KubeVirt has a network binding plugin of that name, registered as fit for migration.
+    """Whether KubeVirt has a network binding plugin of that name that is registered as migratable.
 
     Raises:
-        Unseen: KubeVirt cannot be seen.
+        Unseen: KubeVirt cannot be read.
     """
     bindings = require_kubevirt(cluster).at("spec", "configuration", "network", "binding")
     return bindings[plugin]["migration"].present
 
 
 def mediated_devices(cluster: Cluster) -> frozenset[str]:
-    """The resource names of the mediated devices that VMs may use.
+    """Return the resource names of the mediated devices that VMs may use.
 
     Raises:
-        Unseen: KubeVirt cannot be seen.
+        Unseen: KubeVirt cannot be read.
     """
     devices = require_kubevirt(cluster).at("spec", "configuration", "permittedHostDevices", "mediatedDevices")
     return frozenset(name for item in devices.items() if (name := item["resourceName"].text))
 
 
 def minimum_tsc_frequency(cluster: Cluster) -> int | None:
-    """Hertz that every node's time stamp counter is said to reach; None: nothing is said.
+    """Return the configured minimum frequency in hertz of every node's time stamp counter, or None.
 
     Raises:
-        Unseen: KubeVirt cannot be seen.
+        Unseen: KubeVirt cannot be read.
     """
     developer = require_kubevirt(cluster).at("spec", "configuration", "developerConfiguration")
     frequency = developer["minimumClusterTSCFrequency"].integer
@@ -333,18 +340,18 @@ def minimum_tsc_frequency(cluster: Cluster) -> int | None:
 
 
 def reported_architecture(cluster: Cluster) -> str | None:
-    """The architecture of VMs that name none, as KubeVirt's operator found it; None: KubeVirt does not say (yet).
+    """Return the architecture of VMs that name none, as KubeVirt's operator reports it; None: not reported (yet).
 
     Raises:
-        Unseen: KubeVirt cannot be seen.
+        Unseen: KubeVirt cannot be read.
     """
     return require_kubevirt(cluster).at("status", "defaultArchitecture").text or None
 
 
 def default_architecture(cluster: Cluster) -> str:
-    """The same, and the likely ``amd64`` if KubeVirt does not say.
+    """Return the reported architecture, else the likely ``amd64``.
 
     Raises:
-        Unseen: KubeVirt cannot be seen.
+        Unseen: KubeVirt cannot be read.
     """
     return reported_architecture(cluster) or "amd64"

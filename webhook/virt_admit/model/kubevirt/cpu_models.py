@@ -1,7 +1,8 @@
 """CPU models that nodes offer.
 
-KubeVirt's node labeller marks each node with the models that its processor can run and that are not obsolete. The pod
-of a VMI with a named model gets that label as node selector, so a model that no node offers is never scheduled.
+KubeVirt's node labeller labels each node with the models that its processor supports and that are not obsolete. The
+pod of a VMI with a named model gets that label as node selector. A model that no node offers is therefore never
+scheduled.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from virt_admit.model.units import show
 OFFERED: Final = "cpu-model.node.kubevirt.io/"
 """Label prefix: the node can run this model."""
 HOST: Final = "host-model-cpu.node.kubevirt.io/"
-"""Label prefix: what ``host-model`` means on the node."""
+"""Label prefix: the model that ``host-model`` means on the node."""
 TARGET: Final = "cpu-model-migration.node.kubevirt.io/"
-"""Label prefix: the node can take a migrating ``host-model`` VMI that started on a node of this model."""
+"""Label prefix: the node can run a migrating ``host-model`` VMI that started on a node of this model."""
 
 SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
-"""Annotation of nodes that the labeller leaves as they are; only its presence counts (node_labeller.go)."""
+"""Annotation of nodes that the labeller does not change; only its presence counts (node_labeller.go)."""
 
 READS: Final = union(effective.READS, {KUBEVIRT: (), NODE: ("metadata.labels", f"metadata.annotations.{SKIP_NODE}")})
 
@@ -38,28 +39,28 @@ class Offers:
 
     nodes: Mapping[str, tuple[str, ...]]
     conclusive: bool
-    """Whether any node has a label of the kind; if not, the labeller has not run, and nothing can be concluded."""
+    """Whether any node has a model label. If not, the labeller has not run and nothing can be concluded."""
 
     def by(self, model: str) -> tuple[str, ...]:
-        """The nodes that offer a model, compared exactly."""
+        """Return the nodes that offer a model, compared exactly."""
         return self.nodes.get(model, ())
 
     def alike(self, model: str) -> tuple[str, ...]:
-        """The models on offer whose names differ from this one only in case."""
+        """Return the offered models whose names differ from this one only in case."""
         folded = model.casefold()
         return tuple(sorted(name for name in self.nodes if name != model and name.casefold() == folded))
 
     def most_common(self, number: int, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """The models that most nodes offer, leaving some out."""
+        """Return the models that most nodes offer, without the given ones."""
         order = sorted((-len(nodes), model) for model, nodes in self.nodes.items() if model not in without)
         return tuple(model for _, model in order[:number])
 
 
 def offers(cluster: Cluster) -> Offers:
-    """What the nodes of the cluster offer.
+    """Return the models that the nodes of the cluster offer.
 
     Raises:
-        Unseen: no node is known, but there may be some.
+        Unseen: no node is known, but nodes may exist.
     """
     nodes.every(cluster)
     return cluster.cached(_offers)
@@ -78,10 +79,10 @@ def _offers(cluster: Cluster) -> Offers:
 
 
 def host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
-    """What ``host-model`` means on each node that says so.
+    """Return the meaning of ``host-model`` on each node that publishes it.
 
     Raises:
-        Unseen: no node is known, but there may be some.
+        Unseen: no node is known, but nodes may exist.
     """
     nodes.every(cluster)
     return cluster.cached(_host_models)
@@ -100,13 +101,13 @@ class Model(NamedTuple):
 
     name: str
     path: Path
-    """Where the object decides on it."""
+    """The field of the object that determines the model."""
     source: str = ""
-    """Who names it: ``instance type 'u1'``, ``KubeVirt``; empty: the object itself."""
+    """The object that names the model, ``instance type 'u1'`` or ``KubeVirt``; empty: the object itself."""
 
     @property
     def phrase(self) -> str:
-        """``CPU model 'Conroe' of KubeVirt``."""
+        """The model for messages: ``CPU model 'Conroe' of KubeVirt``."""
         return f"CPU model {show(self.name)}" + (f" of {self.source}" if self.source else "")
 
     @property
@@ -119,12 +120,13 @@ _DEFAULT: Final = "KubeVirt"
 
 
 def named(vmi: Effective, cluster: Cluster) -> Model | None:
-    """The model that a VMI runs with, if it is a named one: its own, its instance type's, or KubeVirt's default.
+    """Return the model that a VMI runs with if it is a named one.
 
-    None for ``host-model`` and ``host-passthrough``, and on arm64, where there are no named models.
+    It comes from the VM, its instance type or KubeVirt's default. Return None for ``host-model`` and
+    ``host-passthrough``, and on arm64, which has no named models.
 
     Raises:
-        Unseen: the VM names none, and its instance type or KubeVirt cannot be seen.
+        Unseen: the VM names none, and its instance type or KubeVirt cannot be read.
     """
     if (vmi.architecture or _default_architecture(cluster)) == "arm64":
         return None

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets over the pods of VMIs: which of them keep a VMI from being shut down."""
+"""PodDisruptionBudgets that cover the pods of VMIs and prevent evictions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ class _Budget(NamedTuple):
 
 
 def launcher_labels(obj: Object) -> Mapping[str, str]:
-    """The labels by which others may select the virt-launcher pod of a VMI, or of the VMI that a VM would make
-    (pkg/virt-controller/services/template.go)."""
+    """Return the labels of the virt-launcher pod of a VMI, or of the VMI of a VM.
+
+    Source: pkg/virt-controller/services/template.go.
+    """
     labels = vms.vmi_template(obj).at("metadata", "labels").texts
     return {**labels, "kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": obj.name}
 
 
 def is_user_created(budget: Object) -> bool:
-    """Whether a PodDisruptionBudget is somebody's own, not one that an older KubeVirt made for a VMI."""
+    """Whether a user created the PodDisruptionBudget, rather than an older KubeVirt for a VMI."""
     return (
         vmis.owner(budget, "VirtualMachineInstance") is None
         and vmis.owner(budget, "VirtualMachineInstanceMigration") is None
@@ -36,14 +38,16 @@ def is_user_created(budget: Object) -> bool:
 
 
 def needs_scale(budget: Object) -> bool:
-    """Whether a PodDisruptionBudget has a form that asks the pods' owner for its scale, which a VMI has not: then it
-    allows no disruption, ever (kubevirt/kubevirt#18063)."""
+    """Whether the PodDisruptionBudget needs the scale of the pods' owner.
+
+    A VMI has no scale, so such a budget never allows a disruption (kubevirt/kubevirt#18063).
+    """
     least = budget.at("spec", "minAvailable")
     return budget.at("spec", "maxUnavailable").present or (least.text or "").endswith("%")
 
 
 def blocking(vmi: Object, cluster: Cluster) -> Object | None:
-    """A known PodDisruptionBudget that forbids the eviction of the VMI's pod just now."""
+    """Return a known PodDisruptionBudget that currently forbids the eviction of the VMI's pod."""
     labels = launcher_labels(vmi)
     for budget, selector in cluster.cached(_budgets).get(vms.namespace_of(vmi), ()):
         if selector.matches(labels):
@@ -54,7 +58,7 @@ def blocking(vmi: Object, cluster: Cluster) -> Object | None:
 
 
 def _budgets(cluster: Cluster) -> Mapping[str, list[_Budget]]:
-    """By namespace. Without a selector a budget covers no pod; an empty one covers all."""
+    """Return the budgets by namespace. A budget without a selector covers no pod; an empty selector covers all pods."""
     found: dict[str, list[_Budget]] = {}
     for budget in cluster.known(PDB):
         selector = budget.at("spec", "selector")

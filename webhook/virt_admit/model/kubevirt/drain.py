@@ -1,8 +1,8 @@
-"""What a drain of a node does to the VMs on it: from facts where there are some.
+"""The effect of a node drain on the VMs of the node, from facts where they exist.
 
 A fact is what KubeVirt published on the running VMI: its frozen eviction strategy, its condition ``LiveMigratable``,
-migrations that failed. Where a migration would go to is inferred from labels and taints of the nodes, for KubeVirt
-does not look at them.
+migrations that failed. The possible targets of a migration are inferred from labels and taints of the nodes, because
+KubeVirt does not check them.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ READS: Final = union(
     placement.READS,
     effective.STRATEGY_READS,
 )
-"""What the forecast looks up."""
+"""The fields that the forecast reads."""
 
 # --- objects that are not running yet -------------------------------------------------------------------------------
 
 
 def awaits_migration(obj: Object, cluster: Cluster) -> bool:
-    """Whether a drain would wait for the VMI of an object to migrate, as KubeVirt sees it: its strategy is
-    LiveMigrate, or LiveMigrateIfPossible and nothing is known that rules a migration out.
+    """Whether a drain would wait for the VMI of an object to migrate.
+
+    This is the case if its strategy is LiveMigrate, or LiveMigrateIfPossible and nothing known rules out a migration.
 
     Raises:
-        Unseen: the strategy is the cluster's, and that is unknown.
+        Unseen: the strategy is the cluster's, which is unknown.
     """
     wanted = effective.strategy(obj, cluster).value
     if wanted == "LiveMigrateIfPossible":
@@ -60,33 +61,33 @@ def awaits_migration(obj: Object, cluster: Cluster) -> bool:
 
 
 def eviction(vmi: Object, cluster: Cluster) -> Eviction:
-    """What KubeVirt does if the VMI's pod is evicted.
+    """Return KubeVirt's reaction to an eviction of the VMI's pod.
 
     Raises:
-        Unseen: as ``effective.strategy``.
+        Unseen: see ``effective.strategy``.
     """
     return lifecycle.eviction(effective.strategy(vmi, cluster).value, vmis.migratable(vmi))
 
 
 class Evictions(NamedTuple):
-    """What an eviction does to each VMI on a node that nobody is stopping already."""
+    """The effect of an eviction on each VMI of a node that is not being stopped already."""
 
     answers: tuple[tuple[Object, Eviction], ...] = ()
     unseen: tuple[Unseen, ...] = ()
-    """What of it could not be seen."""
+    """What could not be read."""
 
     def having(self, *wanted: Eviction) -> list[Object]:
-        """The VMIs whose eviction ends in one of these ways."""
+        """Return the VMIs whose eviction has one of these effects."""
         return [vmi for vmi, answer in self.answers if answer in wanted]
 
     @property
     def blocking(self) -> list[Object]:
-        """The VMIs for which a drain waits in vain."""
+        """The VMIs for which a drain never completes."""
         return self.having(Eviction.REFUSED, Eviction.WAITS)
 
 
 def evictions(cluster: Cluster, node: str) -> Evictions:
-    """What evictions do on a node."""
+    """Return the effects of evictions on a node."""
     answers: list[tuple[Object, Eviction]] = []
     blind: list[Unseen] = []
     found, unseen = gather(vmis.on_node(cluster, node))
@@ -103,16 +104,16 @@ def evictions(cluster: Cluster, node: str) -> Evictions:
 
 
 class Problem(NamedTuple):
-    """Why something does not happen, and what to do."""
+    """Why something does not happen, and the remedy."""
 
     reason: str
     remedy: str
 
 
 def no_target(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Why the migration of a VMI that KubeVirt calls migratable will not come to an end; None: it will, or nothing tells.
+    """Return why the migration of a migratable VMI will not complete; None: it will, or that is unknown.
 
-    Such a migration is given up after five minutes and repeated for ever.
+    KubeVirt gives up such a migration after five minutes and repeats it forever.
     """
     failed = migrations.failed_in_a_row(vmi, cluster)
     if len(failed) >= migrations.RETRY_LOOP:
@@ -122,9 +123,12 @@ def no_target(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | None:
-    """Why no other node can run a VMI just now; None: one can, or nothing tells, for not every node can be seen.
+    """Return why no other node can run a VMI now; None: a node can, or that is unknown because nodes cannot be read.
 
-    ``moves``: it migrates; a VMI with ``host-model`` is then bound to what its node's processor can do.
+    Args:
+        vmi: a running VMI.
+        cluster: the cluster.
+        moves: whether it migrates, which binds a VMI with ``host-model`` to the CPU model of its node.
     """
     try:
         places = placement.places(cluster)
@@ -158,7 +162,7 @@ def _blind_to_nodes(cluster: Cluster) -> bool:
 
 
 def _source_model(vmi: Object, cluster: Cluster, node: str) -> str | None:
-    """The host model that a ``host-model`` VMI took from its node, which its target must be able to run."""
+    """Return the host model that a ``host-model`` VMI got from its node and that its target must support."""
     if vmi.at("spec", "domain", "cpu", "model").value != configuration.HOST_MODEL:
         return None
     return min(cpu_models.host_models(cluster).get(node, ()), default=None)
@@ -168,7 +172,7 @@ def _source_model(vmi: Object, cluster: Cluster, node: str) -> str | None:
 
 
 class VmOutcome(enum.StrEnum):
-    """What a drain of its node does to a VM; the worst first."""
+    """The effect of a drain on a VM, worst first."""
 
     BLOCKS = "blocks the drain"
     STOPS = "stops for good"
@@ -179,7 +183,7 @@ class VmOutcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a drain does to one VM, why, and what to do about it (empty: nothing)."""
+    """The effect of a drain on one VM, its reason and the remedy (empty: none needed)."""
 
     vmi: Object
     outcome: VmOutcome
@@ -188,7 +192,7 @@ class Forecast:
 
 
 def forecast(vmi: Object, cluster: Cluster) -> Forecast:
-    """What a drain of its node would do to the VMI now. Never raises: what cannot be told is ``UNKNOWN``."""
+    """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
     try:
         return _forecast(vmi, cluster)
     except Unseen as unseen:

@@ -1,8 +1,8 @@
-"""The VMI that KubeVirt will make: what an object says, filled up from instance type and preference.
+"""The VMI that KubeVirt will create from an object, its instance type and its preference.
 
-Nothing is copied or merged as a whole. Each fact that somebody asks for is looked up where KubeVirt would take it
-from, and comes with the place to change it. Sources: kubevirt/kubevirt: pkg/instancetype/find,
-pkg/instancetype/apply, pkg/instancetype/preference/apply.
+Nothing is copied or merged as a whole. Each value is looked up where KubeVirt would read it, and comes with the path
+to change it. Sources: kubevirt/kubevirt: pkg/instancetype/find, pkg/instancetype/apply,
+pkg/instancetype/preference/apply.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from virt_admit.model.reads import Reads
 from virt_admit.model.units import show
 
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
-"""Label of a ControllerRevision: the instance type or preference that it keeps a copy of."""
+"""Label of a ControllerRevision: the instance type or preference of which it is a copy."""
 
 
 _INHERITED: Final = (  # of an instance type; then of a preference
@@ -44,63 +44,63 @@ READS: Final[Reads] = {
     PREFERENCE: (),
     CLUSTER_PREFERENCE: (),
 }
-"""What ``effective`` looks up."""
+"""The fields that ``effective`` reads."""
 
 STRATEGY_READS: Final[Reads] = {KUBEVIRT: (), HCO: ()}
-"""What ``strategy`` looks up."""
+"""The fields that ``strategy`` reads."""
 
 
 class Given(NamedTuple):
-    """A value and who gives it."""
+    """A value and its source."""
 
     field: Field
-    """The value; its path is the place in the object under review that decides on it."""
+    """The value; its path is the field of the object under review that determines it."""
     source: str = ""
-    """``instance type 'u1.gpu'``, ``preference 'windows'``; empty: the object says it itself."""
+    """``instance type 'u1.gpu'`` or ``preference 'windows'``; empty: the object itself."""
 
 
 class Inherited(NamedTuple):
-    """An instance type or a preference: its ``spec``, and where the object names it."""
+    """An instance type or a preference: its ``spec``, and the path at which the object names it."""
 
     spec: Field
     path: Path
     source: str
 
     def give(self, *steps: str) -> Given:
-        """What it says at that place of its spec."""
+        """Return the value at these steps of its spec."""
         return Given(Field(self.spec.at(*steps).value, self.path), self.source)
 
 
 class Effective(NamedTuple):
-    """The VMI spec of an object (``T``), with what its instance type and its preference add to it."""
+    """The VMI spec of an object (``T``) with the additions of its instance type and its preference."""
 
     obj: Object
     template: Field
-    """What becomes the VMI, with its metadata."""
+    """The metadata and spec of the future VMI."""
     spec: Field
     devices: Field
     """``domain.devices`` of the VM itself."""
     disk_templates: Field
-    """``dataVolumeTemplates`` of the VM; absent where the object has none."""
+    """``dataVolumeTemplates`` of the VM; absent if the object has none."""
     instancetype: Inherited | None = None
     preference: Inherited | None = None
     instancetype_unseen: str = ""
-    """What could not be seen of the instance type; empty: it is here, or there is none."""
+    """What could not be read of the instance type; empty: it is known, or the object names none."""
     preference_unseen: str = ""
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """What could not be seen of instance type and preference: they may add anything."""
+        """What could not be read of instance type and preference. They may add anything."""
         return tuple(what for what in (self.instancetype_unseen, self.preference_unseen) if what)
 
     @property
     def gpus(self) -> Given:
-        """The list of graphics cards; a VM that has its own must not take those of an instance type."""
+        """The list of GPUs. A VM with its own list must not use an instance type with one."""
         return self._devices("gpus")
 
     @property
     def host_devices(self) -> Given:
-        """The list of host devices, likewise."""
+        """The list of host devices. A VM with its own list must not use an instance type with one."""
         return self._devices("hostDevices")
 
     def _devices(self, key: str) -> Given:
@@ -109,7 +109,7 @@ class Effective(NamedTuple):
 
     @property
     def launch_security(self) -> Given:
-        """``launchSecurity``: a map, be it an empty one, makes the guest a confidential one."""
+        """``launchSecurity``: any map, even an empty one, makes the guest a confidential one."""
         own = Given(self.spec.at("domain", "launchSecurity"))
         if own.field.present:
             return own
@@ -128,25 +128,25 @@ class Effective(NamedTuple):
 
     @property
     def cpu_model(self) -> Given:
-        """The CPU model that the VM or its instance type names; absent: the cluster's default holds."""
+        """The CPU model of the VM or its instance type; absent: the cluster's default applies."""
         own = Given(self.spec.at("domain", "cpu", "model"))
         return own if own.field.text or self.instancetype is None else self.instancetype.give("cpu", "model")
 
     @property
     def node_selector(self) -> Given:
-        """The node selector; a VM that has its own must not take that of an instance type."""
+        """The node selector. A VM with its own must not use an instance type with one."""
         own = Given(self.spec["nodeSelector"])
         return own if own.field.present or self.instancetype is None else self.instancetype.give("nodeSelector")
 
     @property
     def architecture(self) -> str | None:
-        """The architecture that the VM or its preference names; None: the cluster's default holds."""
+        """The architecture of the VM or its preference; None: the cluster's default applies."""
         own = self.spec["architecture"].text
         return own or (self.preference.spec["preferredArchitecture"].text if self.preference else None)
 
     @property
     def autoattach_pod_interface(self) -> bool | None:
-        """Whether a VM without networks gets one, as the VM or its preference says; None: neither does."""
+        """Whether a VM without networks gets one, by the VM or its preference; None: neither sets it."""
         own = self.devices["autoattachPodInterface"].boolean
         if own is not None or self.preference is None:
             return own
@@ -154,7 +154,7 @@ class Effective(NamedTuple):
 
     @property
     def prefers_masquerade(self) -> bool:
-        """Whether interfaces on the pod network that name no binding get masquerade."""
+        """Whether interfaces on the pod network without a binding get masquerade."""
         preference = self.preference
         return preference is not None and preference.spec.at("devices", "preferredInterfaceMasquerade").is_map
 
@@ -164,7 +164,7 @@ class Effective(NamedTuple):
         return self.preference.spec.at("volumes", "preferredStorageClassName").text if self.preference else None
 
     def annotated(self, key: str) -> bool:
-        """Whether the VMI will carry the annotation, whatever its value and wherever it comes from."""
+        """Whether the VMI will have the annotation, whatever its value and source."""
         if key in self.template.at("metadata", "annotations").map:
             return True
         return any(each is not None and key in each.spec["annotations"].map for each in self._inherited)
@@ -175,7 +175,7 @@ class Effective(NamedTuple):
 
 
 def effective(obj: Object, cluster: Cluster) -> Effective:
-    """The VMI that KubeVirt will make of an object. Never raises: what could not be seen is in ``unseen``."""
+    """Return the VMI that KubeVirt will create from an object. Never raises: ``unseen`` has what could not be read."""
     template, vm_spec = vms.vmi_template(obj), vms.vm_spec(obj)
     spec = template["spec"]
     own = Effective(obj, template, spec, spec.at("domain", "devices"), vm_spec["dataVolumeTemplates"])
@@ -192,9 +192,12 @@ def effective(obj: Object, cluster: Cluster) -> Effective:
 
 
 def architecture(vmi: Effective, cluster: Cluster, *, certain: bool = False) -> str | None:
-    """The architecture that the VMI will have: its own, its preference's, else the cluster's; None: unknown.
+    """Return the architecture of the VMI: its own, its preference's, else the cluster's; None: unknown.
 
-    ``certain``: what KubeVirt does not say is unknown, and not the likely one.
+    Args:
+        vmi: the VMI.
+        cluster: the cluster.
+        certain: return None instead of the likely architecture if KubeVirt does not report one.
     """
     if vmi.architecture or vmi.preference_unseen:
         return vmi.architecture
@@ -206,11 +209,11 @@ def architecture(vmi: Effective, cluster: Cluster, *, certain: bool = False) -> 
 
 
 class _Matcher(NamedTuple):
-    """How instance types, or preferences, are named and found."""
+    """How objects refer to instance types, or to preferences."""
 
     word: str
     status: str
-    """The field of a VM's status that says what KubeVirt really uses since the first start."""
+    """The field of a VM's status with the revision that KubeVirt uses since the first start."""
     namespaced: Kind
     clusterwide: Kind
 
@@ -220,7 +223,7 @@ _PREFERENCE: Final = _Matcher("preference", "preferenceRef", PREFERENCE, CLUSTER
 
 
 def _find(obj: Object, named: Field, matcher: _Matcher, cluster: Cluster) -> tuple[Inherited | None, str]:
-    """What the object names, or what of it could not be seen."""
+    """Return the instance type or preference of the object, or else what could not be read of it."""
     if not named.present:
         return None, ""
     name = named["name"].text or ""
@@ -249,7 +252,7 @@ def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Clus
 
 
 def _kind(word: str, matcher: _Matcher) -> Kind | None:
-    """The kind that a matcher means: without case, singular or plural; cluster-wide if it says nothing."""
+    """Return the kind that a matcher names: any case, singular or plural, cluster-wide by default."""
     word = word.lower() or matcher.clusterwide.plural
     for kind in (matcher.clusterwide, matcher.namespaced):
         if word in (kind.kind.lower(), kind.plural):
@@ -262,7 +265,11 @@ def _revision(obj: Object, name: str, cluster: Cluster) -> Object:
 
 
 def _get(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object:
-    """The object of that name beside ``obj``. One that is not there (yet) tells no more than one out of sight."""
+    """Return the object of that name in the namespace of ``obj``.
+
+    Raises:
+        Unseen: it cannot be read, or does not exist (yet).
+    """
     found = cluster.get(kind, vms.namespace_of(obj), name)
     if found is None:
         raise Unseen(f"{kind} {vms.namespace_of(obj)}/{name}" if kind.namespaced else f"{kind} {name}")
@@ -279,17 +286,17 @@ def _readable(spec: Field, what: str) -> Field:
 
 
 class Strategy(NamedTuple):
-    """The eviction strategy that counts for an object."""
+    """The effective eviction strategy of an object."""
 
     value: str
     origin: str
-    """Who says it, for texts: ``KubeVirt``, ``KubeVirt's default``; empty: the object says it itself."""
+    """The source for messages: ``KubeVirt``, ``KubeVirt's default``; empty: the object itself."""
     path: Path
-    """Where the object says it, or would say it."""
+    """The field of the object that sets it, or would set it."""
 
     @property
     def phrase(self) -> str:
-        """``LiveMigrate``, or ``LiveMigrate from KubeVirt`` where the object itself does not show it."""
+        """The strategy for messages: ``LiveMigrate``, or ``LiveMigrate from KubeVirt`` if inherited."""
         return f"{self.value} from {self.origin}" if self.origin else self.value
 
 
@@ -297,10 +304,10 @@ _BUILT_IN: Final = "KubeVirt's default"
 
 
 def strategy(obj: Object, cluster: Cluster) -> Strategy:
-    """The eviction strategy that the object says, else the cluster's. In a running VMI it is frozen.
+    """Return the eviction strategy of the object, else the cluster's. In a running VMI it is frozen.
 
     Raises:
-        Unseen: it is the cluster's, and that is unknown.
+        Unseen: it is the cluster's, which is unknown.
     """
     own = vms.vmi_spec(obj)["evictionStrategy"]
     if own.present:

@@ -1,6 +1,6 @@
-"""What KubeVirt does with a VM on a drain, a shutdown, a crash, a lost node, and what ``virtctl`` does.
+"""KubeVirt's reaction to a drain, a shutdown, a crash or a lost node, and to ``virtctl`` commands.
 
-Data first: messages, ``virt-admit rules`` and the docs quote these tables. Sources:
+Messages, ``virt-admit rules`` and the docs quote these tables. Sources:
 kubevirt/kubevirt: pod-eviction-admitter.go, pkg/virt-controller/watch/vm/vm.go, pkg/virt-api/rest/lifecycle.go.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class Eviction(enum.StrEnum):
-    """What virt-api answers to an eviction (a drain, ``kubectl evict``, an upgrade), and what follows."""
+    """The response of virt-api to an eviction (a drain, ``kubectl evict``, an upgrade), and its effect."""
 
     SHUTS_DOWN = "passes: the pod is deleted, the guest is shut down, the VM follows its run strategy"
     MIGRATES = "refused for now: the VMI is marked and migrates, the drain retries until the pod is gone"
@@ -33,7 +33,7 @@ EVICTION: Final[Mapping[str, Mapping[bool | None, Eviction]]] = {
 
 
 def eviction(strategy: str, migratable: bool | None) -> Eviction:
-    """What an eviction does; an unknown strategy acts as ``None`` does."""
+    """Return the effect of an eviction; an unknown strategy behaves like ``None``."""
     return EVICTION.get(strategy, EVICTION["None"])[migratable]
 
 
@@ -41,7 +41,7 @@ def eviction(strategy: str, migratable: bool | None) -> Eviction:
 
 
 class Then(enum.StrEnum):
-    """What becomes of a VM after an event."""
+    """The state of a VM after an event."""
 
     RESTARTED = "restarted"
     OFF = "stays off"
@@ -51,10 +51,10 @@ class Then(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What becomes of a running VM, by what happens to it."""
+    """The state of a running VM after each kind of event."""
 
     drain: Then
-    """A drain that passes: strategy None, or LiveMigrateIfPossible on a VM that cannot migrate."""
+    """A drain that evicts: strategy None, or LiveMigrateIfPossible on a VM that cannot migrate."""
     shutdown: Then
     """The guest shuts itself down."""
     crash: Then
@@ -62,7 +62,7 @@ class Outcomes:
     node_lost: Then
     """Its node is lost; see ``AFTER_NODE_LOSS``."""
     deleted: Then
-    """Somebody deletes the VMI."""
+    """A user or a controller deletes the VMI."""
 
 
 RUN_STRATEGY: Final[Mapping[str, Outcomes]] = {
@@ -73,8 +73,10 @@ RUN_STRATEGY: Final[Mapping[str, Outcomes]] = {
     "Halted": Outcomes(*[Then.NOT_RUNNING] * 5),
     "WaitAsReceiver": Outcomes(*[Then.RECEIVES] * 5),
 }
-"""A clean shutdown, also that of a drain, ends the VMI as Succeeded; a crash, a kill and a lost node end it as Failed.
-``RerunOnFailure`` restarts after Failed only. ``running: true`` is Always, ``running: false`` is Halted."""
+"""A clean shutdown, including that of a drain, ends the VMI as Succeeded; a crash, a kill or a lost node as Failed.
+
+``RerunOnFailure`` restarts after Failed only. ``running: true`` is Always, ``running: false`` is Halted.
+"""
 
 AFTER_NODE_LOSS: Final = (
     "A node is lost only once the old pod is known to be gone: the node object deleted, the pod force-deleted, "
@@ -86,7 +88,7 @@ START_BACKOFF: Final = (
 
 
 def outcomes_table() -> str:
-    """What each run strategy does, in Markdown."""
+    """Return a Markdown table of what each run strategy does."""
     head = (
         "runStrategy",
         "a drain shuts it down",
@@ -104,7 +106,7 @@ def outcomes_table() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """What ``virtctl`` does to a VM; None: the command fails. Webhooks see only what virt-api then writes."""
+    """The effect of ``virtctl`` on a VM; None: the command fails. Webhooks only see the writes of virt-api."""
 
     start: str | None
     stop: str | None
@@ -127,7 +129,7 @@ VIRTCTL: Final[Mapping[str, Commands]] = {
 
 
 def commands_table() -> str:
-    """What ``virtctl`` does with each run strategy, in Markdown."""
+    """Return a Markdown table of what ``virtctl`` does with each run strategy."""
     head = ("runStrategy", "virtctl start", "virtctl stop", "virtctl restart")
     rows = ((name, *(said or "fails" for said in astuple(commands))) for name, commands in VIRTCTL.items())
     return _table(head, rows)

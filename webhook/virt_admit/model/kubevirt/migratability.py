@@ -1,7 +1,7 @@
-"""Can a VMI be live-migrated? Yes, no (with every reason), or unknown.
+"""Whether a VMI can be live-migrated: yes, no (with every reason), or unknown.
 
-KubeVirt decides it on the running VMI and publishes the first reason that it meets as condition ``LiveMigratable``.
-Here all are found, before the VMI exists. Sources: kubevirt/kubevirt:
+KubeVirt evaluates the running VMI and publishes the first reason as condition ``LiveMigratable``. This module
+finds all reasons before the VMI exists. Sources: kubevirt/kubevirt:
 pkg/virt-handler/vm.go#calculateLiveMigrationCondition, pkg/network/vmispec/interface.go#VerifyVMIMigratable,
 pkg/virt-controller/watch/topology/tsc.go.
 """
@@ -27,14 +27,14 @@ from virt_admit.model.selectors import integer
 from virt_admit.model.units import show
 
 BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
-"""Annotation of the VMI that lets it migrate with a bridge on the pod network; any value will do."""
+"""Annotation of the VMI that lets it migrate with a bridge on the pod network, whatever its value."""
 
 TSC_FREQUENCY: Final = "cpu-timer.node.kubevirt.io/tsc-frequency"
-"""Label of nodes: hertz of their time stamp counter."""
+"""Label of nodes: the frequency of their time stamp counter in hertz."""
 
 
 READS: Final = union(effective.READS, storage.READS, {KUBEVIRT: (), HCO: (), NODE: ("metadata.labels",)})
-"""What ``assess`` looks up."""
+"""The fields that ``assess`` reads."""
 
 
 class Migratable(enum.Enum):
@@ -47,35 +47,35 @@ class Migratable(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that certainly rules out a migration."""
+    """One fact that rules out a migration."""
 
     name: str
-    """The reason as KubeVirt writes it into the condition: ``DisksNotLiveMigratable``."""
+    """The reason in KubeVirt's condition: ``DisksNotLiveMigratable``."""
     path: Path
     what: str
-    """What it is about, what matters most first: ``ReadWriteOnce claim 'spool'``."""
+    """The cause, most important part first: ``ReadWriteOnce claim 'spool'``."""
     remedy: str = ""
-    """What makes it go away, if anything does: ``make it ReadWriteMany``."""
+    """The remedy, if one exists: ``make it ReadWriteMany``."""
     value: object = None
-    """What offends: while it stays, the reason is the same one, however its text reads; None: ``path`` tells enough."""
+    """The offending value: the reason counts as unchanged while it stays. None: ``path`` identifies the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """Whether a VMI can be migrated."""
+    """Whether a VMI can be migrated, and why not."""
 
     migratable: Migratable
     reasons: tuple[Reason, ...] = ()
-    """Why not; all of them, in KubeVirt's order."""
+    """All reasons why not, in KubeVirt's order."""
     unseen: tuple[str, ...] = ()
-    """What could not be seen; it may hide further reasons."""
+    """What could not be read; it may hide further reasons."""
 
 
 def assess(obj: Object, cluster: Cluster) -> Assessment:
-    """Whether the VMI of an object can be migrated; never raises.
+    """Return whether the VMI of an object can be migrated; never raises.
 
-    A running VMI says it itself. Otherwise each check is made for itself: one that meets something unseen leaves
-    the certain reasons of the others standing.
+    The condition of a running VMI decides. Otherwise the checks are independent: one that lacks data does not discard
+    the reasons of the others.
     """
     status = obj.condition("LiveMigratable")["status"].text if kinds.of(obj) is VMI else None
     if status == "True":
@@ -101,7 +101,7 @@ def assess(obj: Object, cluster: Cluster) -> Assessment:
 
 
 def _published(vmi: Effective) -> Reason:
-    """The reason that KubeVirt gives for a running VMI."""
+    """Return the reason that KubeVirt published for a running VMI."""
     condition = vmi.obj.condition("LiveMigratable")
     what = condition["message"].text or "KubeVirt says so"
     return Reason(condition["reason"].text or "NotLiveMigratable", vmi.spec.path, what)
@@ -114,7 +114,7 @@ _Found = Iterator[Reason | Unseen]
 
 
 def _interfaces(vmi: Effective, cluster: Cluster) -> _Found:
-    """Only the interface on the pod network counts."""
+    """Check the interface on the pod network; others do not matter."""
     interfaces = list(vmi.devices["interfaces"].items())
     networks = list(vmi.spec["networks"].items())
     if not interfaces:
@@ -133,7 +133,10 @@ def _interfaces(vmi: Effective, cluster: Cluster) -> _Found:
 
 
 def _default_interface(vmi: Effective, cluster: Cluster) -> _Found:
-    """KubeVirt adds a pod network before it looks at the preference's masquerade; but the latter may say: none."""
+    """Check the default interface.
+
+    KubeVirt adds a pod network before it evaluates the preference's masquerade, but the preference may disable it.
+    """
     attach = vmi.autoattach_pod_interface
     if attach is False or (attach is None and vmi.preference_unseen):
         return
@@ -167,7 +170,7 @@ def _interface(place: Field, what: str, remedy: str = "use masquerade", value: o
 
 
 def _may_have_opted_in(vmi: Effective) -> bool:
-    """Whether the annotation is there, or an instance type or preference out of sight may bring it."""
+    """Whether the annotation exists, or an instance type or preference that cannot be read may add it."""
     return bool(vmi.unseen) or vmi.annotated(BRIDGE_OPT_IN)
 
 
@@ -201,11 +204,11 @@ def _device(given: Given, what: str) -> Reason:
 
 
 _DEVICE: Final = ("deviceName", "claimName", "requestName")
-"""What a host device or a graphics card is: a resource of the node, or a request of a resource claim."""
+"""The fields that identify a host device or a GPU: a resource of the node, or a request of a resource claim."""
 
 
 def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
-    """Why the graphics cards cannot move; empty: they can. A single one may, if it is a mediated device."""
+    """Return why the GPUs cannot migrate; empty: they can. Only a single mediated device can."""
     if len(gpus.value) > 1:
         return count(len(gpus.value), "GPU")
     name = gpus[0]["deviceName"].text
@@ -220,7 +223,7 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
 
 
 def _older_releases(vmi: Effective, cluster: Cluster) -> _Found:
-    """What the KubeVirt of this cluster cannot do yet."""
+    """Check for features that the cluster's KubeVirt cannot migrate yet."""
     version = versions.kubevirt_version(cluster)
     if version is None:
         return
@@ -266,7 +269,7 @@ def _launch_security(vmi: Effective, cluster: Cluster) -> _Found:
 
 
 def _clock(vmi: Effective, cluster: Cluster) -> _Found:
-    """Reenlightenment needs to know how fast the clock of the next node ticks."""
+    """Check the clock: reenlightenment needs the TSC frequency of the target node."""
     feature, source = vmi.reenlightenment
     if not feature.is_map or feature["enabled"].boolean is False or _needs_invtsc_to_boot(vmi):
         return
@@ -319,7 +322,7 @@ _NOT_SHARED: Final = "DisksNotLiveMigratable"
 
 
 def _disks(vmi: Effective, cluster: Cluster) -> _Found:
-    """Every claim must be shared, whatever it is used for; nothing else but a host disk can be in the way."""
+    """Check the volumes: every claim must be shared, whatever its use. Of the other volumes only host disks matter."""
     for volume in vmi.spec["volumes"].items():
         claim = claim_of(volume)
         if claim is not None:
@@ -336,7 +339,7 @@ def _disks(vmi: Effective, cluster: Cluster) -> _Found:
 
 
 def claim_of(volume: Field) -> Field | None:
-    """Where a volume names the claim that it is, directly or as a data volume; None: it is something else."""
+    """Return the field that names the claim of a volume, directly or as a data volume; None: not a claim."""
     for source, name in (("persistentVolumeClaim", "claimName"), ("dataVolume", "name")):
         if isinstance(volume.map.get(source), dict):
             return volume.at(source, name)

@@ -1,4 +1,4 @@
-"""Limits of live migrations: of the cluster (HyperConverged, KubeVirt) and of a policy."""
+"""Limits of live migrations, set for the cluster (HyperConverged, KubeVirt) or by a policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from virt_admit.model.units import parse_quantity
 
 PER_CLUSTER: Final = "parallelMigrationsPerCluster"
 PER_CLUSTER_UNSAID: Final = 5
-"""What holds without it (kubevirt/kubevirt:pkg/virt-config/virt-config.go); HyperConverged's schema says the same."""
+"""The default (kubevirt/kubevirt:pkg/virt-config/virt-config.go), the same as in HyperConverged's schema."""
 PER_NODE: Final = "parallelOutboundMigrationsPerNode"
 BANDWIDTH: Final = "bandwidthPerMigration"
 COMPLETION_TIMEOUT: Final = "completionTimeoutPerGiB"
@@ -25,7 +25,7 @@ PROGRESS_TIMEOUT: Final = "progressTimeout"
 MIB: Final = 2**20
 
 _DISRUPTION_SINCE: Final = Version(1, 19)
-"""The release of HyperConverged from which on ``allowWorkloadDisruption`` exists, with the default false."""
+"""The first release of HyperConverged with ``allowWorkloadDisruption``, whose default is false."""
 
 _LABEL: Final = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _NETWORK: Final = re.compile(rf"(?:(?P<namespace>{_LABEL})/)?(?P<name>{_LABEL}(?:\.{_LABEL})*)")
@@ -33,12 +33,12 @@ _LONGEST_NAME: Final = 253
 
 
 def block(obj: Object) -> Field:
-    """Where the object keeps its limits: of a policy the spec itself."""
+    """Return the block of limits of an object, which in a policy is the spec itself."""
     return obj["spec"] if kinds.of(obj) is MIGRATION_POLICY else setting(obj, Setting.MIGRATIONS)
 
 
 def timeouts(obj: Object) -> tuple[Field, ...]:
-    """The fields that hold timeouts, whether set or not; a policy has only the first."""
+    """Return the fields that hold timeouts, whether set or not; a policy has only the first."""
     place = block(obj)
     if kinds.of(obj) is MIGRATION_POLICY:
         return (place[COMPLETION_TIMEOUT],)
@@ -46,12 +46,12 @@ def timeouts(obj: Object) -> tuple[Field, ...]:
 
 
 def bandwidth(obj: Object) -> Fraction | None:
-    """Bytes per second of one migration; None: not set. 0 means no limit.
+    """Return the bytes per second of one migration; None: not set. 0 means no limit.
 
-    HyperConverged takes a string only, the others an integer too.
+    HyperConverged accepts only a string, the other kinds also an integer.
 
     Raises:
-        ValueError: what is set is no quantity; the message says why.
+        ValueError: the value is not a valid quantity; the message says why.
     """
     field = block(obj)[BANDWIDTH]
     if not field.present:
@@ -60,9 +60,9 @@ def bandwidth(obj: Object) -> Fraction | None:
 
 
 def network(obj: Object) -> tuple[str, str] | None:
-    """Namespace and name of the network that migrations use; None: not set, or no such name.
+    """Return namespace and name of the network for migrations; None: not set, or not a valid name.
 
-    Without a namespace, which is then empty, that of the resource is meant.
+    An empty namespace means the namespace of the resource.
     """
     found = _NETWORK.fullmatch(block(obj)["network"].text or "")
     if not found or len(found["name"]) > _LONGEST_NAME:
@@ -81,8 +81,9 @@ _POLICY_GATES: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def gated_fields(obj: Object) -> Iterator[tuple[Field, tuple[str, ...]]]:
-    """The fields that alpha feature gates guard, set or not, and the gates of which one must be on.
+    """Yield the fields that alpha feature gates guard, set or not, each with the gates of which one must be on.
 
+    Sources:
     kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateMigrationConfiguration,
     pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go.
     """
@@ -93,20 +94,20 @@ def gated_fields(obj: Object) -> Iterator[tuple[Field, tuple[str, ...]]]:
 
 
 def open_gates(kubevirt: Object) -> frozenset[str]:
-    """The feature gates that a KubeVirt resource opens by name, which is what alpha features need."""
+    """Return the feature gates that a KubeVirt resource enables by name, as alpha features require."""
     gates = kubevirt.at("spec", "configuration", "developerConfiguration", "featureGates")
     return frozenset(item.text for item in gates.items() if item.text)
 
 
 def post_copy(obj: Object) -> bool:
-    """Whether migrations may switch to post-copy, if the guest may be disrupted."""
+    """Whether migrations may switch to post-copy if disruption is allowed."""
     return block(obj)["allowPostCopy"].boolean is True
 
 
 def disruption(obj: Object) -> bool | None:
-    """Whether ``allowWorkloadDisruption`` is in force; None: absent, and it follows ``allowPostCopy``.
+    """Return whether ``allowWorkloadDisruption`` is in effect; None: absent, so it follows ``allowPostCopy``.
 
-    HyperConverged v1 has the default false. Release 1.18 serves v1 without that field and so without the default.
+    HyperConverged v1 has the default false. Release 1.18 serves v1 without the field and its default.
     """
     said = block(obj)["allowWorkloadDisruption"].boolean
     if said is None and kinds.of(obj) is HCO and obj.version == "v1" and not _lacks_disruption(obj):

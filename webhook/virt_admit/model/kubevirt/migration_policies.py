@@ -1,4 +1,4 @@
-"""Which VMs a migration policy applies to."""
+"""The VMs that a migration policy selects."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from virt_admit.model.objects import Field, Object
 
 
 class Selectors(NamedTuple):
-    """The labels that a policy asks for; an absent selector asks for none."""
+    """The labels that a policy requires; an absent selector requires none."""
 
     namespace: Mapping[str, Any]
     vmi: Mapping[str, Any]
 
 
 def labels(policy: Object) -> Selectors:
-    """The labels of both selectors, which stand in them directly, without ``matchLabels``."""
+    """Return the labels of both selectors, which hold them directly, without ``matchLabels``."""
     selectors = policy["spec"]["selectors"]
     return Selectors(_labels(selectors["namespaceSelector"]), _labels(selectors["virtualMachineInstanceSelector"]))
 
 
 def _labels(selector: Field) -> Mapping[str, Any]:
-    """A value without quotes, such as ``true``, is a label all the same; that the API server wants text is its say."""
+    """Return the labels, including values without quotes such as ``true``, which the API server rejects itself."""
     return {key: value for key, value in selector.map.items() if isinstance(value, str | bool | int | float)}

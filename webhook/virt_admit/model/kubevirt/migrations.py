@@ -1,4 +1,4 @@
-"""Migrations (VirtualMachineInstanceMigration), grouped by the VMI that they move."""
+"""Migrations (VirtualMachineInstanceMigration), grouped by their VMI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virt_admit.model.objects import Object
 from virt_admit.model.reads import Reads
 
 AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpdateMigration")
-"""Annotations of migrations that a drain or a workload update asked for. They are repeated without end."""
+"""Annotations of migrations that a drain or a workload update started. KubeVirt repeats them forever."""
 
 FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
 """Phases of a migration, and of a VMI, that has ended."""
@@ -28,19 +28,19 @@ READS: Final[Reads] = {
 }
 
 RETRY_LOOP: Final = 3
-"""Failed automatic migrations in a row from which on one speaks of a loop."""
+"""The number of failed automatic migrations in a row that counts as a loop."""
 
 
 def of_vmi(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
-    """The known migrations of a VMI, oldest first."""
+    """Return the known migrations of a VMI, oldest first."""
     return cluster.cached(_by_vmi).get((vms.namespace_of(vmi), vmi.name), ())
 
 
 def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
-    """The migrations of a VMI that are neither Succeeded nor Failed.
+    """Yield the migrations of a VMI that are neither Succeeded nor Failed.
 
     Raises:
-        Unseen: after those that are known, if there may be more.
+        Unseen: after the known ones, if more may exist.
     """
     yield from (each for each in of_vmi(vmi, cluster) if each.at("status", "phase").text not in FINAL_PHASES)
     cannot_see = cluster.cached(_unseen)
@@ -49,7 +49,7 @@ def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
 
 
 def failed_in_a_row(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
-    """The known automatic migrations of a VMI that failed since one succeeded, oldest first."""
+    """Return the known automatic migrations of a VMI that failed since the last success, oldest first."""
     failed: list[Object] = []
     for migration in of_vmi(vmi, cluster):
         phase = migration.at("status", "phase").text
@@ -69,7 +69,7 @@ def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
 
 
 def _age(migration: Object) -> tuple[str, str]:
-    """Sorts the oldest first: RFC 3339 in UTC sorts as text."""
+    """Return a sort key, oldest first; RFC 3339 in UTC sorts as text."""
     return migration.metadata["creationTimestamp"].text or "", migration.name
 
 

@@ -1,7 +1,7 @@
-"""Whom it hits when a CPU model becomes obsolete.
+"""The VMs that an obsolete CPU model affects.
 
-The node labeller takes an obsolete model off all nodes. A VM with that model then finds no node: it does not
-start again, and it does not migrate either, since a migration is the start of another pod.
+The node labeller removes an obsolete model from all nodes. A VM with that model then finds no node. It neither starts
+again nor migrates, because a migration starts another pod.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ READS: Final[Reads] = {
 
 
 def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
-    """The models that are obsolete with this HyperConverged or KubeVirt and were not with the old one."""
+    """Return the models that are obsolete with this HyperConverged or KubeVirt but not with the old one."""
     models = configuration.own_obsolete_models(obj)
     return models if old is None else models - configuration.own_obsolete_models(old)
 
 
 def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """The VMs by the CPU model that they name, as far as they are known, and running VMIs whose VM cannot be seen."""
+    """Return the known VMs by the CPU model that they name, and running VMIs whose VM cannot be read."""
     return cluster.cached(_vms_by_model)
 
 
@@ -54,7 +54,7 @@ def _has_vm(vmi: Object, cluster: Cluster) -> bool:
 
 
 def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:
-    """The known nodes that the labeller skips and that go on offering a model."""
+    """Yield the known nodes that the labeller skips and that therefore still offer a model."""
     for node in cluster.known(NODE):
         if cpu_models.SKIP_NODE in node.annotations and node.labels.get(cpu_models.OFFERED + model) == "true":
             yield node.name

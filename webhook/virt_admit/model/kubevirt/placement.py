@@ -1,7 +1,7 @@
-"""Where a VMI may run: the hosts that its spec names, and the nodes that could take it.
+"""The hosts that a VMI names, and the nodes that can run it.
 
-KubeVirt looks at none of this when it publishes ``LiveMigratable``. So a VMI with one possible node counts as
-migratable, its migration target never schedules, and a drain of that node waits for ever.
+KubeVirt ignores all of this when it publishes ``LiveMigratable``. A VMI with one possible node therefore counts as
+migratable, its migration target is never scheduled, and a drain of that node waits forever.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnored
 
 @dataclass(frozen=True, slots=True)
 class HostPin:
-    """What ties a VMI spec to hosts by name: ``hosts`` is empty where the restrictions contradict each other."""
+    """The hosts to which a VMI spec is restricted by name; none if the restrictions contradict each other."""
 
     hosts: frozenset[str]
     path: Path
 
     @property
     def tight(self) -> bool:
-        """Whether at most one host is left: the VMI is *pinned*, it can migrate nowhere."""
+        """Whether at most one host is possible: the VMI is *pinned* and cannot migrate."""
         return len(self.hosts) <= 1
 
 
 def pin(vmi: Effective) -> HostPin | None:
-    """What ties a VMI to hosts by name, and where that is said; None if nothing does.
+    """Return the hosts to which a VMI is restricted by name, and the path that restricts it; None: any host.
 
-    Preferred affinity, ``NotIn`` and ``Exists`` tie to nothing.
+    Preferred affinity, ``NotIn`` and ``Exists`` restrict nothing.
     """
     selector = vmi.node_selector.field
     host = selector.texts.get(HOSTNAME)
@@ -61,7 +61,7 @@ def pin(vmi: Effective) -> HostPin | None:
 
 
 def _affinity_hosts(spec: Field) -> frozenset[str] | None:
-    """The union over the alternatives, if each of them names hosts; a term without requirements is no alternative."""
+    """Return the union of the alternatives if each of them names hosts; skip terms without requirements."""
     required = spec.at(*_REQUIRED)
     if not required.is_map:
         return None
@@ -78,8 +78,10 @@ def _affinity_hosts(spec: Field) -> frozenset[str] | None:
 # --- candidate nodes -----------------------------------------------------------------------------------------------
 
 _TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
-"""Taints that a cordon, a drain or a maintenance puts on a node for a while. They never count: during a drain every
-answer must be the same as before it, or what the drain stopped could not be made again."""
+"""Taints that a cordon, a drain or a maintenance adds temporarily. They never count.
+
+Results during a drain must equal those before it, or VMs that the drain stopped could not be created again.
+"""
 
 _HARD: Final = ("NoSchedule", "NoExecute")
 
@@ -97,40 +99,40 @@ _FAMILIES: Final = (
     "kubevirt.io/sev",
     "kubevirt.io/tdx",
 )
-"""How labels begin that KubeVirt writes on nodes. If no node has any of a family, nothing is concluded from it."""
+"""Prefixes of labels that KubeVirt writes on nodes. If no node has any label of a family, nothing is concluded."""
 
 _HYPERV_FEATURES: Final = (
     "vpindex", "runtime", "reset", "synic", "synictimer", "frequencies", "reenlightenment", "tlbflush", "ipi",
 )  # fmt: skip
-"""nodeselectorrenderer.go#makeHVFeatureLabelTable; required of nodes only while gate HypervStrictCheck is open."""
+"""Source: nodeselectorrenderer.go#makeHVFeatureLabelTable; required only if gate HypervStrictCheck is on."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProfile:
-    """A node that runs KubeVirt: what decides on whether it can take a VMI."""
+    """A node that runs KubeVirt, with the properties that determine whether it can run a VMI."""
 
     name: str
     labels: Mapping[str, Any]
     taints: tuple[Any, ...]
-    """Those that keep pods off and are there to stay."""
+    """Permanent taints that keep pods off the node."""
     allocatable: Mapping[str, Any] | None
     ready: bool
-    """Whether it takes VMIs just now."""
+    """Whether it accepts VMIs now."""
 
 
 def each_place(cluster: Cluster) -> Iterator[NodeProfile]:
-    """The nodes that carry the label key ``kubevirt.io/schedulable``, whatever its value: it flickers.
+    """Yield the nodes with the label key ``kubevirt.io/schedulable``, whatever its value, which changes often.
 
-    One by one, for two are often enough to know, and nodes change too often to keep much of them.
+    They are not cached, because two are often enough, and nodes change too often to keep much of them.
 
     Raises:
-        Unseen: no node is known, but there may be some.
+        Unseen: no node is known, but nodes may exist.
     """
     return (place(node) for node in nodes.every(cluster) if SCHEDULABLE in node.metadata["labels"].map)
 
 
 def places(cluster: Cluster) -> tuple[NodeProfile, ...]:
-    """The same, for those who need all of them again and again."""
+    """Return the nodes of ``each_place`` from the cache, for repeated use."""
     nodes.every(cluster)
     return cluster.cached(_places)
 
@@ -140,7 +142,7 @@ def _places(cluster: Cluster) -> tuple[NodeProfile, ...]:
 
 
 def place(node: Object) -> NodeProfile:
-    """A node as placement sees it. Cordons and transient taints are left out."""
+    """Return the profile of a node, without cordons and temporary taints."""
     allocatable = node.at("status", "allocatable")
     return NodeProfile(
         node.name,
@@ -156,7 +158,7 @@ def _stays(taint: Field) -> bool:
 
 
 def ready(node: Object) -> bool:
-    """Whether a node takes VMIs just now: served by virt-handler, not cordoned, Ready."""
+    """Whether a node accepts VMIs now: served by virt-handler, not cordoned, Ready."""
     return (
         node.metadata["labels"].map.get(SCHEDULABLE) == "true"
         and not node.at("spec", "unschedulable").boolean
@@ -166,23 +168,28 @@ def ready(node: Object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a node must be like to take a VMI."""
+    """The requirements of a VMI for its node."""
 
     selector: Mapping[str, str]
     affinity: NodeSelector | None
     tolerations: Any
     labels: tuple[tuple[str, str], ...]
-    """Labels that KubeVirt writes and that must be ``"true"``, each with what it stands for."""
+    """Labels that KubeVirt writes and that must be ``"true"``, each with its description."""
     architecture: str | None
     hugepages: str | None
-    """The size of the huge pages that it uses, ``2Mi``."""
+    """The size of its huge pages, ``2Mi``."""
 
 
 def demand(vmi: Effective, cluster: Cluster, source_model: str | None = None) -> Demand:
-    """What a VMI demands of a node. What cannot be seen demands nothing: a node that is left out then is out for sure.
+    """Return the requirements of a VMI for its node.
 
-    ``source_model`` is the host model that a running ``host-model`` VMI would migrate away from. Capacity is left out
-    but for huge pages: it changes by the minute.
+    Data that cannot be read requires nothing, so a node that does not qualify certainly does not. Capacity is ignored
+    except for huge pages, because it changes by the minute.
+
+    Args:
+        vmi: the VMI.
+        cluster: the cluster.
+        source_model: the host model of the node from which a running ``host-model`` VMI would migrate.
     """
     spec = vmi.spec
     required = spec.at(*_REQUIRED)
@@ -214,7 +221,7 @@ def _is_on(cluster: Cluster, gate: Gate) -> bool:
         return False
 
 
-# The labels that virt-controller puts into the pod's node selector: nodeselectorrenderer.go, template.go
+# labels that virt-controller adds to the pod's node selector: nodeselectorrenderer.go, template.go
 
 
 def _cpu_model(vmi: Effective, cluster: Cluster) -> Iterator[tuple[str, str]]:
@@ -227,7 +234,7 @@ def _cpu_model(vmi: Effective, cluster: Cluster) -> Iterator[tuple[str, str]]:
 
 
 def _cpu(domain: Field) -> Iterator[tuple[str, str]]:
-    """Of a domain, or of an instance type, which spells one key differently and has no features and no machine."""
+    """Yield the labels for a domain or an instance type, which spells one key differently and has no machine."""
     cpu = domain["cpu"]
     if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
         yield "kubevirt.io/cpumanager", "dedicated CPUs"
@@ -260,13 +267,13 @@ def _hyperv(hyperv: Field) -> Iterator[tuple[str, str]]:
 
 
 def _conclusive(cluster: Cluster) -> tuple[str, ...]:
-    """How the labels begin that KubeVirt has written on some known node: the others say nothing where they lack."""
+    """Return the label prefixes that exist on some known node. The absence of the others proves nothing."""
     labels = {label for node in cluster.known(NODE) for label in node.metadata["labels"].map}
     return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
 
 
 def blocking_constraint(wanted: Demand, place: NodeProfile) -> str | None:
-    """What keeps a VMI off a node, in words; None: the node could take it, as far as names, labels and taints go."""
+    """Return the constraint that keeps a VMI off a node; None: names, labels and taints allow the node."""
     labels = place.labels
     arch = labels.get("kubernetes.io/arch")
     if wanted.architecture and arch and wanted.architecture.lower() != arch:

@@ -1,4 +1,4 @@
-"""Access modes of the claims that a VMI uses, also of claims that do not exist yet.
+"""Access modes of the claims of a VMI, including claims that do not exist yet.
 
 Sources: kubevirt/containerized-data-importer: pkg/controller/datavolume/util.go,
 pkg/controller/common/util.go#GetStorageClassByNameWithVirtFallback, #GetPlatformDefaultStorageClass.
@@ -17,7 +17,7 @@ from virt_admit.model.objects import Field, Object
 from virt_admit.model.reads import Reads
 
 SHARED: Final = "ReadWriteMany"
-"""The one access mode with which two nodes may write at a time, as during a migration."""
+"""The only access mode that lets two nodes write at once, as a migration requires."""
 
 DEFAULT_FOR_VMS: Final = "storageclass.kubevirt.io/is-default-virt-class"
 DEFAULT_FOR_ALL: Final = "storageclass.kubernetes.io/is-default-class"
@@ -36,7 +36,7 @@ READS: Final[Reads] = {
     STORAGE_PROFILE: (),
     STORAGE_CLASS: (),
 }
-"""What ``access`` looks up."""
+"""The fields that ``access`` reads."""
 
 
 class Access(NamedTuple):
@@ -44,7 +44,7 @@ class Access(NamedTuple):
 
     modes: tuple[str, ...]
     storage_class: str = ""
-    """The storage class whose profile gives them; empty: they are written down."""
+    """The storage class whose profile determines them; empty: they are explicit."""
 
     @property
     def shared(self) -> bool:
@@ -52,14 +52,14 @@ class Access(NamedTuple):
 
 
 def access(vmi: Effective, claim: str, cluster: Cluster) -> Access:
-    """The access modes of a claim that a VMI uses.
+    """Return the access modes of a claim of a VMI.
 
-    The claim itself tells; else the template of the object from which it will be made; else the data volume that
-    makes it. The members of a pool get claims of their own from its templates, ``<template>-<index>``, so a claim
-    with the very name of the template is somebody else's.
+    The sources are, in this order, the claim itself, the template of the object that creates it, and the data volume
+    that creates it. Each member of a pool gets its own claims from the templates of the pool, ``<template>-<index>``.
+    A claim with exactly the name of the template therefore does not belong to the pool.
 
     Raises:
-        Unseen: none of them is there, or it leaves the modes to something that cannot be seen.
+        Unseen: no source is known, or it refers to an object that cannot be read.
     """
     obj = vmi.obj
     template = _named(claim, vmi.disk_templates)
@@ -89,7 +89,7 @@ def _claim(obj: Object, name: str, cluster: Cluster) -> Access | None:
 
 
 def _look_up(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object | None:
-    """The object; None: it is not there or out of sight, so the next source is asked."""
+    """Return the object; None if it does not exist or cannot be read, so that the caller tries the next source."""
     try:
         return cluster.get(kind, vms.namespace_of(obj), name)
     except Unseen:
@@ -101,9 +101,9 @@ def _modes(field: Field) -> tuple[str, ...]:
 
 
 def _of_data_volume(spec: Field, vmi: Effective | None, claim: str, cluster: Cluster) -> Access:
-    """The modes of the claim that a data volume makes: written down, or left to the profile of a storage class.
+    """Return the modes of the claim that a data volume creates: explicit ones, or those of a storage profile.
 
-    ``vmi``: whose template it is; its preference may name a storage class.
+    ``vmi`` is the owner of the template, whose preference may name a storage class.
     """
     said = spec["pvc"] if spec["pvc"].present else spec["storage"]
     modes = _modes(said["accessModes"])
@@ -126,7 +126,7 @@ def _preferred_class(vmi: Effective) -> str | None:
 
 
 def _of_profile(storage_class: str, volume_mode: str | None, cluster: Cluster) -> tuple[str, ...]:
-    """The first set of the profile, or the first one with the volume mode that is asked for."""
+    """Return the modes of the first set of the profile, or of the first set with the given volume mode."""
     profile = cluster.get(STORAGE_PROFILE, "", storage_class)
     if profile is not None:
         for each in profile.at("status", "claimPropertySets").items():
@@ -152,12 +152,12 @@ def _default_class(vm_disk: bool, cluster: Cluster) -> str:
 
 
 def _defaults(cluster: Cluster) -> _Defaults:
-    """The default classes. Storage classes are read all or none, so the known ones count as all."""
+    """Return the default classes. Storage classes are read all or none, so the known ones count as all."""
     return _Defaults(_marked(DEFAULT_FOR_VMS, cluster), _marked(DEFAULT_FOR_ALL, cluster))
 
 
 def _marked(annotation: str, cluster: Cluster) -> str | None:
-    """The class with this annotation; of several the newest, of equally old ones the first by name."""
+    """Return the newest class with this annotation, of equally old ones the first by name."""
     marked = [each for each in cluster.known(STORAGE_CLASS) if each.annotations.get(annotation) == "true"]
     marked.sort(key=lambda each: each.name)
     newest = max(marked, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None)

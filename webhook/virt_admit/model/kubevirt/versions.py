@@ -28,17 +28,17 @@ class Version(NamedTuple):
 _VERSION: Final = re.compile(r"v?([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?(?![0-9])")
 
 NEWEST: Final = Version(1, 10)
-"""The newest release of KubeVirt whose behaviour is built into this package."""
+"""The newest release of KubeVirt whose behaviour this package knows."""
 
 
 def parse_version(text: str | None) -> Version | None:
-    """``v1.4.0-rc.1`` is read as 1.4.0; what does not begin with a version is None."""
+    """Parse a version (``v1.4.0-rc.1`` is 1.4.0); return None if the text does not start with one."""
     found = _VERSION.match(text or "")
     return Version(*(int(part or 0) for part in found.groups())) if found else None
 
 
 def kubevirt_version(cluster: Cluster) -> Version | None:
-    """The release that runs, from ``status.observedKubeVirtVersion``; None: unknown, to be taken as the newest."""
+    """Return the running release, from ``status.observedKubeVirtVersion``; None: unknown, treated as the newest."""
     return cluster.cached(_kubevirt_version)
 
 
@@ -48,7 +48,7 @@ def _kubevirt_version(cluster: Cluster) -> Version | None:
 
 
 def hco_release(hyperconverged_: Object) -> Version | None:
-    """The release of the operator that serves a HyperConverged; None: unknown, to be taken as the newest."""
+    """Return the release of the operator of a HyperConverged; None: unknown, treated as the newest."""
     for item in hyperconverged_.at("status", "versions").items():
         if item["name"].text == "operator":
             return parse_version(item["version"].text)
@@ -56,7 +56,7 @@ def hco_release(hyperconverged_: Object) -> Version | None:
 
 
 class Feature(enum.Enum):
-    """What some release of KubeVirt changed, for whoever still runs an older one."""
+    """Behaviour that a release of KubeVirt introduced, for clusters that still run an older one."""
 
     EXTERNAL = ("eviction strategy External", Version(0, 53))
     LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
@@ -66,18 +66,18 @@ class Feature(enum.Enum):
 
     @property
     def since(self) -> Version:
-        """The first release with it."""
+        """The first release with this behaviour."""
         return self.value[1]
 
 
 def has_release(cluster: Cluster, since: Version) -> bool:
-    """Whether the cluster's KubeVirt is of this release or later; an unknown one is the newest."""
+    """Whether the cluster's KubeVirt is of this release or later; an unknown release counts as the newest."""
     version = kubevirt_version(cluster)
     return version is None or version >= since
 
 
 def newer_than_known(cluster: Cluster) -> bool:
-    """Whether KubeVirt says that it is of a release that may know words that this package does not."""
+    """Whether KubeVirt reports a release that may accept values which this package does not know."""
     version = kubevirt_version(cluster)
     return version is not None and version[:2] > NEWEST[:2]
 
@@ -86,7 +86,7 @@ def newer_than_known(cluster: Cluster) -> bool:
 
 
 class Gate(enum.Enum):
-    """A feature gate whose state matters here: its name, the release that knows it, and since when it is on."""
+    """A feature gate: its name, the first release with it, and the first release in which it is on by default."""
 
     VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 8), None)
     DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
@@ -99,16 +99,16 @@ class Gate(enum.Enum):
 
 
 def gate_is_disabled(cluster: Cluster, gate: Gate) -> bool:
-    """Whether KubeVirt can be seen and says that the gate be shut; never raises."""
+    """Whether the known KubeVirt resource disables the gate; never raises."""
     kubevirt_ = known_or_none(kubevirt, cluster)
     return kubevirt_ is not None and _said(kubevirt_, gate) is False
 
 
 def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
-    """Whether a feature gate is open; a release before the gate ignores its name.
+    """Whether a feature gate is on. Releases older than the gate ignore its name.
 
     Raises:
-        Unseen: KubeVirt cannot be seen.
+        Unseen: KubeVirt cannot be read.
     """
     said = _said(require_kubevirt(cluster), gate)
     if said is None:
@@ -117,7 +117,7 @@ def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
 
 
 def _said(kubevirt_: Object, gate: Gate) -> bool | None:
-    """What KubeVirt's lists say of a gate; opening it outweighs shutting it (featuregate#IsEnabled)."""
+    """Return the explicit state of a gate, or None. Enabling wins over disabling (featuregate#IsEnabled)."""
     developer = kubevirt_.at("spec", "configuration", "developerConfiguration")
     for key, state in (("featureGates", True), ("disabledFeatureGates", False)):
         if any(item.value == gate.gate for item in developer[key].items()):

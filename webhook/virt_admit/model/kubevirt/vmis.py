@@ -1,4 +1,4 @@
-"""Running VMIs: what KubeVirt publishes on them, who owns them, on which node they are."""
+"""Running VMIs: their published conditions, their owners and their nodes."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ READS: Final[Reads] = {
 """What this module and the eviction strategy need of VMIs."""
 
 OWNER_READS: Final[Reads] = {VM: ("spec.running", "spec.runStrategy")}
-"""What ``comes_back`` looks up."""
+"""The fields that ``comes_back`` reads."""
 
 
 def running(vmi: Object) -> bool:
-    """Whether the guest runs and nobody is stopping it."""
+    """Whether the guest runs and the VMI is not being deleted."""
     return vmi.at("status", "phase").value == "Running" and not vmi.deleted
 
 
 def migratable(vmi: Object) -> bool | None:
-    """The condition ``LiveMigratable``; None: not known yet."""
+    """Return the condition ``LiveMigratable``; None: not known yet."""
     return {"True": True, "False": False}.get(vmi.condition("LiveMigratable")["status"].text or "")
 
 
 def blocking_reason(vmi: Object) -> str:
-    """Why a VMI that is not known to be migratable cannot migrate: the reason that KubeVirt gives."""
+    """Return KubeVirt's reason why a VMI that is not known to be migratable cannot migrate."""
     condition = vmi.condition("LiveMigratable")
     if migratable(vmi) is None:
         return "LiveMigratable not reported yet"
@@ -47,9 +47,9 @@ def blocking_reason(vmi: Object) -> str:
 
 
 def owner(vmi: Object, kind: str) -> str | None:
-    """The name of the owner of that kind, or None."""
+    """Return the name of the owner of that kind, or None."""
     owners = vmi.metadata["ownerReferences"]
-    for each in owners.value if owners.is_list else ():  # read for every VMI of a cluster, hence without fields
+    for each in owners.value if owners.is_list else ():  # without fields, because this runs for every VMI of a cluster
         if isinstance(each, dict) and each.get("kind") == kind:
             name = each.get("name")
             return name if isinstance(name, str) else None
@@ -57,29 +57,31 @@ def owner(vmi: Object, kind: str) -> str | None:
 
 
 def owner_vm(vmi: Object, cluster: Cluster) -> Object | None:
-    """The VM that the VMI is an instance of; None if it has none, or it is gone.
+    """Return the VM of the VMI; None if it has none, or the VM does not exist any more.
 
     Raises:
-        Unseen: it has one that cannot be seen.
+        Unseen: it has a VM that cannot be read.
     """
     name = owner(vmi, "VirtualMachine")
     return None if name is None else cluster.get(VM, vms.namespace_of(vmi), name)
 
 
 class Return(NamedTuple):
-    """Whether something starts a VM again, and why."""
+    """Whether a VM starts again, and why."""
 
     comes: bool
     why: str
     remedy: str = ""
-    """What would make it come back."""
+    """The remedy that makes it start again."""
 
 
 def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
-    """Whether the VM runs again after a clean shutdown, such as that of a drain, or after its node was ``lost`` (9.2).
+    """Return whether the VM starts again after a clean shutdown, such as that of a drain (9.2).
+
+    With ``lost``, return whether it starts again after its node was lost.
 
     Raises:
-        Unseen: its VM, or what its VM wants, cannot be told.
+        Unseen: its VM or its run strategy cannot be determined.
     """
     if owner(vmi, "VirtualMachineInstanceReplicaSet"):
         return Return(True, "its replica set makes another")
@@ -106,14 +108,14 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
 class _OnNodes(NamedTuple):
     by_node: Mapping[str, tuple[Object, ...]]
     unseen: str
-    """What there may be more of; empty: nothing."""
+    """What cannot be read, so that more VMIs may exist; empty: nothing."""
 
 
 def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
-    """The VMIs that have not ended and run on a node; where they are moving, the node that they come from.
+    """Yield the VMIs that have not ended and run on a node; a migrating VMI counts on its source node.
 
     Raises:
-        Unseen: after those that are known, if there may be more.
+        Unseen: after the known ones, if more may exist.
     """
     found = cluster.cached(_on_nodes)
     yield from found.by_node.get(node, ())
@@ -122,7 +124,7 @@ def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
 
 
 def occupied(cluster: Cluster) -> Collection[str]:
-    """The names of the nodes on which some known VMI runs."""
+    """Return the names of the nodes on which a known VMI runs."""
     return cluster.cached(_on_nodes).by_node.keys()
 
 

@@ -1,4 +1,4 @@
-"""Where KubeVirt's kinds keep things."""
+"""The paths of specs and templates in KubeVirt's kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVICTION_STRATEGIES: Final = ("None", "LiveMigrate", "LiveMigrateIfPossible", "E
 
 
 def namespace_of(obj: Object) -> str:
-    """The namespace in which the objects that this one names are found; files need not say it."""
+    """Return the namespace of an object and of the objects that it names; manifests may omit it."""
     return obj.namespace or "default"
 
 
@@ -23,7 +23,7 @@ _NOWHERE: Final = ("-",)
 
 
 def vm_spec(obj: Object) -> Field:
-    """``S``, the VM spec: of a VM its own, of a pool that of its template, of other kinds absent."""
+    """Return ``S``, the spec of a VM or of the template of a pool; absent for other kinds."""
     kind = kinds.of(obj)
     if kind is kinds.VM:
         return obj["spec"]
@@ -33,12 +33,12 @@ def vm_spec(obj: Object) -> Field:
 
 
 def vmi_template(obj: Object) -> Field:
-    """What becomes the VMI: its ``metadata`` and ``spec``. For a VMI the object itself."""
+    """Return the template of the VMI (``metadata`` and ``spec``); for a VMI, the object itself."""
     return obj.at(*_vmi_template(obj))
 
 
 def vmi_spec(obj: Object) -> Field:
-    """``T``, the VMI spec inside the object. Not a map: the schema will refuse the object, nothing is judged."""
+    """Return ``T``, the VMI spec inside the object. Rules skip one that is not a map, because the schema rejects it."""
     return obj.at(*_vmi_template(obj), "spec")
 
 
@@ -52,7 +52,7 @@ def _vmi_template(obj: Object) -> tuple[str, ...]:
 
 
 def run_strategy(spec: Field) -> str | None:
-    """The run strategy that a VM spec means, ``running`` included; None where neither is set, or both."""
+    """Return the run strategy of a VM spec, derived from ``running`` if needed; None if neither is set, or both."""
     running, strategy = spec["running"], spec["runStrategy"]
     if strategy.present:
         return None if running.present else strategy.text

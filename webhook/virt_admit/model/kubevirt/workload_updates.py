@@ -1,8 +1,8 @@
 """How running VMs get a new launcher after an update of KubeVirt.
 
-The controller migrates an outdated VMI if ``LiveMigrate`` is listed and the VMI can migrate, else evicts it
-if ``Evict`` is listed, else leaves it alone. It evicts through the eviction API, so eviction strategies apply.
-Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go.
+The controller migrates an outdated VMI if ``LiveMigrate`` is listed and the VMI can migrate. Otherwise it evicts the
+VMI if ``Evict`` is listed. Otherwise it does nothing. It evicts through the eviction API, so eviction strategies
+apply. Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ EVICT: Final = "Evict"
 METHODS: Final = (LIVE_MIGRATE, EVICT)
 
 OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
-"""Label of a VMI whose virt-launcher is older than the KubeVirt that runs."""
+"""Label of a VMI whose virt-launcher is older than the running KubeVirt."""
 
 # --- what is configured --------------------------------------------------------------------------------------------
 
 
 def block(obj: Object) -> Field:
-    """Where a HyperConverged or KubeVirt keeps the strategy of its updates."""
+    """Return the block of update settings of a HyperConverged or KubeVirt."""
     return setting(obj, Setting.UPDATES)
 
 
 def listed(obj: Object) -> Field:
-    """The list of methods, whether it is there or not."""
+    """Return the field of the list of methods, which may be absent."""
     return block(obj)["workloadUpdateMethods"]
 
 
 def methods(obj: Object) -> frozenset[str]:
-    """The methods in force; names that the controller does not know are skipped by it.
+    """Return the effective methods, without names that the controller does not know and skips.
 
-    HyperConverged without a list means ``LiveMigrate``, and only an empty list switches updates off. KubeVirt
-    without a list does nothing.
+    HyperConverged without a list means ``LiveMigrate``, and only an empty list disables updates. KubeVirt without a
+    list does nothing.
     """
     field = listed(obj)
     if not field.is_list and kinds.of(obj) is HCO:
@@ -53,7 +53,7 @@ def methods(obj: Object) -> frozenset[str]:
 
 
 def did_you_mean(word: object) -> str | None:
-    """The method that an unknown word was probably meant to be."""
+    """Return the method that an unknown word probably means."""
     return messages.did_you_mean(word, METHODS, {"shutdown": EVICT})  # the old name, still in comments of KubeVirt
 
 
@@ -61,22 +61,22 @@ def did_you_mean(word: object) -> str | None:
 
 
 def running(cluster: Cluster) -> Sequence[Object]:
-    """The VMIs that are known to run, by name."""
+    """Return the known running VMIs, sorted by name."""
     return cluster.cached(_running)
 
 
 def not_migratable(cluster: Cluster) -> Sequence[Object]:
-    """Those of which KubeVirt says that they cannot migrate; what it has not judged yet does not count."""
+    """Return the running VMIs that KubeVirt reports as not migratable, without those not reported yet."""
     return cluster.cached(_not_migratable)
 
 
 def restarting(cluster: Cluster) -> int:
-    """How many of those that cannot migrate come back by themselves after an eviction, as far as that can be told."""
+    """Return how many of the VMIs that cannot migrate are known to start again after an eviction."""
     return cluster.cached(_restarting)
 
 
 class Evicted(NamedTuple):
-    """What an eviction does to a running VMI."""
+    """The effect of an eviction on a running VMI."""
 
     vmi: Object
     migratable: bool | None
@@ -85,9 +85,9 @@ class Evicted(NamedTuple):
 
 
 def evictions(obj: Object, cluster: Cluster) -> Iterator[Evicted]:
-    """What an eviction does to the running VMIs if this HyperConverged or KubeVirt has its way, by name.
+    """Yield the effect of evictions on the running VMIs if this HyperConverged or KubeVirt is applied, by name.
 
-    Left out are those of which that depends on a condition that is not reported yet.
+    VMIs are left out if the effect depends on a condition that is not reported yet.
     """
     inherited = configuration.eviction_strategy(cluster, obj).value or ""
     for vmi, migratable, own in cluster.cached(_strategies):
@@ -98,7 +98,7 @@ def evictions(obj: Object, cluster: Cluster) -> Iterator[Evicted]:
 
 
 def _strategies(cluster: Cluster) -> Sequence[tuple[Object, bool | None, str | None]]:
-    """The running VMIs, whether they can migrate, and the eviction strategy of their own."""
+    """Return the running VMIs, whether they can migrate, and their own eviction strategies."""
     found = []
     for vmi in running(cluster):
         own = vmi.at("spec", "evictionStrategy")
@@ -107,7 +107,7 @@ def _strategies(cluster: Cluster) -> Sequence[tuple[Object, bool | None, str | N
 
 
 def outdated(cluster: Cluster) -> Sequence[Object]:
-    """Those whose launcher is older than the KubeVirt that runs."""
+    """Return the running VMIs whose launcher is older than the running KubeVirt."""
     return tuple(vmi for vmi in running(cluster) if OUTDATED in vmi.labels)
 
 
@@ -125,7 +125,7 @@ def _restarting(cluster: Cluster) -> int:
 
 
 def after_shutdown(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
-    """Whether a running VMI comes back by itself after a clean shutdown, or what of that could not be seen."""
+    """Return whether a running VMI starts again after a clean shutdown, or what could not be read."""
     return cluster.cached(_after_shutdown)[vmi.namespace, vmi.name]
 
 
@@ -156,7 +156,7 @@ class Reach(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Whether and how a workload update reaches one VMI, and why."""
+    """How a workload update reaches one VMI, and why."""
 
     vmi: Object
     reach: Reach
@@ -164,11 +164,10 @@ class Update:
 
 
 def update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
-    """How an update reaches a running VMI, with these update methods (``LiveMigrate``, ``Evict``) in force.
+    """Return how an update reaches a running VMI with these update methods (``LiveMigrate``, ``Evict``).
 
-    What can migrate migrates if that is listed, else it is evicted if that is listed, through the eviction API: so the
-    eviction strategy decides. Never raises: what cannot be told is ``UNKNOWN``, and so is a VMI whose condition is not
-    reported yet.
+    A migratable VMI migrates if that is listed. Otherwise it is evicted if that is listed, and its eviction strategy
+    decides. Never raises: the result is ``UNKNOWN`` if data is missing or the condition is not reported yet.
     """
     try:
         return _update(vmi, methods, cluster)
