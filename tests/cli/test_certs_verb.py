@@ -139,7 +139,7 @@ class TestStatus:
         short = {"server": {"duration": "24h", "renewBefore": "1h"}}
         hyperconverged = {"apiVersion": "hco.kubevirt.io/v1", "kind": "HyperConverged", "metadata": {"name": "a"}}
         found = Snapshot([Object({**hyperconverged, "spec": {"security": {"certConfig": short}}})])
-        monkeypatch.setattr("virt_admit.cli.certs.cluster_of", lambda *_, **__: found)
+        monkeypatch.setattr("virt_admit.cli.certs.load_cluster", lambda *_, **__: found)
 
         code, out, _ = run("status", "--certs", folder, "-o", "json", "--certs-profile", "cluster")
 

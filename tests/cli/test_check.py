@@ -53,7 +53,7 @@ def test_a_finding_with_its_place(check):
     assert code == 1
     assert first.startswith("vm.yaml:7:3: deny: spec.running: running (means Always) and runStrategy are both")
     assert first.endswith("[vm-running-and-run-strategy]")
-    assert last.startswith("vm.yaml:1:1: unseen: cannot tell without ")
+    assert last.startswith("vm.yaml:1:1: unseen: not available: ")
     assert err.startswith("checked 1 object of 1 kind in 1 file; ")
 
 
@@ -148,8 +148,8 @@ def test_what_became_of_each_object_is_told_when_asked(check):
     _, quiet, _ = check(".", vm=BOTH, other=OTHER)
     code, out, err = check(".", "-v")
     assert (code, out) == (1, quiet)
-    assert "other.yaml:1: ConfigMap/x: no rule is about this kind\n" in err
-    assert re.search(r"^vm\.yaml:1: VirtualMachine/shop/db: \d+ rules asked$", err, re.MULTILINE)
+    assert "other.yaml:1: ConfigMap/x: no rule supports this kind\n" in err
+    assert re.search(r"^vm\.yaml:1: VirtualMachine/shop/db: \d+ rules ran$", err, re.MULTILINE)
 
 
 def test_folders_are_walked(check):
@@ -169,7 +169,7 @@ def test_a_duplicate_key_is_a_finding_with_both_lines(check):
     twice = FINE.replace("  runStrategy: Always\n", "  runStrategy: Always\n  runStrategy: Halted\n")
     code, out, _ = check("vm.yaml", "--ignore", "vm-*", vm=twice)
     assert code == 0
-    assert "in lines 7 and 8; the last one wins [yaml-duplicate-key]" in out
+    assert "duplicate key on lines 7 and 8; kubectl uses the last one [yaml-duplicate-key]" in out
     assert check("vm.yaml", "--ignore", "vm-*", "--strict")[0] == 1
 
 
@@ -229,7 +229,7 @@ def test_an_exemption_that_has_ended_is_reported(check):
     policy = 'exempt: {namespaces: [{match: shop, rules: ["*"], reason: moves, until: "2020-01-31"}]}'
     code, _, err = check("vm.yaml", "--policy", "p.yaml", vm=BOTH, p=policy)
     assert code == 1
-    assert "exemption of shop ended on 2020-01-31: moves" in err
+    assert "exemption for shop expired on 2020-01-31: moves" in err
     code, out, _ = check("vm.yaml", "--policy", "p.yaml", p=policy.replace("2020", "2999"))
     assert code == 0
     assert "(exempt: moves)" in out

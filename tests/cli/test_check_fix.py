@@ -85,7 +85,7 @@ def test_diff_shows_and_fix_writes_the_same(check, folder):
 
     code, out, err = check("--diff", "vm.yaml")
     assert (code, out, file.read_text()) == (1, DIFF, UNSET)
-    assert err.endswith("could not see what they need\nwould fix 1 object in 1 file\n")
+    assert err.endswith("could not read the data they need\nwould fix 1 object in 1 file\n")
 
     code, out, err = check("--fix", "vm.yaml")
     assert (code, file.read_text()) == (0, SET)
@@ -120,7 +120,7 @@ def test_findings_that_no_fix_mends_are_not_silent_beside_a_diff(check, folder):
     (folder / "vm.yaml").write_text(DENIED)
     code, out, err = check("--diff", "vm.yaml")
     assert (code, out) == (1, "")
-    assert err.endswith("\nthere are findings that need more than a fix: see the report, without --diff\n")
+    assert err.endswith("\nsome findings need more than a fix. Run without --diff to see the report\n")
     assert check("--diff", "vm.yaml", "--fail-on", "never")[0] == 0
 
 
@@ -137,7 +137,7 @@ def test_reports_go_into_files_beside_a_diff(check, folder):
     assert json.loads((folder / "report.json").read_text())["summary"]["objects"] == 1
     assert (
         check("--diff", "vm.yaml", "-o", "json")[2]
-        == "stdout is for the diff; give the report a file: -o json=report.json"
+        == "stdout contains the diff. Write the report to a file: -o json=report.json"
     )
 
 
@@ -297,7 +297,9 @@ def test_what_would_be_wrong_is_shown_and_not_written(check, folder, monkeypatch
         code, out, err = check(option, "vm.yaml")
         assert code == 2
         assert "+KIND: VIRTUALMACHINE" not in out
-        assert "vm.yaml: not fixed: the result would be wrong, which is a bug:\n--- vm.yaml\n+++ vm.yaml\n" in err
+        assert (
+            "vm.yaml: not fixed: the new text would not be correct. This is a bug:\n--- vm.yaml\n+++ vm.yaml\n" in err
+        )
         assert "+KIND: VIRTUALMACHINE\n" in err
         assert (folder / "vm.yaml").read_text() == UNSET
     assert check("--fix", "-", stdin=UNSET)[:2] == (2, UNSET)

@@ -52,7 +52,7 @@ def test_text():
         "1. SelfNodeRemediation wa/auto 3m 6m",
         "2. FenceAgentsRemediation wa/auto up to 5m20s 15m",
         "",
-        "When a node falls silent, and the limit lets the check act",
+        "When a node stops reporting, and the limit lets the check act",
         "0s the node falls silent",
         "50s Ready becomes Unknown, at the end of the grace period",
         "2m50s NodeHealthCheck workers acts: Ready was Unknown for 2m",
@@ -62,7 +62,7 @@ def test_text():
         "8m50s to 14m10s the node is down for certain; its pods are removed, its VMs may start elsewhere",
         "23m50s nothing more is tried",
         "",
-        "What becomes of the VMs, once their node is down for certain",
+        "VMs after their node is confirmed down",
         "restarted runStrategy Always 2 VMs: shop/api, shop/web",
         "stays off runStrategy Manual 1 VM: shop/db",
     ]
@@ -104,10 +104,10 @@ ON_NODE = machine("m0", nodeRef={"name": "n0"})
 def test_what_cannot_be_seen_is_said():
     check, _ = world()
     explanation = explain(check, NOTHING)
-    assert "selects cannot be told" in lines(explanation)
-    assert "unhealthy now cannot be told" in lines(explanation)
-    assert "limit minHealthy 1: nobody can tell what it allows" in lines(explanation)
-    assert "limit maxUnhealthy 100%: no brake, may take all at once" in lines(explain(mhc(), NOTHING))
+    assert "selects cannot be determined" in lines(explanation)
+    assert "unhealthy now cannot be determined" in lines(explanation)
+    assert "limit minHealthy 1: cannot be determined" in lines(explanation)
+    assert "limit maxUnhealthy 100%: sets no limit, may remediate all at once" in lines(explain(mhc(), NOTHING))
     assert explanation.unseen == (
         "nodes",
         "machinehealthchecks.machine.openshift.io",
@@ -122,11 +122,11 @@ def test_what_cannot_be_seen_is_said():
 @pytest.mark.parametrize(
     ("objects", "complete", "selects", "unhealthy"),
     [
-        ([machine("m0")], [], "1 machine that can be seen: m0", "1 that can be seen: m0 (has no node)"),
-        ([ON_NODE], ["machines.machine.openshift.io"], "1 machine: m0", "cannot be told"),
+        ([machine("m0")], [], "1 machine that can be read: m0", "1 that can be read: m0 (has no node)"),
+        ([ON_NODE], ["machines.machine.openshift.io"], "1 machine: m0", "cannot be determined"),
         ([ON_NODE], ["machines.machine.openshift.io", "nodes"], "1 machine: m0", "1: m0 (its node is gone)"),
         ([ON_NODE, node("n0")], ["machines.machine.openshift.io"], "1 machine: m0", "none"),
-        ([ON_NODE, node("n0")], [], "1 machine that can be seen: m0", "cannot be told"),
+        ([ON_NODE, node("n0")], [], "1 machine that can be read: m0", "cannot be determined"),
         ([], ["machines.machine.openshift.io"], "0 machines", "none"),
     ],
 )
@@ -156,25 +156,25 @@ TIMES = [
     ("check", "objects", "expected"),
     [
         (mhc(unhealthyConditions=TIMES, maxUnhealthy="30%"), [machine("m0"), machine("m1")], [
-            "limit maxUnhealthy 30%: never acts, for it lets none of 2 be unhealthy",
-            "unhealthy if Ready=Unknown for 5m; Ready=False for an unreadable time",
-            "or a machine is Failed, or its node is gone; has no node for 10m",
+            "limit maxUnhealthy 30%: never acts, because it lets none of 2 be unhealthy",
+            "unhealthy if Ready=Unknown for 5m; Ready=False for a duration that is not valid",
+            "or a machine is Failed, or its node does not exist; has no node for 10m",
             "unhealthy now 2: m0 (has no node), m1 (has no node)",
             "VMs restart never: maxUnhealthy 30% lets none of 2 be unhealthy",
             "1. the Machine is deleted, its owner makes another depends on the platform",
         ]),
         (mhc(unhealthyConditions=TIMES), [machine("m0")], [
-            "limit maxUnhealthy 100%: no brake, may take all 1 at once",
-            "VMs restart after 5m50s or later = 50s until noticed + 5m Ready=Unknown + what the platform takes",
+            "limit maxUnhealthy 100%: sets no limit, may remediate all 1 at once",
+            "VMs restart after 5m50s or later = 50s until noticed + 5m Ready=Unknown + the time that the platform needs",
         ]),
         (mhc(unhealthyConditions=TIMES), [], ["selects 0 machines", "unhealthy now none"]),
         (mhc(), [], ["unhealthy if (no condition is listed)"]),
-        (mhc(nodeStartupTimeout="0"), [], ["or a machine is Failed, or its node is gone"]),
+        (mhc(nodeStartupTimeout="0"), [], ["or a machine is Failed, or its node does not exist"]),
         (mhc(nodeStartupTimeout="soon"), [], [
-            "or a machine is Failed, or its node is gone; has no node for an unreadable time",
+            "or a machine is Failed, or its node does not exist; has no node for a duration that is not valid",
         ]),
         (capi(unhealthyMachineConditions=[{"type": "Worn", "status": "True", "timeout": "1h"}]), [], [
-            "or a machine reports Worn=True for 1h; is Failed, or its node is gone; has no node for 10m",
+            "or a machine reports Worn=True for 1h; is Failed, or its node does not exist; has no node for 10m",
         ]),
         (mhc(maxUnhealthy=1), [FAILED, machine("m1")], [
             "unhealthy now 2: m0 (Failed), m1 (has no node)",
@@ -185,7 +185,7 @@ TIMES = [
             "VMs restart never: no condition is Ready=Unknown for a time that can be read",
         ]),
         (capi(unhealthyRange="[5-6]", unhealthyConditions=TIMES), [machine("m0", CAPI, "c")], [
-            "limit unhealthyRange [5-6]: never acts, for it waits until 5 are unhealthy, of only 1",
+            "limit unhealthyRange [5-6]: never acts, because it waits until 5 are unhealthy, of only 1",
             "VMs restart never: unhealthyRange [5-6] waits until 5 are unhealthy, of only 1",
         ]),
         (nhc(remediationTemplate=template()), [], [
@@ -233,8 +233,8 @@ def test_find(target, namespace, group):
     ("target", "complete", "says"),
     [
         ("mhc/md", ["*"], "cluster.x-k8s.io/v1beta1 c/md"),
-        ("nhc/other", ["*"], "there is no nhc/other"),
-        ("nhc/other", [], "cannot see nodehealthchecks"),
+        ("nhc/other", ["*"], "nhc/other does not exist"),
+        ("nhc/other", [], "nhc/other cannot be found: nodehealthchecks.remediation.medik8s.io are not available"),
         ("vm/db", ["*"], "write nhc/NAME"),
         ("nhc", ["*"], "write nhc/NAME"),
         ("nhc/", ["*"], "write nhc/NAME"),

@@ -11,7 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
-from virt_admit.cli import common, main
+from virt_admit.cli import main
+from virt_admit.cli.lookups import list_live
+from virt_admit.cli.options import ClusterOptions, selected_rules
+from virt_admit.cli.output import progress
 from virt_admit.cli.scan import judge
 from virt_admit.kube.cache import stores
 from virt_admit.model import kinds
@@ -171,11 +174,11 @@ def test_exemptions_that_silence_nothing(scan, tmp_path):
 
     def useless(*args):
         lines = scan("--policy", "policy.yaml", *args)[2].splitlines()
-        return [line for line in lines if "silences nothing" in line]
+        return [line for line in lines if "unused exemption" in line]
 
     assert useless() == [
-        "exemption of nowhere silences nothing: long gone",
-        "exemption of shop silences nothing: of no such kind",
+        "unused exemption for nowhere: long gone",
+        "unused exemption for shop: of no such kind",
     ]
     for part in (["-n", "shop"], ["-l", "tier=a"], ["--select", RULE], ["--ignore", RULE], ["-q"]):
         assert useless(*part) == []
@@ -198,9 +201,9 @@ def test_a_kind_that_is_only_looked_up_and_may_not_be_listed(scan, api):
     api.put(VM, vm("bad", template=template))
     code, out, err = scan("--select", "vm-live-migrate-not-migratable", "--fail-on", "warn")
     assert code == 0
-    assert "VirtualMachine/shop/bad: unseen: cannot tell without " in out
+    assert "VirtualMachine/shop/bad: unseen: not available: " in out
     assert "persistentvolumeclaims shop/disk [vm-live-migrate-not-migratable]" in out
-    assert "1 rule could not see what they need" in err
+    assert "1 rule could not read the data they need" in err
     assert "not allowed to list persistentvolumeclaims\n" in err
     assert scan("--select", "vm-live-migrate-not-migratable", "--strict")[0] == 1
 
@@ -231,14 +234,14 @@ def test_no_cluster_at_all(scan, api):
         (["--cluster", "x", "--live"], "excludes"),
         (["--cluster", "missing"], "missing"),
         (["-l", "=="], "is not a selector"),
-        (["--select", "nothing"], "there is no rule"),
+        (["--select", "nothing"], "no rule matches nothing"),
         (["--policy", "nothing"], "nothing"),
         (["-o", "pdf"], "unknown output format"),
         (["--save", "missing/file"], "missing"),
         (["--cluster", "x", "--write-reports"], "excludes"),
         (["--cluster", "x", "--events"], "excludes"),
-        (["--write-reports", "policyreport", "-l", "a=b"], "leave out"),
-        (["--write-reports", "--select", RULE], "leave out"),
+        (["--write-reports", "policyreport", "-l", "a=b"], "omit"),
+        (["--write-reports", "--select", RULE], "omit"),
         (["--write-reports=pdf"], "pdf"),
     ],
 )
@@ -285,17 +288,17 @@ def test_a_folder_of_manifests(scan, tmp_path):
 
 def test_reports_do_not_keep_the_cluster_in_memory(api, tmp_path):
     """A judged object is remembered by its name alone."""
-    rules = common.selected(load_rules(), [RULE], [])
-    cluster = common.sweep(stores(rules), api.kubeconfig(tmp_path), None)
+    rules = selected_rules(load_rules(), [RULE], [])
+    cluster = list_live(ClusterOptions(kubeconfig=api.kubeconfig(tmp_path)), stores(rules))
     report = judge(cluster, [VM], rules, parser.load("default", load_rules()))
-    assert {tuple(one.obj.data) for one in report.judged} == {("apiVersion", "kind", "metadata")}
+    assert {tuple(one.obj.data) for one in report.results} == {("apiVersion", "kind", "metadata")}
 
 
 def test_progress_is_shown_on_a_terminal_only(scan, monkeypatch, capsys):
     assert "reading" not in scan("--select", RULE)[2]
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with common.progress("reading", 2) as show:
+    with progress("reading", 2) as show:
         show(VM, 0)
         show(VM, 500)
         show(VMI, 0)

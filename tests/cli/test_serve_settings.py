@@ -76,7 +76,7 @@ def test_where_certificates_are_and_for_which_names(settings, flags, environ, ce
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([], "say where the certificates are to be kept: --certs DIR"),
+        ([], "no certificate store is named: add --certs DIR"),
         (["--certs", "d", "--certs-secret", "a/b"], "--certs and --certs-secret exclude each other"),
         (
             ["--certs-external", "d", "--certs-external-secret", "a/b"],

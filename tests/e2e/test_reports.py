@@ -29,7 +29,7 @@ Scan = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def plane(crds: ControlPlane) -> ControlPlane:
     """The API server with the kinds of reports, and with two namespaces."""
-    install_crds(crds, [kind for form in WRITTEN.values() for kind in (form.home, form.cluster)])
+    install_crds(crds, [kind for form in WRITTEN.values() for kind in (form.namespaced, form.cluster)])
     crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
     crds.kubectl("create", "namespace", HOME, check=True)
     return crds
@@ -39,7 +39,7 @@ def plane(crds: ControlPlane) -> ControlPlane:
 def swept(plane: ControlPlane) -> Iterator[None]:
     """What one test leaves behind, the next does not meet."""
     yield
-    kinds = ["virtualmachines", "events", *(str(form.home) for form in WRITTEN.values())]
+    kinds = ["virtualmachines", "events", *(str(form.namespaced) for form in WRITTEN.values())]
     for kind in kinds:
         plane.kubectl("delete", kind, "--all", "-n", HOME, check=True)
 
@@ -113,7 +113,7 @@ def test_the_component_makes_the_scan_write(rights: list[dict[str, Any]]) -> Non
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_reports_and_events(plane: ControlPlane, scan: Scan, name: str) -> None:
-    kind = WRITTEN[name].home
+    kind = WRITTEN[name].namespaced
     uid = apply(plane, running=True, runStrategy="Always")
     done = scan("--write-reports", name, "--events")
     assert done.returncode == 0, done.stderr
@@ -152,7 +152,7 @@ def test_reports_and_events(plane: ControlPlane, scan: Scan, name: str) -> None:
 
 
 def test_reports_of_others_are_left_alone(plane: ControlPlane, scan: Scan) -> None:
-    kind = WRITTEN["openreports"].home
+    kind = WRITTEN["openreports"].namespaced
     other = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "other", "namespace": HOME}}
     plane.kubectl("apply", "-f", "-", input=json.dumps(other), check=True)
     assert scan("--write-reports").returncode == 0

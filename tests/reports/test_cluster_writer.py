@@ -18,7 +18,7 @@ from virt_admit.model.kinds import VM
 from virt_admit.model.objects import Object
 from virt_admit.reports import cluster_writer
 from virt_admit.reports.formats import policy_reports
-from virt_admit.reports.formats.policy_reports import LONGEST, OPENREPORTS
+from virt_admit.reports.formats.policy_reports import MAX_MESSAGE, OPENREPORTS
 from virt_admit.reports.report import Report
 
 # --- Events
@@ -83,7 +83,7 @@ def test_a_drain_that_is_blocked_is_called_so():
 
 def test_a_message_has_room():
     event = cluster_writer._event(Object(both_keys()), RULE, "x" * 3000, NOW)
-    assert len(event["message"]) == LONGEST
+    assert len(event["message"]) == MAX_MESSAGE
     assert event["message"].endswith(f"… [virt-admit/{RULE}]")
 
 
@@ -166,10 +166,12 @@ def test_our_reports_are_listed_page_by_page(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(client, "PAGE", 2)
     with FakeApi() as fake:
-        fake.install(OPENREPORTS.home, *({"metadata": {"name": name, "namespace": "shop"}} for name in "abcde"))
-        found = client.Api.connect(fake.kubeconfig(tmp_path)).list(path_of(OPENREPORTS.home), {"labelSelector": "a=b"})
+        fake.install(OPENREPORTS.namespaced, *({"metadata": {"name": name, "namespace": "shop"}} for name in "abcde"))
+        found = client.Api.connect(fake.kubeconfig(tmp_path)).list(
+            path_of(OPENREPORTS.namespaced), {"labelSelector": "a=b"}
+        )
         assert [obj["metadata"]["name"] for obj in found] == [*"abcde"]
-        assert fake.asked(OPENREPORTS.home, limit="2", labelSelector="a=b") == 3
+        assert fake.asked(OPENREPORTS.namespaced, limit="2", labelSelector="a=b") == 3
 
 
 def test_what_could_not_be_read_keeps_its_reports():
@@ -268,6 +270,6 @@ def test_the_scan_may_write_only_with_the_component():
     assert kinds == {
         (kind.group, kind.plural): write
         for form in policy_reports.WRITTEN.values()
-        for kind in (form.home, form.cluster)
+        for kind in (form.namespaced, form.cluster)
     }
     assert [each["name"] for each in binding["subjects"]] == ["virt-admit-scan"]

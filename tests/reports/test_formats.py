@@ -69,10 +69,10 @@ def both_keys(**metadata):
 
 def unclear(error=""):
     """A report of a rule that could not see, and of one that crashed."""
-    (one,) = scanned(both_keys()).judged
+    (one,) = scanned(both_keys()).results
     rule = RULES.by_id[RULE]
     said = Response(errors=((rule, error),)) if error else Response(unseen=((rule, "pods a/b"),))
-    return Report((dataclasses.replace(one, response=said, asked=(rule,)),))
+    return Report((dataclasses.replace(one, response=said, rules_run=(rule,)),))
 
 
 # --- SARIF
@@ -184,7 +184,7 @@ def test_sarif_leaves_out_what_an_exemption_silences(check):
 
 def test_sarif_notifies_of_what_could_not_be_seen_read_or_judged(check):
     (notice,) = sarif_run(sarif.render(unclear()))["invocations"][0]["toolExecutionNotifications"]
-    assert (notice["level"], notice["message"]) == ("note", {"text": "cannot tell: pods a/b"})
+    assert (notice["level"], notice["message"]) == ("note", {"text": "not available: pods a/b"})
     assert notice["associatedRule"]["id"] == RULE
     crashed = sarif_run(sarif.render(unclear("KeyError()")))
     assert [each["level"] for each in crashed["invocations"][0]["toolExecutionNotifications"]] == ["error"]
@@ -330,7 +330,7 @@ def test_junit_outcomes(check, text, tag):
 
 def test_junit_of_what_could_not_be_seen_read_or_judged(check):
     ((blind,),) = junit_suites(FORMATS["junit"](unclear())).values()
-    assert [(said.tag, said.text) for said in blind] == [("skipped", "unseen: cannot tell: pods a/b")]
+    assert [(said.tag, said.text) for said in blind] == [("skipped", "unseen: not available: pods a/b")]
     ((crashed,),) = junit_suites(FORMATS["junit"](unclear("KeyError()"))).values()
     assert [(said.tag, said.text) for said in crashed] == [("error", "error: the rule crashed: KeyError()")]
     suites = junit_suites(check("junit", code=2, bad="a: [\n", vm=BOTH))
@@ -341,12 +341,14 @@ def test_junit_of_what_could_not_be_seen_read_or_judged(check):
 
 
 def test_junit_says_the_strongest_and_notes_the_rest():
-    (one,) = scanned(both_keys()).judged
+    (one,) = scanned(both_keys()).results
     (verdict,) = [each for each in one.response.verdicts if each.rule.id == RULE]
     said = Response(verdicts=(verdict,), unseen=((verdict.rule, "pods"),))
-    ((case,),) = junit_suites(FORMATS["junit"](Report((dataclasses.replace(one, response=said, asked=()),)))).values()
+    ((case,),) = junit_suites(
+        FORMATS["junit"](Report((dataclasses.replace(one, response=said, rules_run=()),)))
+    ).values()
     assert [child.tag for child in case] == ["failure", "system-out"]
-    assert case[1].text == "unseen: cannot tell: pods"
+    assert case[1].text == "unseen: not available: pods"
 
 
 def test_junit_replaces_exactly_what_xml_cannot_hold():
@@ -383,7 +385,7 @@ def test_github_escapes(check, tmp_path):
 
 def test_github_says_once_what_could_not_be_seen_and_nothing_of_what_is_exempt(check):
     blind = FORMATS["github"](unclear())
-    assert blind == "::notice title=virt-admit::1 rule cannot tell without pods\n"
+    assert blind == "::notice title=virt-admit::1 rule skipped: pods are not available\n"
     assert FORMATS["github"](unclear("KeyError()")).startswith(
         f"::error title={RULE}::VirtualMachine/shop/db: the rule"
     )
@@ -469,16 +471,16 @@ def test_markdown_of_nothing(check):
     assert check("markdown", code=0, vm=FINE) == (
         "## virt-admit\n\n**nothing found**; checked 1 object of 1 kind in 1 file.\n"
     )
-    assert markdown.render(unclear()).endswith("\n\n1 rule cannot tell without pods.\n")
+    assert markdown.render(unclear()).endswith("\n\n1 rule skipped: pods are not available.\n")
 
 
 def test_markdown_fits_into_a_comment():
-    many = Report(scanned(both_keys(name="x" * 200)).judged * 300)
+    many = Report(scanned(both_keys(name="x" * 200)).results * 300)
     text = markdown.render(many)
     assert len(text) < 65_536
     shown = len(rows(text))
     assert shown > 50
-    found = sum(not line.unseen for line in many.lines())
+    found = sum(not row.unseen for row in many.rows())
     assert f"\n\nAnd {found - shown} more.\n" in text
 
 
@@ -551,8 +553,8 @@ def readable(form, text):
 
 def judged(manifest):
     (document,), _ = reader.read(json.dumps(manifest).encode(), "vm.json")
-    said = scanned(manifest).judged
-    return Report(tuple(ObjectResult(one.request, one.response, document, one.asked) for one in said), 0, 1)
+    said = scanned(manifest).results
+    return Report(tuple(ObjectResult(one.request, one.response, document, one.rules_run) for one in said), 0, 1)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -560,7 +562,7 @@ def test_names_that_no_api_server_would_take_break_nothing(form):
     for report in (
         scanned(both_keys(name=HOSTILE, namespace=HOSTILE, annotations={HOSTILE: HOSTILE})),
         judged(both_keys(name=HOSTILE[:-1])),  # half a character is not read from files
-        Report((), unread=(reader.DocumentError(HOSTILE, os.fsdecode(b"\n|,\xff"), 1, 1),)),
+        Report((), unreadable=(reader.DocumentError(HOSTILE, os.fsdecode(b"\n|,\xff"), 1, 1),)),
         unclear(HOSTILE),
     ):
         readable(form, render(form, report))

@@ -19,7 +19,14 @@ from virt_admit.model.kinds import NODE, VM
 from virt_admit.model.objects import Object
 from virt_admit.policy import parser
 from virt_admit.reports.formats import policy_reports
-from virt_admit.reports.formats.policy_reports import LONGEST, MOST, OPENREPORTS, POLICYREPORT, Result, Subject
+from virt_admit.reports.formats.policy_reports import (
+    MAX_MESSAGE,
+    MAX_RESULTS,
+    OPENREPORTS,
+    POLICYREPORT,
+    PolicyResult,
+    Subject,
+)
 from virt_admit.reports.report import Report
 from virt_admit.rules import load_rules
 
@@ -39,7 +46,7 @@ def both_keys(name="db", uid=UID):
 def judged(*objects, text=b"{}", kinds=(VM,), cluster=()):
     """What a scan says of these objects under this policy."""
     there = Snapshot(map(Object, (*objects, *cluster)), complete=["*"])
-    return judge(there, kinds, RULES, parser.parse(text, RULES)).judged
+    return judge(there, kinds, RULES, parser.parse(text, RULES)).results
 
 
 def only(one, rule=RULE, form=OPENREPORTS, seconds=None):
@@ -85,7 +92,7 @@ def test_each_rule_that_judged_it_is_there_and_no_other():
     (one,) = judged(both_keys(), text=b"rules: {vm-running-deprecated: {action: 'off'}}")
     made, _ = only(one)
     said = {each["policy"] for each in made["results"]}
-    assert said == {rule.id for rule in one.asked}
+    assert said == {rule.id for rule in one.rules_run}
     assert "vm-running-deprecated" not in said
     assert not any(name.startswith("mhc-") for name in said)
 
@@ -107,7 +114,7 @@ def test_results(text, result, severity):
 
 def test_blind_and_broken_rules():
     (one,) = judged(both_keys())
-    rule, other = one.asked[:2]
+    rule, other = one.rules_run[:2]
     response = Response(unseen=((rule, "pods a/b"),), errors=((other, "KeyError()"),))
     blind = dataclasses.replace(one, response=response)
     results = {each.rule: each.outcome for each in policy_reports.subject(blind).results}
@@ -117,7 +124,7 @@ def test_blind_and_broken_rules():
 
 def test_severities_are_those_that_every_definition_knows():
     (one,) = judged(both_keys())
-    every = dataclasses.replace(one, asked=tuple(RULES), response=Response())
+    every = dataclasses.replace(one, rules_run=tuple(RULES), response=Response())
     assert {each.severity for each in policy_reports.subject(every).results} == {"high", "medium", "low"}
 
 
@@ -149,7 +156,7 @@ def test_when_is_said_only_where_it_is_given():
 def test_kinds(form, kind, of, is_):
     made, _ = only(*judged(is_, kinds=(of,)), form=form)
     assert (made["kind"], "namespace" in made["metadata"]) == (kind, of.namespaced)
-    assert made["apiVersion"] == form.home.api_version
+    assert made["apiVersion"] == form.namespaced.api_version
 
 
 @pytest.mark.parametrize("uid", [None, "", 7, "UPPER", "a/b", "x" * 64])
@@ -164,13 +171,13 @@ def test_without_a_uid_it_is_named_by_who_it_is(uid):
 
 
 def test_the_worst_come_first_and_not_without_end():
-    many = [Result("pass", f"r{number}", "low") for number in range(MOST)]
-    worst = Result("fail", "z", "high", "x" * 5000 + "\n", "spec.a")
+    many = [PolicyResult("pass", f"r{number}", "low") for number in range(MAX_RESULTS)]
+    worst = PolicyResult("fail", "z", "high", "x" * 5000 + "\n", "spec.a")
     made = policy_reports.report(OPENREPORTS, Subject(Object(both_keys()), True, (*many, worst)))
     assert made["results"][0]["policy"] == "z"
-    assert len(made["results"][0]["message"]) == LONGEST
-    assert len(made["results"]) == MOST
-    assert made["summary"] == {"fail": 1, "warn": 0, "error": 0, "skip": 0, "pass": MOST}
+    assert len(made["results"][0]["message"]) == MAX_MESSAGE
+    assert len(made["results"]) == MAX_RESULTS
+    assert made["summary"] == {"fail": 1, "warn": 0, "error": 0, "skip": 0, "pass": MAX_RESULTS}
 
 
 def test_names_that_no_api_server_would_take_can_be_printed():

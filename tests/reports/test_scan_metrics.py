@@ -92,7 +92,7 @@ def test_findings_that_the_policy_switches_off_do_not_count(snapshot, tmp_path):
 @pytest.mark.parametrize("flags", [("-n", "shop"), ("-l", "app=web")])
 def test_a_part_of_the_cluster_is_not_told(snapshot, tmp_path, flags):
     run = scan(snapshot, *flags, "--metrics", tmp_path / "scan.prom")
-    assert "--metrics are of the whole cluster" in str(run.exception)
+    assert "--metrics needs the whole cluster" in str(run.exception)
 
 
 def test_a_scan_that_cannot_be_trusted_tells_nothing(snapshot, tmp_path):

@@ -1,4 +1,4 @@
-"""The settings of ``serve``: one frozen value, made from flags and ``VIRT_ADMIT_*`` variables by the command line."""
+"""The settings of ``serve``: one frozen value that the command line makes from flags and ``VIRT_ADMIT_*`` variables."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 DOMAIN: Final = "virt-admit.io"
-"""The group of our own documents, and the prefix of our annotations, labels and webhook names."""
+"""The API group of policies and snapshots, and the prefix of annotations, labels and webhook names."""
 API_VERSION: Final = f"{DOMAIN}/v1alpha1"
-"""Of policies and snapshots."""
+"""The API version of policies and snapshots."""
 NAMESPACE: Final = "virt-admit"
 SERVICE: Final = "virt-admit-webhook"
 CERTS_SECRET: Final = f"{NAMESPACE}/virt-admit-certs"
@@ -21,30 +21,30 @@ SERVICE_NAMES: Final = (f"{SERVICE}.{NAMESPACE}.svc", f"{SERVICE}.{NAMESPACE}.sv
 
 
 class SettingError(ValueError):
-    """A setting cannot be used; says which one, its value and what would do."""
+    """A setting is not valid. The message names the setting, its value and a valid alternative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certs:
-    """Where certificates are kept and who issues them; exactly one of the four places is set."""
+    """Where certificates are stored and who issues them. Exactly one of the four stores is set."""
 
     directory: Path | None = None
     secret: str = ""
     external: Path | None = None
     external_secret: str = ""
     external_ca: bool = False
-    """Whether an external issuer's CA is patched into the webhook configurations."""
+    """Whether to patch an external issuer's CA into the webhook configurations."""
     schedule: Mapping[str, str] = field(default_factory=dict)
     """``--certs-<setting>`` values by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All of ``virt-admit serve``. Changing them needs a restart."""
+    """All settings of ``virt-admit serve``. A change needs a restart."""
 
     bind: str = "0.0.0.0:8443"
     ops_bind: str = "0.0.0.0:8080"
-    """``off``: no ops listener."""
+    """``off`` disables the ops listener."""
     certs: Certs = field(default_factory=Certs)
     cert_names: tuple[str, ...] = SERVICE_NAMES
     cluster: Path | None = None
@@ -57,14 +57,14 @@ class Settings:
     client_names: tuple[str, ...] = ()
     tls_min_version: str = "1.2"
     stop_delay: float = 5.0
-    """Seconds between SIGTERM and the end of listening: endpoints need that long to spread."""
+    """Seconds between SIGTERM and closing the listener, so that endpoint updates can propagate."""
 
 
 def address(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` or ``[IPv6]:PORT`` as host and port.
+    """Split ``HOST:PORT`` or ``[IPv6]:PORT`` into host and port.
 
     Raises:
-        SettingError: it is neither.
+        SettingError: the text has another form.
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from virt_admit.cli.common import cluster_of
-from virt_admit.cli.serve import Decorator, cert_names, certs_flags, certs_settings, flag, issue_flags
+from virt_admit.cli.lookups import load_cluster
+from virt_admit.cli.options import ClusterOptions, Decorator, certs_flags, flag, issue_flags
+from virt_admit.cli.serve import cert_names, certs_settings
 from virt_admit.model.cluster import NOTHING, Cluster
 from virt_admit.model.kinds import HCO
 from virt_admit.serving.certificates import follows_cluster, schedule_of, store_of
@@ -105,7 +106,8 @@ def _cluster(certs: Certs, options: dict[str, Any]) -> Cluster:
     """What the schedule depends on."""
     if not follows_cluster(certs):
         return NOTHING
-    return cluster_of(None, True, options["kubeconfig"], options["context"], [HCO], quiet=True)
+    source = ClusterOptions(live=True, kubeconfig=options["kubeconfig"], context=options["context"])
+    return load_cluster(source, [HCO], quiet=True)
 
 
 @command.command("status", short_help="What is stored, and which step comes next.")

@@ -1,4 +1,4 @@
-"""``virt-admit check --diff`` and ``--fix``: what the fixes make of files, shown or written."""
+"""``virt-admit check --diff`` and ``--fix``: show or write what the fixes of a report make of its files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from virt_admit.reports.report import Report, called
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file or standard input: what reports call it, its content, and the documents that could be read of it."""
+    """A file or standard input: its name in reports, its content, and its valid documents."""
 
     name: str
     content: bytes
@@ -32,102 +32,106 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of the fixes."""
+class FixResult:
+    """What happened to the fixes."""
 
     sources: tuple[Source, ...] = ()
-    """As they are now."""
-    left: int = 0
-    """Objects that are still to be fixed."""
+    """The sources after the fixes."""
+    unfixed: int = 0
+    """The number of objects that still need a fix."""
     failed: bool = False
-    """Whether a file could not be written, or its new text would not be what it should be."""
+    """Whether a file could not be written, or its new text would not have been correct."""
     summary: str = ""
 
 
-NOTHING: Final = Outcome()
+NOTHING: Final = FixResult()
 
 
-def show(sources: Sequence[Source], result: Report) -> Outcome:
-    """Print a unified diff of what ``mend`` would do."""
-    wanted = list(_spliced(sources, result))
-    sound = [(was, now) for was, now in wanted if now.roundtrips]
-    text = "".join(_diff(was, now) for was, now in sound)
+def show(sources: Sequence[Source], report: Report) -> FixResult:
+    """Print a unified diff of what ``fix_files`` would do."""
+    edits = list(_edits(sources, report))
+    correct = [(source, edit) for source, edit in edits if edit.roundtrips]
+    text = "".join(_diff(source, edit) for source, edit in correct)
     click.echo(text.encode(errors="backslashreplace"), nl=False)
-    left = sum(now.fixed + len(now.refused) for _, now in wanted)
-    return Outcome(tuple(sources), left, len(sound) < len(wanted), _summary("would fix", sound))
+    unfixed = sum(edit.fixed + len(edit.refused) for _, edit in edits)
+    return FixResult(tuple(sources), unfixed, len(correct) < len(edits), _summary("would fix", correct))
 
 
-def mend(sources: Sequence[Source], result: Report) -> Outcome:
-    """Write the fixes of a report into the files that it is about, and standard input, fixed, to standard output.
+def fix_files(sources: Sequence[Source], report: Report) -> FixResult:
+    """Write the fixes of a report into its files. Print standard input, fixed, on standard output.
 
-    What cannot be done is said on stderr.
+    Fixes that are not possible are named on stderr.
     """
-    wanted = list(_spliced(sources, result))
-    done = [(was, now) for was, now in wanted if now.roundtrips and (not now.fixed or was.is_stdin or _write(was, now))]
-    after = {id(was): Source(was.name, now.content, now.documents, was.is_stdin) for was, now in done}
-    mended = tuple(after.get(id(source), source) for source in sources)
-    click.echo(b"".join(source.content for source in mended if source.is_stdin), nl=False)
-    left = sum(len(now.refused) for _, now in wanted)
-    return Outcome(mended, left, len(done) < len(wanted), _summary("fixed", done))
+    edits = list(_edits(sources, report))
+    done = [
+        (source, edit)
+        for source, edit in edits
+        if edit.roundtrips and (not edit.fixed or source.is_stdin or _write(source, edit))
+    ]
+    changed = {id(source): Source(source.name, edit.content, edit.documents, source.is_stdin) for source, edit in done}
+    after = tuple(changed.get(id(source), source) for source in sources)
+    click.echo(b"".join(source.content for source in after if source.is_stdin), nl=False)
+    unfixed = sum(len(edit.refused) for _, edit in edits)
+    return FixResult(after, unfixed, len(done) < len(edits), _summary("fixed", done))
 
 
-def _summary(verb: str, changes: Sequence[tuple[Source, EditResult]]) -> str:
-    fixed = [now.fixed for _, now in changes if now.fixed]
+def _summary(verb: str, edits: Sequence[tuple[Source, EditResult]]) -> str:
+    fixed = [edit.fixed for _, edit in edits if edit.fixed]
     return f"{verb} {count(sum(fixed), 'object')} in {count(len(fixed), 'file')}" if fixed else f"{verb} nothing"
 
 
-def _spliced(sources: Iterable[Source], result: Report) -> Iterator[tuple[Source, EditResult]]:
-    """What the fixes make of the sources that have any."""
-    patches = {id(one.document): one.response.patch for one in result.judged}
+def _edits(sources: Iterable[Source], report: Report) -> Iterator[tuple[Source, EditResult]]:
+    """Yield the sources that have fixes, with their edited text."""
+    by_document = {id(result.document): result.response.patch for result in report.results}
     for source in sources:
-        wanted = [patches.get(id(document), ()) for document in source.documents]
-        if not any(wanted):
+        patches = [by_document.get(id(document), ()) for document in source.documents]
+        if not any(patches):
             continue
-        new = edit_text(source.content, source.name, wanted)
-        for index, why in new.refused.items():
+        edit = edit_text(source.content, source.name, patches)
+        for index, reason in edit.refused.items():
             document = source.documents[index]
             name = called(Object(document.data))
-            click.echo(f"{document.file}:{document.line}: {name} has to be fixed by hand: {why}", err=True)
-        if not new.roundtrips:
-            click.echo(f"{source.name}: not fixed: the result would be wrong, which is a bug:", err=True)
-            click.echo(_diff(source, new), nl=False, err=True)
-        yield source, new
+            click.echo(f"{document.file}:{document.line}: {name} has to be fixed by hand: {reason}", err=True)
+        if not edit.roundtrips:
+            click.echo(f"{source.name}: not fixed: the new text would not be correct. This is a bug:", err=True)
+            click.echo(_diff(source, edit), nl=False, err=True)
+        yield source, edit
 
 
-def _diff(was: Source, now: EditResult) -> str:
-    cuts = [(old.line - 1, new.line - 1) for old, new in zip(was.documents, now.documents, strict=False)]
-    return unified(was.name, was.content.decode(), now.content.decode(), cuts)
+def _diff(source: Source, edit: EditResult) -> str:
+    cuts = [(old.line - 1, new.line - 1) for old, new in zip(source.documents, edit.documents, strict=False)]
+    return unified(source.name, source.content.decode(), edit.content.decode(), cuts)
 
 
-def _write(was: Source, now: EditResult) -> bool:
-    """Whether the new content is in the file."""
+def _write(source: Source, edit: EditResult) -> bool:
+    """Write the new content into the file. Return whether that worked."""
     try:
-        replace(was.name, now.content)
+        replace(source.name, edit.content)
     except OSError as error:
-        click.echo(f"{was.name}: cannot be written: {error.strerror}", err=True)
+        click.echo(f"{source.name}: cannot be written: {error.strerror}", err=True)
         return False
     return True
 
 
 def replace(name: str, content: bytes) -> None:
-    """Replace the content of a file at once: who reads it sees the old one or the new one. Links and mode stay.
+    """Replace the content of a file atomically. Links and mode stay.
 
     Raises:
-        OSError: it cannot be done.
+        OSError: the file cannot be replaced.
     """
     path = Path(name).resolve()
     if not path.is_file():
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    if not os.access(path, os.W_OK):  # who may write into the folder could replace it all the same
+        raise OSError(errno.EINVAL, "not a regular file")
+    if not os.access(path, os.W_OK):  # write access to the folder alone would suffice to replace it
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     before = path.stat()
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with unfinished.open("xb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
-        with contextlib.suppress(PermissionError):  # who may write it but not give it away, owns it from now on
-            os.chown(unfinished, before.st_uid, before.st_gid)
-        unfinished.chmod(stat.S_IMODE(before.st_mode))
-        unfinished.replace(path)
+        with contextlib.suppress(PermissionError):  # without the right to change the owner, this user becomes the owner
+            os.chown(temporary, before.st_uid, before.st_gid)
+        temporary.chmod(stat.S_IMODE(before.st_mode))
+        temporary.replace(path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

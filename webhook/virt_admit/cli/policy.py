@@ -1,4 +1,4 @@
-"""``virt-admit policy diff``: what another policy would change for the objects that exist."""
+"""``virt-admit policy diff``: what another policy would change for the objects of a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from virt_admit.cli.common import failure
+from virt_admit.cli.options import output_option
+from virt_admit.cli.output import failure
 from virt_admit.cli.scan import judge
 from virt_admit.engine.admission_review import Verdict
 from virt_admit.kube import snapshots
@@ -27,8 +28,8 @@ from virt_admit.settings import SettingError
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One finding that leads to something else; ``off`` stands for no finding at all."""
+class ActionChange:
+    """One finding whose action changes. ``off`` also means that there is no finding."""
 
     obj: Object
     rule: str
@@ -46,10 +47,10 @@ def command() -> None:
 @command.command("diff")
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
-@click.option("--cluster", required=True, type=click.Path(path_type=Path), help="A snapshot (file or folder).")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--cluster", required=True, type=click.Path(path_type=Path), help="Read a snapshot (file or folder).")
+@output_option
 def diff(old: str, new: str, cluster: Path, output: str) -> int:
-    """Say what the policy NEW would change for the objects of a cluster that are judged by OLD now.
+    """Show what changes for the objects of a cluster if the policy NEW replaces OLD.
 
     OLD and NEW are files, or audit, default or strict. Exit 0 no difference, 1 some, 2 the answer cannot be trusted.
     """
@@ -70,30 +71,30 @@ def diff(old: str, new: str, cluster: Path, output: str) -> int:
     return int(bool(found))
 
 
-def changes(cluster: Cluster, rules: Rules, old: Policy, new: Policy) -> Iterator[Change]:
-    """Every finding whose action differs between the policies."""
+def changes(cluster: Cluster, rules: Rules, old: Policy, new: Policy) -> Iterator[ActionChange]:
+    """Yield every finding whose action differs between the policies."""
     before, after = (_findings(judge(cluster, rules.kinds, rules, policy)) for policy in (old, new))
     for key in before.keys() | after.keys():
         obj, verdict = after.get(key) or before[key]
-        was, becomes = (found[key][1].action if key in found else Action.OFF for found in (before, after))
-        if was is not becomes:
+        old_action, new_action = (found[key][1].action if key in found else Action.OFF for found in (before, after))
+        if old_action is not new_action:
             finding = verdict.finding
-            yield Change(obj, verdict.rule.id, str(finding.path), finding.message, was, becomes)
+            yield ActionChange(obj, verdict.rule.id, str(finding.path), finding.message, old_action, new_action)
 
 
 def _findings(report: Report) -> dict[tuple[str, ...], tuple[Object, Verdict]]:
     return {
-        (*identity(one.obj).values(), verdict.rule.id, str(verdict.finding.path)): (one.obj, verdict)
-        for one in report.judged
-        for verdict in one.response.verdicts
+        (*identity(result.obj).values(), verdict.rule.id, str(verdict.finding.path)): (result.obj, verdict)
+        for result in report.results
+        for verdict in result.response.verdicts
     }
 
 
-def _order(change: Change) -> tuple[str, ...]:
+def _order(change: ActionChange) -> tuple[str, ...]:
     return (*identity(change.obj).values(), change.rule, change.path)
 
 
-def _as_data(change: Change) -> dict[str, Any]:
+def _as_data(change: ActionChange) -> dict[str, Any]:
     return {
         "object": identity(change.obj),
         "rule": change.rule,

@@ -1,7 +1,7 @@
-"""``virt-admit scan``: the rules over everything that a cluster holds.
+"""``virt-admit scan``: run the rules on all objects of a cluster.
 
-Nothing is fixed, and nothing but reports and Events is written to the cluster, on demand. What is there is judged as
-if it were created now, by the rules of the webhook and by those that only make sense for what runs.
+A scan judges each object as if it were created now, by the rules of the webhook and by those for scans alone. It fixes
+nothing. It writes reports and Events into the cluster only on request.
 """
 
 from __future__ import annotations
@@ -9,15 +9,25 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from virt_admit.cli import common
 from virt_admit.cli.drain import plan
+from virt_admit.cli.lookups import connect, list_live, warn_unreadable
+from virt_admit.cli.options import (
+    ClusterOptions,
+    ReportOptions,
+    cluster_options,
+    grouped,
+    report_options,
+    selector_option,
+)
+from virt_admit.cli.output import Progress, failure, has_findings, print_summary, progress, publish
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube import snapshots
@@ -27,199 +37,196 @@ from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain import VmOutcome
 from virt_admit.model.objects import Object
-from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
-from virt_admit.reports import formats, scan_metrics
+from virt_admit.reports import scan_metrics
 from virt_admit.reports.formats.policy_reports import WRITTEN
-from virt_admit.reports.report import ObjectResult, Report
+from virt_admit.reports.report import ObjectResult, Report, active_rules
 from virt_admit.rule import Operation
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
 
 if TYPE_CHECKING:
-    from virt_admit.kube.client import Api
+    from virt_admit.kube.snapshots import Sweep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanOptions:
+    """The options of ``scan`` alone."""
+
+    namespace: str
+    selector: str
+    strict: bool
+    save: Path | None
+    metrics: str
+    write_reports: str | None
+    events: bool
 
 
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
-@common.cluster_options
-@click.option("-n", "--namespace", default="", metavar="NAME", help="Judge only what is in this namespace.")
-@common.selector_option
-@common.report_options
-@click.option("--strict", is_flag=True, help="What could not be seen is a finding too.")
-@click.option(
-    "--save", "file", type=click.Path(path_type=Path, dir_okay=False), help="Write a snapshot of the cluster."
-)
+@cluster_options
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Judge only the objects of this namespace.")
+@selector_option
+@report_options
+@click.option("--strict", is_flag=True, help="Also fail on missing data.")
+@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write a snapshot of the cluster.")
 @click.option(
     "--metrics", default="", metavar="FILE|URL", help="Write gauges to a file, or push them to a Pushgateway."
 )
 @click.option(
     "--write-reports",
-    "form",
     type=click.Choice([*WRITTEN]),
     is_flag=False,
     flag_value="openreports",
     metavar="[openreports|policyreport]",
-    help="Keep a report for each object in the live cluster.",
+    help="Write a report for each object into the live cluster.",
 )
-@click.option("--events", is_flag=True, help="Write an Event for each rule and object that it denies or warns of.")
-def command(
-    cluster: Path | None,
-    live: bool,
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
-    selector: str,
-    policy_name: str,
-    output: tuple[str, ...],
-    fail_on: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    color: str,
-    quiet: bool,
-    strict: bool,
-    file: Path | None,
-    metrics: str,
-    form: str | None,
-    events: bool,
-) -> int:
-    """Judge everything in a live cluster, or in a snapshot of one. Writes nothing there unless asked to.
+@click.option("--events", is_flag=True, help="Write an Event for each rule and object with a denial or a warning.")
+@grouped("options", ScanOptions)
+def command(source: ClusterOptions, reporting: ReportOptions, options: ScanOptions) -> int:
+    """Judge all objects of a live cluster or of a snapshot. Only --write-reports and --events write to the cluster.
 
     Exit 0 clean, 1 findings at or above --fail-on, 2 the answer cannot be trusted.
     """
-    if cluster and (live or kubeconfig or context or form or events):
-        raise click.UsageError("--cluster excludes --live, --kubeconfig, --context, --write-reports and --events")
-    if metrics and (namespace or selector):
-        raise click.UsageError("--metrics are of the whole cluster: leave out --namespace and --selector")
-    if form and (selector or select or ignore):
-        raise click.UsageError(
-            "--write-reports is about all objects and rules: leave out --selector, --select, --ignore"
-        )
-    began = time.monotonic()
+    _require_compatible(source, reporting, options)
+    started = time.monotonic()
     try:
-        outputs = formats.parse_output(output)
-        chosen = selectors.parse_text(selector)
-        rules = common.selected(load_rules(), select, ignore)
-        policy = load_policy(policy_name, load_rules()).at(datetime.date.today())
-        snapshot = snapshots.load(cluster) if cluster else None
+        outputs = reporting.outputs()
+        selector = selectors.parse_text(options.selector)
+        rules, policy = reporting.rules(), reporting.policy()
+        snapshot = snapshots.load(source.cluster) if source.cluster else None
     except (SettingError, PolicyError, ValueError, OSError) as error:
-        raise common.failure(error) from None
-    room = stores(load_rules(), whole=True) if file else stores(rules)
-    there = common.sweep(room, kubeconfig, context, namespace, quiet) if snapshot is None else snapshot
-    if file:
-        _save(there, file)
+        raise failure(error) from None
+    needed = stores(load_rules(), whole=True) if options.save else stores(rules)
+    cluster = list_live(source, needed, options.namespace, reporting.quiet) if snapshot is None else snapshot
+    if options.save:
+        _save(cluster, options.save)
 
-    def wanted(obj: Object) -> bool:
-        return namespace in ("", obj.namespace) and chosen.matches(obj.labels)
+    def is_selected(obj: Object) -> bool:
+        return options.namespace in ("", obj.namespace) and selector.matches(obj.labels)
 
-    judged = [kind for kind in rules.kinds if kind.namespaced or not namespace]
-    with common.progress("judging", len(judged), quiet) as show:
-        result = judge(there, judged, rules, policy, wanted, show)
-    others = sum(kinds.of(obj) not in load_rules().by_kind for obj in snapshot or ())
-    result = dataclasses.replace(result, other_kinds=others)
-    common.publish(result, outputs, color)
-    if form or events:
-        _write(common.api(kubeconfig, context), result, form, events, there.unreadable, namespace)
-    if not quiet:
-        common.conclude(result, policy)
-        whole = not (namespace or selector or select or ignore or there.unreadable)
-        for exemption in unused(policy, result, rules) if whole else ():
-            click.echo(f"exemption of {exemption.match} silences nothing: {exemption.reason}", err=True)
-    blind = sorted(there.unreadable)
-    if blind:
-        click.echo(f"not allowed to list {', '.join(blind)}", err=True)
-    if result.crashed or not there.unreadable.isdisjoint(kind.resource for kind in judged):
+    judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
+    with progress("judging", len(judged_kinds), reporting.quiet) as show:
+        report = judge(cluster, judged_kinds, rules, policy, is_selected, show)
+    other_kinds = sum(kinds.of(obj) not in load_rules().by_kind for obj in snapshot or ())
+    report = dataclasses.replace(report, other_kinds=other_kinds)
+    publish(report, outputs, reporting.color)
+    _write(source, report, options, cluster.unreadable)
+    if not reporting.quiet:
+        print_summary(report, policy)
+        partial = options.namespace or options.selector or reporting.select or reporting.ignore or cluster.unreadable
+        _print_unused(() if partial else unused(policy, report, rules))
+    warn_unreadable(cluster)
+    if report.crashed or not cluster.unreadable.isdisjoint(kind.resource for kind in judged_kinds):
         return 2
-    if metrics:
-        _measure(result, there, time.monotonic() - began, metrics)
-    return int(common.found(result, fail_on) or (strict and bool(result.blind)))
+    if options.metrics:
+        _write_metrics(report, cluster, time.monotonic() - started, options.metrics)
+    return int(has_findings(report, reporting.fail_on) or (options.strict and bool(report.rules_without_data)))
 
 
-def unused(policy: Policy, result: Report, rules: Rules) -> list[Exemption]:
-    """The exemptions of namespaces that are in force and silenced no finding of this report about everything.
+def _require_compatible(source: ClusterOptions, reporting: ReportOptions, options: ScanOptions) -> None:
+    if source.cluster and (source.wants_live or options.write_reports or options.events):
+        raise click.UsageError("--cluster excludes --live, --kubeconfig, --context, --write-reports and --events")
+    if options.metrics and (options.namespace or options.selector):
+        raise click.UsageError("--metrics needs the whole cluster: omit --namespace and --selector")
+    if options.write_reports and (options.selector or reporting.select or reporting.ignore):
+        raise click.UsageError("--write-reports needs all objects and rules: omit --selector, --select and --ignore")
 
-    Those of rules that speak only of changes are not among them: a scan does not meet changes.
+
+def _print_unused(exemptions: Iterable[Exemption]) -> None:
+    for exemption in exemptions:
+        click.echo(f"unused exemption for {exemption.match}: {exemption.reason}", err=True)
+
+
+def unused(policy: Policy, report: Report, rules: Rules) -> list[Exemption]:
+    """Return the exemptions of namespaces in force that matched no finding of a report about everything.
+
+    Exemptions for rules about updates alone are not included, because a scan judges no updates.
     """
     used = {
-        policy.exempt(verdict.rule, one.request.user, one.request.namespace, one.obj)
-        for one in result.judged
-        for verdict in one.response.verdicts
+        policy.exempt(verdict.rule, result.request.user, result.request.namespace, result.obj)
+        for result in report.results
+        for verdict in result.response.verdicts
         if verdict.exempted
     }
-    met = [rule.id for rule in rules if Operation.CREATE in rule.operations]
+    on_create = [rule.id for rule in rules if Operation.CREATE in rule.operations]
     return [
-        each
-        for each in policy.namespaces
-        if each not in used
-        and each not in policy.expired
-        and any(fnmatchcase(rule, pattern) for rule in met for pattern in each.rules)
+        exemption
+        for exemption in policy.namespaces
+        if exemption not in used
+        and exemption not in policy.expired
+        and any(fnmatchcase(rule, pattern) for rule in on_create for pattern in exemption.rules)
     ]
 
 
 def judge(
     cluster: Cluster,
-    which: Sequence[Kind],
+    judged_kinds: Sequence[Kind],
     rules: Rules,
     policy: Policy,
-    wanted: Callable[[Object], bool] = lambda _: True,
-    progress: common.Progress = lambda _kind, _count: None,
+    is_selected: Callable[[Object], bool] = lambda _: True,
+    progress: Progress = lambda _kind, _count: None,
 ) -> Report:
-    """What the rules say of the objects of these kinds, each as if it were created now."""
-    judged: list[ObjectResult] = []
-    for kind in which:
+    """Return the report on the objects of these kinds, each judged as if it were created now."""
+    results: list[ObjectResult] = []
+    for kind in judged_kinds:
         progress(kind, 0)
         for count, obj in enumerate(_objects(cluster, kind), 1):
-            if wanted(obj):
-                judged.append(_judge(obj, kind, rules, cluster, policy))
+            if is_selected(obj):
+                results.append(_judge(obj, kind, rules, cluster, policy))
             if count % 100 == 0:
                 progress(kind, count)
-    return Report(tuple(judged))
+    return Report(tuple(results))
 
 
 def _objects(cluster: Cluster, kind: Kind) -> Iterator[Object]:
     try:
         yield from cluster.list(kind)
-    except Unseen:  # there may be more; the caller knows which kinds could not be read
+    except Unseen:  # there may be more objects; ``cluster.unreadable`` has the kind
         return
 
 
 def _judge(obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy) -> ObjectResult:
     request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace)
     response = review.review(request, rules, cluster, policy)
-    asked = common.asked(request, rules, policy)
-    named = dataclasses.replace(request, obj=_named(obj))  # a cluster is too big to remember it all
-    return ObjectResult(named, response, asked=asked)
+    rules_run = active_rules(request, rules, policy)
+    small_request = dataclasses.replace(request, obj=_identity(obj))  # keeping all objects needs too much memory
+    return ObjectResult(small_request, response, rules_run=rules_run)
 
 
-def _named(obj: Object) -> Object:
-    """What reports say of an object: who it is."""
+def _identity(obj: Object) -> Object:
+    """Return the part of an object that reports print."""
     metadata = {key: obj.metadata[key].value for key in ("name", "namespace", "uid") if obj.metadata[key].present}
     return Object({"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata})
 
 
-def _write(api: Api, result: Report, form: str | None, events: bool, unreadable: frozenset[str], home: str) -> None:
-    from virt_admit.reports import cluster_writer  # noqa: PLC0415 - kubernetes takes 0.3 s
+def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreadable: frozenset[str]) -> None:
+    """Write reports and Events into the cluster, as the options say."""
+    if not (options.write_reports or options.events):
+        return
+    from virt_admit.reports import cluster_writer  # noqa: PLC0415 - importing kubernetes takes 0.3 s
 
+    api = connect(source)
     now = datetime.datetime.now(datetime.UTC)
     try:
-        if form:
-            seconds = int(now.timestamp())
-            cluster_writer.write_reports(api, WRITTEN[form], result.judged, unreadable, home, seconds)
-        if events:
-            cluster_writer.write_events(api, result.judged, now)
+        if options.write_reports:
+            form, seconds = WRITTEN[options.write_reports], int(now.timestamp())
+            cluster_writer.write_reports(api, form, report.results, unreadable, options.namespace, seconds)
+        if options.events:
+            cluster_writer.write_events(api, report.results, now)
     except cluster_writer.NotWritten as error:
-        raise common.failure(error) from None
+        raise failure(error) from None
 
 
-def _measure(result: Report, there: Cluster, seconds: float, where: str) -> None:
-    blockers = {node.name: len(node.having(VmOutcome.BLOCKS)) for node in plan(there).nodes}
+def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str) -> None:
+    blockers = {node.name: len(node.having(VmOutcome.BLOCKS)) for node in plan(cluster).nodes}
     try:
-        scan_metrics.publish(scan_metrics.gauges(result, blockers, seconds), where)
+        scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds), target)
     except OSError as error:
-        raise click.ClickException(f"--metrics {where}: {error}") from None
+        raise click.ClickException(f"--metrics {target}: {error}") from None
 
 
-def _save(there: snapshots.Sweep, file: Path) -> None:
+def _save(cluster: Sweep, file: Path) -> None:
     try:
-        snapshots.save(there, file)
+        snapshots.save(cluster, file)
     except OSError as error:
-        raise common.failure(error) from None
+        raise failure(error) from None

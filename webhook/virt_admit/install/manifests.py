@@ -261,8 +261,8 @@ def reports_rbac() -> list[dict[str, Any]]:
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         *(
             {
-                "apiGroups": [form.home.group],
-                "resources": sorted((form.home.plural, form.cluster.plural)),
+                "apiGroups": [form.namespaced.group],
+                "resources": sorted((form.namespaced.plural, form.cluster.plural)),
                 "verbs": ["list", "create", "patch", "delete"],
             }
             for form in WRITTEN.values()

@@ -1,1 +1,1 @@
-"""What ``check`` and ``scan`` found, and how it leaves: formats, metrics, objects in the cluster."""
+"""The results of ``check`` and ``scan``, and their outputs: formats, metrics, objects in the cluster."""

@@ -1,6 +1,6 @@
-"""Write into a cluster what a scan of it found: a report for each object, Events for what needs somebody.
+"""Write the results of a scan into the cluster: a report for each object, Events for findings.
 
-Nothing else is ever written, and never during admission.
+virt-admit writes nothing else, and nothing during admission.
 """
 
 from __future__ import annotations
@@ -17,146 +17,160 @@ from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
-from virt_admit.reports.formats.policy_reports import LONGEST, MANAGED, SOURCE, Format, name, reference, report, subject
+from virt_admit.reports.formats.policy_reports import (
+    MANAGED,
+    MAX_MESSAGE,
+    SOURCE,
+    Format,
+    name,
+    reference,
+    report,
+    subject,
+)
 from virt_admit.reports.report import ObjectResult, rows_of
 from virt_admit.rule import POLICY_FINDING, Action
 from virt_admit.rules import load_rules
 
 MANAGER: Final = "virt-admit-scan"
-"""The field manager of our reports."""
+"""The field manager of the reports."""
 
 T = TypeVar("T")
-Where = tuple[Kind, str, str]
-"""Kind, namespace (empty for what has none) and name."""
+Address = tuple[Kind, str, str]
+"""Kind, namespace (empty for cluster-scoped objects) and name."""
 
 
 class NotWritten(Exception):
-    """Something could not be written; the message says what and why."""
+    """An object could not be written. The message says which one and why."""
 
 
 def write_reports(
-    api: Api, form: Format, judged: Iterable[ObjectResult], unreadable: frozenset[str], home: str, seconds: int
+    api: Api, form: Format, results: Iterable[ObjectResult], unreadable: frozenset[str], namespace: str, seconds: int
 ) -> None:
-    """Apply a report for each object, then delete our reports about objects that are gone.
+    """Apply a report for each object, then delete the reports about objects that no longer exist.
 
-    ``unreadable``: kinds (``plural.group``) of which nothing is known, so their reports stay. ``home``: the namespace
-    that was looked into, the others' reports stay; empty: all of them. ``seconds``: the time, since 1970.
+    Args:
+        api: the API server.
+        form: which kinds of report to write.
+        results: the results of the scan.
+        unreadable: kinds (``plural.group``) that could not be listed. Their reports stay.
+        namespace: the namespace that was scanned; reports in others stay. Empty: all namespaces.
+        seconds: the current time, since 1970.
 
     Raises:
-        NotWritten: the kinds are not installed, or a report was not taken or not deleted.
+        NotWritten: the report kinds are not installed, or a report could not be written or deleted.
     """
-    stale: set[Where] = set()
-    for kind in (form.home,) if home else (form.home, form.cluster):
-        stale |= _ours(api, kind, home, unreadable)
-    for one in judged:
-        about = subject(one)
-        if not about.results:  # it is being deleted
+    stale: set[Address] = set()
+    for kind in (form.namespaced,) if namespace else (form.namespaced, form.cluster):
+        stale |= _own_reports(api, kind, namespace, unreadable)
+    for result in results:
+        about = subject(result)
+        if not about.results:  # no rule ran, because the object is being deleted
             continue
         body = report(form, about, seconds)
-        kind = form.home if "namespace" in body["metadata"] else form.cluster
-        where = kind, _namespace(body), body["metadata"]["name"]
-        stale.discard(where)
-        _apply(api, where, body)
-    for where in sorted(stale):
-        _delete(api, where)
+        kind = form.namespaced if "namespace" in body["metadata"] else form.cluster
+        address = kind, _namespace(body), body["metadata"]["name"]
+        stale.discard(address)
+        _apply(api, address, body)
+    for address in sorted(stale):
+        _delete(api, address)
 
 
-def _ours(api: Api, kind: Kind, home: str, unreadable: frozenset[str]) -> set[Where]:
-    """Our reports, but those about objects of which nothing is known."""
+def _own_reports(api: Api, kind: Kind, namespace: str, unreadable: frozenset[str]) -> set[Address]:
+    """Return the reports that virt-admit wrote, except those about kinds that could not be listed."""
     labels = ",".join(f"{key}={value}" for key, value in MANAGED.items())
 
-    def read() -> set[Where]:
-        found = api.list(path_of(kind, home), {"labelSelector": labels})
-        return {(kind, _namespace(obj), obj["metadata"]["name"]) for obj in found if not _about(obj, unreadable)}
+    def read() -> set[Address]:
+        found = api.list(path_of(kind, namespace), {"labelSelector": labels})
+        return {(kind, _namespace(obj), obj["metadata"]["name"]) for obj in found if not _is_about(obj, unreadable)}
 
     try:
-        return _patiently(read)
+        return _retry(read)
     except ApiError as error:
         what = f"{kind} is not installed" if error.code == 404 else f"cannot list {kind}: {error}"
         raise NotWritten(what) from None
 
 
-def _about(body: dict[str, Any], unreadable: frozenset[str]) -> bool:
+def _is_about(body: dict[str, Any], unreadable: frozenset[str]) -> bool:
     kind = kinds.of(Object(body.get("scope")))
     return kind is not None and kind.resource in unreadable
 
 
-def _delete(api: Api, where: Where) -> None:
+def _delete(api: Api, address: Address) -> None:
     try:
-        _patiently(lambda: api.delete(path_of(*where)))
+        _retry(lambda: api.delete(path_of(*address)))
     except ApiError as error:
         if error.code != 404:
-            raise _not_written("delete", where, error) from None
+            raise _not_written("delete", address, error) from None
 
 
-def _apply(api: Api, where: Where, body: dict[str, Any]) -> None:
+def _apply(api: Api, address: Address, body: dict[str, Any]) -> None:
     query = {"fieldManager": MANAGER, "force": "true"}
     try:
-        _patiently(lambda: api.patch(path_of(*where), "apply-patch+yaml", body, query))
+        _retry(lambda: api.patch(path_of(*address), "apply-patch+yaml", body, query))
     except ApiError as error:
-        if not _leaving(error):
-            raise _not_written("write", where, error) from None
+        if not _is_namespace_gone(error):
+            raise _not_written("write", address, error) from None
 
 
-def write_events(api: Api, judged: Iterable[ObjectResult], now: datetime.datetime) -> None:
-    """An Event for each rule and object with a finding that is denied or warned of; one that is there is used again.
+def write_events(api: Api, results: Iterable[ObjectResult], now: datetime.datetime) -> None:
+    """Write an Event for each rule and object with a denial or a warning. Update the Event if it exists.
 
     Raises:
-        NotWritten: an Event was not taken.
+        NotWritten: an Event could not be written.
     """
-    for one in judged:
-        for body in events(one, now):
-            _use_again_or_create(api, (EVENT, _namespace(body), body["metadata"]["name"]), body)
+    for result in results:
+        for body in events(result, now):
+            _update_or_create(api, (EVENT, _namespace(body), body["metadata"]["name"]), body)
 
 
-def _use_again_or_create(api: Api, where: Where, body: dict[str, Any]) -> None:
-    again = {key: body[key] for key in ("message", "lastTimestamp")}
+def _update_or_create(api: Api, address: Address, body: dict[str, Any]) -> None:
+    update = {key: body[key] for key in ("message", "lastTimestamp")}
 
     def write() -> None:
         try:
-            api.patch(path_of(*where), "merge-patch+json", again)
+            api.patch(path_of(*address), "merge-patch+json", update)
         except ApiError as error:
             if error.code != 404:
                 raise
-            api.post(path_of(*where[:2]), body)
+            api.post(path_of(*address[:2]), body)
 
     try:
-        _patiently(write)
+        _retry(write)
     except ApiError as error:
-        if not _leaving(error):
-            raise _not_written("write", where, error) from None
+        if not _is_namespace_gone(error):
+            raise _not_written("write", address, error) from None
 
 
-def events(judged: ObjectResult, now: datetime.datetime) -> Iterator[dict[str, Any]]:
-    """The Events about one object, one for each rule."""
+def events(result: ObjectResult, now: datetime.datetime) -> Iterator[dict[str, Any]]:
+    """Yield the Events about one object, one for each rule."""
     found: dict[str, list[str]] = {}
-    for each in rows_of(judged):
-        if (each.action or Action.OFF) >= Action.WARN and not (each.exempted or each.fixed):
-            found.setdefault(each.rule, []).append(f"{each.path}: {each.message}" if each.path else each.message)
+    for row in rows_of(result):
+        if (row.action or Action.OFF) >= Action.WARN and not (row.exempted or row.fixed):
+            found.setdefault(row.rule, []).append(f"{row.path}: {row.message}" if row.path else row.message)
     for rule, texts in sorted(found.items()):
-        yield _event(judged.obj, rule, "; ".join(dict.fromkeys(texts)), now)
+        yield _event(result.obj, rule, "; ".join(dict.fromkeys(texts)), now)
 
 
 EVENT: Final = Kind("", ("v1",), "events", "Event")
 
 
 def _event(obj: Object, rule: str, text: str, now: datetime.datetime) -> dict[str, Any]:
-    mark = f" [{SOURCE}/{rule}]"
-    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    tag = f" [{SOURCE}/{rule}]"
+    timestamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     known = load_rules().by_id.get(rule)
     digest = hashlib.sha256(f"{name(obj)}/{rule}".encode()).hexdigest()[:16]
     return {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,
-        # Events about what has no namespace belong there (kubernetes pkg/apis/core/validation/events.go)
+        # Events about cluster-scoped objects belong into "default" (kubernetes pkg/apis/core/validation/events.go)
         "metadata": {"name": f"{SOURCE}.{digest}", "namespace": obj.namespace or "default", "labels": dict(MANAGED)},
         "involvedObject": reference(obj),
         "type": "Warning",
         "reason": known.event if known else POLICY_FINDING,
-        "message": cut(line(text), LONGEST - len(mark)) + mark,
+        "message": cut(line(text), MAX_MESSAGE - len(tag)) + tag,
         "source": {"component": MANAGER},
-        "firstTimestamp": stamp,
-        "lastTimestamp": stamp,
+        "firstTimestamp": timestamp,
+        "lastTimestamp": timestamp,
         "count": 1,
     }
 
@@ -165,13 +179,13 @@ def _namespace(obj: dict[str, Any]) -> str:
     return str(obj["metadata"].get("namespace") or "")
 
 
-def _leaving(error: ApiError) -> bool:
-    """Whether the namespace was deleted while we worked."""
+def _is_namespace_gone(error: ApiError) -> bool:
+    """Return whether the namespace was deleted during the scan."""
     return error.code == 404 or (error.code == 403 and "being terminated" in str(error))
 
 
-def _patiently(call: Callable[[], T]) -> T:
-    """Try again where the API server is busy or away for a moment."""
+def _retry(call: Callable[[], T]) -> T:
+    """Retry while the API server is overloaded or unreachable."""
     failures = 0
     while True:
         try:
@@ -183,6 +197,6 @@ def _patiently(call: Callable[[], T]) -> T:
         time.sleep(pause(failures))
 
 
-def _not_written(verb: str, where: Where, error: ApiError) -> NotWritten:
-    kind, *names = where
-    return NotWritten(f"cannot {verb} {kind} {'/'.join(each for each in names if each)}: {error}")
+def _not_written(verb: str, address: Address, error: ApiError) -> NotWritten:
+    kind, *names = address
+    return NotWritten(f"cannot {verb} {kind} {'/'.join(filter(None, names))}: {error}")

@@ -1,32 +1,37 @@
-"""What a run of ``check`` or ``scan`` found, before anything is made of it (``virt_admit.reports.formats``)."""
+"""The results of one run of ``check`` or ``scan``. ``virt_admit.reports.formats`` prints them."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from virt_admit.documents import edit
 from virt_admit.documents.reader import Document, DocumentError, Location
-from virt_admit.engine import admission_review
+from virt_admit.engine import admission_review, review
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.model.json_patch import Patch
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object, Path
+from virt_admit.policy.policy import Policy
 from virt_admit.rule import Action, Rule
+from virt_admit.rules import Rules
 
 DUPLICATE_KEY: Final = "yaml-duplicate-key"
-"""The id under which a key that stands twice in a map is reported; the last one wins, as in kubectl."""
+"""The rule id of a duplicate key in a YAML map. As in kubectl, the last value counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectResult:
-    """One object and what was said of it. ``document`` is None for what came from a cluster."""
+    """One object and the response to it. ``document`` is None for an object from a cluster."""
 
     request: Request
     response: Response
     document: Document | None = None
-    asked: tuple[Rule, ...] = ()
-    """The rules that judged it. Those that said nothing are content with it."""
+    rules_run: tuple[Rule, ...] = ()
+    """The rules that judged the object. A rule without a result found nothing."""
 
     @property
     def obj(self) -> Object:
@@ -38,56 +43,74 @@ class ObjectResult:
         return (*place, self.obj.kind, self.obj.full_name)
 
 
+def active_rules(request: Request, rules: Rules, policy: Policy) -> tuple[Rule, ...]:
+    """Return the rules that judge a request and that the policy does not switch off."""
+    return tuple(
+        rule
+        for rule in review.applicable_rules(request, rules)
+        if policy.decide(rule, request.namespace).action is not Action.OFF
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that one run found."""
+    """All results of one run."""
 
-    judged: tuple[ObjectResult, ...]
+    results: tuple[ObjectResult, ...]
     other_kinds: int = 0
-    """Objects that no rule is about."""
+    """The number of objects of kinds that no rule supports."""
     files: int = 0
-    unread: tuple[DocumentError, ...] = ()
-    """What could not be read: nobody knows what is in it."""
+    unreadable: tuple[DocumentError, ...] = ()
+    """The documents that could not be read. Their objects are unknown."""
 
     def at_least(self, action: Action) -> bool:
-        """Whether some finding leads to at least this action."""
-        return any(line.action is not None and line.action >= action for line in self.lines())
+        """Return whether a finding has this action or a stricter one."""
+        return any(row.action is not None and row.action >= action for row in self.rows())
 
-    def lines(self) -> list[ReportRow]:
-        """Every result, sorted by place and rule."""
-        return sorted((line for one in self.judged for line in rows_of(one)), key=lambda line: line.order)
+    def rows(self) -> list[ReportRow]:
+        """Return every row, sorted by place and rule."""
+        return sorted((row for result in self.results for row in rows_of(result)), key=lambda row: row.order)
 
     @property
     def crashed(self) -> bool:
-        return any(one.response.errors for one in self.judged)
+        return any(result.response.errors for result in self.results)
 
     @property
-    def blind(self) -> frozenset[Rule]:
-        """The rules that could not see what they need."""
-        return frozenset(rule for one in self.judged for rule, _ in one.response.unseen)
+    def rules_without_data(self) -> frozenset[Rule]:
+        """The rules that could not read the data they need."""
+        return frozenset(rule for result in self.results for rule, _ in result.response.unseen)
 
     @property
-    def blindness(self) -> str:
-        """How many rules could not see which kinds (``plural.group``), in words; empty where all could."""
-        kinds = sorted({what.partition(" ")[0] for one in self.judged for _, what in one.response.unseen})
-        return f"{count(len(self.blind), 'rule')} cannot tell without {', '.join(kinds)}" if kinds else ""
+    def missing_data(self) -> str:
+        """How many rules were skipped, and the kinds (``plural.group``) that they need. Empty if none was skipped."""
+        kinds = sorted({what.partition(" ")[0] for result in self.results for _, what in result.response.unseen})
+        if not kinds:
+            return ""
+        return f"{count(len(self.rules_without_data), 'rule')} skipped: {', '.join(kinds)} are not available"
 
     def summary(self) -> str:
-        """The line that every run ends with; silence about what was skipped would be a lie."""
-        kinds = {one.request.kind for one in self.judged}
-        where = f" in {self.files} files" if self.files != 1 else " in 1 file"
-        parts = [
-            f"checked {count(len(self.judged), 'object')} of {count(len(kinds), 'kind')}{where if self.files else ''}"
-        ]
+        """Return the line that ends every run. It also counts what was skipped."""
+        kinds = {result.request.kind for result in self.results}
+        where = f" in {count(self.files, 'file')}" if self.files else ""
+        parts = [f"checked {count(len(self.results), 'object')} of {count(len(kinds), 'kind')}{where}"]
         if self.other_kinds:
             parts.append(f"{count(self.other_kinds, 'object')} of other kinds")
-        if self.blind:
-            parts.append(f"{count(len(self.blind), 'rule')} could not see what they need")
-        if self.unread:
-            parts.append(f"{count(len(self.unread), 'document')} could not be read")
+        if self.rules_without_data:
+            parts.append(f"{count(len(self.rules_without_data), 'rule')} could not read the data they need")
+        if self.unreadable:
+            parts.append(f"{count(len(self.unreadable), 'document')} could not be read")
         if self.crashed:
             parts.append("some rules crashed, which is a bug")
         return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TextEdit:
+    """A fix as a change of a file: the text at the location is replaced."""
+
+    location: Location
+    text: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +121,18 @@ class ReportRow:
     action: Action | None
     message: str
     path: Path
-    judged: ObjectResult
+    result: ObjectResult
     location: Location | None
     fix: tuple[Patch, ...] = ()
     fixed: bool = False
-    """Whether the fix is what ``/mutate`` would do."""
+    """Whether ``/mutate`` would apply the fix."""
     unseen: str = ""
     error: str = ""
     exempted: str = ""
 
     @property
     def word(self) -> str:
-        """What it is: deny, warn, audit, off (exempt), fix, unseen or error."""
+        """The class of the row: deny, warn, audit, off (exempt), fix, unseen or error."""
         if self.error:
             return "error"
         if self.unseen:
@@ -117,67 +140,93 @@ class ReportRow:
         return "fix" if self.fixed else str(self.action)
 
     @property
-    def said(self) -> str:
-        """The message, with the reason for which it was silenced or softened."""
+    def display_message(self) -> str:
+        """The message, with the reason of the exemption that lowered its action."""
         return admission_review.line(f"{self.message} (exempt: {self.exempted})" if self.exempted else self.message)
 
     @property
     def text(self) -> str:
         """``path: message``, in one printable line. The message of a fix names the path itself."""
-        return admission_review.line(f"{self.path}: {self.said}" if self.path and not self.fixed else self.said)
+        message = self.display_message
+        return admission_review.line(f"{self.path}: {message}" if self.path and not self.fixed else message)
 
     @property
     def remedy(self) -> str:
-        """What would make it go away, in words, where that is known and not done by itself."""
+        """The fix in words. Empty if there is none or the webhook applies it."""
         return "" if self.fixed else admission_review.line("; ".join(map(str, self.fix)))
 
     @property
     def advice(self) -> str:
-        """``path: message; fix: remedy``, for who has one line for all of it."""
+        """``path: message; fix: remedy``, for formats that print one line."""
         return f"{self.text}; fix: {self.remedy}" if self.remedy else self.text
+
+    @property
+    def text_edit(self) -> TextEdit | None:
+        """The fix as a change of the file. None if there is no file or the change is not a single replacement."""
+        document = self.result.document
+        if document is None or len(self.fix) != 1:
+            return None
+        (step,) = self.fix
+        if not Object(document.data).root.at(*step.path[:-1]).is_map:  # another fix has to create the parent first
+            return None
+        try:
+            start, end, text = edit.edit(document.part.text, document.span, step)
+        except edit.CannotEdit:
+            return None
+        return TextEdit(document.part.location(start, end), text, str(step))
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of rule, object and pointer: 32 hexadecimal digits that do not depend on line numbers."""
+        obj = self.result.obj
+        parts = (self.rule, obj.group, obj.kind, obj.namespace, obj.name, self.path.pointer)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     @property
     def order(self) -> tuple[Any, ...]:
         place = self.location
         where = (place.file, place.line, place.column) if place else ("", 0, 0)
-        return (*where, self.judged.obj.kind, self.judged.obj.full_name, self.rule, str(self.path), self.message)
+        return (*where, self.result.obj.kind, self.result.obj.full_name, self.rule, str(self.path), self.message)
 
 
-def rows_of(judged: ObjectResult) -> Iterable[ReportRow]:
-    """Every result for one object."""
-    response = judged.response
+def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
+    """Yield every row for one object."""
+    response = result.response
     for verdict in response.fixed:
         steps = verdict.finding.fix
-        noted = replace(verdict, action=min(verdict.action, Action.AUDIT))  # the webhook mends it, so nothing fails
+        lowered = replace(verdict, action=min(verdict.action, Action.AUDIT))  # the webhook fixes it: nothing may fail
         message = admission_review.fix_sentence(verdict.finding, "would be")
-        yield _line(judged, noted, message, fix=steps, fixed=True)
+        yield _verdict_row(result, lowered, message, fix=steps, fixed=True)
     for verdict in response.verdicts:
-        yield _line(judged, verdict, verdict.finding.message, fix=verdict.finding.fix, exempted=verdict.exempted)
+        yield _verdict_row(result, verdict, verdict.finding.message, fix=verdict.finding.fix, exempted=verdict.exempted)
     for rule, what in response.unseen:
-        yield ReportRow(rule.id, None, f"cannot tell: {what}", Path(), judged, _place(judged, Path()), unseen=what)
+        yield _row(result, rule.id, None, f"not available: {what}", unseen=what)
     for rule, error in response.errors:
-        yield ReportRow(
-            rule.id, None, f"the rule crashed: {error}", Path(), judged, _place(judged, Path()), error=error
-        )
-    for duplicate in judged.document.duplicates if judged.document else ():
-        text = f"the key stands twice, in lines {duplicate.first_line} and {duplicate.line}; the last one wins"
-        yield ReportRow(DUPLICATE_KEY, Action.WARN, text, duplicate.path, judged, _place(judged, duplicate.path))
+        yield _row(result, rule.id, None, f"the rule crashed: {error}", error=error)
+    for duplicate in result.document.duplicates if result.document else ():
+        message = f"duplicate key on lines {duplicate.first_line} and {duplicate.line}; kubectl uses the last one"
+        yield _row(result, DUPLICATE_KEY, Action.WARN, message, duplicate.path)
 
 
-def _line(judged: ObjectResult, verdict: Verdict, message: str, **more: Any) -> ReportRow:
-    path = verdict.finding.path
-    return ReportRow(verdict.rule.id, verdict.action, message, path, judged, _place(judged, path), **more)
+def _verdict_row(result: ObjectResult, verdict: Verdict, message: str, **details: Any) -> ReportRow:
+    return _row(result, verdict.rule.id, verdict.action, message, verdict.finding.path, **details)
 
 
-def _place(judged: ObjectResult, path: Path) -> Location | None:
-    return judged.document.location(path) if judged.document else None
+_NO_PATH: Final = Path()
+
+
+def _row(
+    result: ObjectResult, rule: str, action: Action | None, message: str, path: Path = _NO_PATH, **details: Any
+) -> ReportRow:
+    location = result.document.location(path) if result.document else None
+    return ReportRow(rule, action, message, path, result, location, **details)
 
 
 def called(obj: Object) -> str:
-    """``Kind/namespace/name``, in one printable line."""
+    """Return ``Kind/namespace/name``, in one printable line."""
     return admission_review.line(f"{obj.kind}/{obj.full_name}")
 
 
 def identity(obj: Object) -> dict[str, str]:
-    """What names an object."""
+    """Return the fields that identify an object."""
     return {"apiVersion": obj.api_version, "kind": obj.kind, "namespace": obj.namespace, "name": obj.name}

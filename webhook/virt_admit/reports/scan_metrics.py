@@ -1,4 +1,4 @@
-"""What a scan tells Prometheus: into a file that somebody scrapes, or to a Pushgateway (docs/metrics.md)."""
+"""Metrics of a scan, in a file for the node exporter or pushed to a Pushgateway (docs/metrics.md)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from virt_admit.rule import Action
 
 JOB: Final = "virt-admit-scan"
 PATIENCE: Final = 10
-"""Seconds for a Pushgateway to answer."""
+"""Timeout of a Pushgateway in seconds."""
 
 
-def gauges(result: Report, blockers: Mapping[str, int], seconds: float) -> CollectorRegistry:
-    """The gauges of a scan of a whole cluster that has just ended and took so many seconds.
+def gauges(report: Report, blockers: Mapping[str, int], seconds: float) -> CollectorRegistry:
+    """Return the gauges of a finished scan of a whole cluster.
 
-    ``blockers``: by node, how many virtual machines would stop its drain now.
+    Args:
+        report: the results.
+        blockers: the number of virtual machines that block a drain now, by node.
+        seconds: the duration of the scan.
     """
     registry = CollectorRegistry()
     findings = Gauge(
@@ -31,9 +34,9 @@ def gauges(result: Report, blockers: Mapping[str, int], seconds: float) -> Colle
         registry=registry,
     )
     found = Counter(
-        (verdict.rule.id, str(verdict.action), judged.obj.namespace)
-        for judged in result.judged
-        for verdict in judged.response.verdicts
+        (verdict.rule.id, str(verdict.action), result.obj.namespace)
+        for result in report.results
+        for verdict in result.response.verdicts
         if verdict.action > Action.OFF
     )
     for labels, number in found.items():
@@ -53,17 +56,17 @@ def gauges(result: Report, blockers: Mapping[str, int], seconds: float) -> Colle
     return registry
 
 
-def publish(registry: CollectorRegistry, where: str) -> None:
-    """Write the gauges to a file, whole or not at all; or put them, where ``where`` is a URL, in place of the last ones.
+def publish(registry: CollectorRegistry, target: str) -> None:
+    """Write the gauges to a file, atomically. Push them to a Pushgateway if ``target`` is a URL.
 
     Raises:
-        OSError: it cannot be written, or the Pushgateway does not take it.
+        OSError: the file cannot be written, or the Pushgateway rejects the push.
     """
-    if where.startswith(("http://", "https://")):
+    if target.startswith(("http://", "https://")):
         try:
-            push_to_gateway(where, job=JOB, registry=registry, timeout=PATIENCE)
+            push_to_gateway(target, job=JOB, registry=registry, timeout=PATIENCE)
         except HTTPError as refused:
             with refused:
                 raise OSError(f"HTTP status {refused.code}") from None
     else:
-        write_to_textfile(str(Path(where)), registry)
+        write_to_textfile(str(Path(target)), registry)

@@ -1,4 +1,4 @@
-"""What reports look like: one module for each format. Bytes are deterministic: no clock, always sorted."""
+"""Report formats, one module each. Equal results give equal bytes: sorted, without timestamps."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
 
 
 def parse_output(options: Sequence[str]) -> list[tuple[str, str | None]]:
-    """``-o FORMAT[=FILE]`` options as pairs of format and file (None: stdout).
+    """Return ``-o FORMAT[=FILE]`` options as pairs of format and file (None: stdout).
 
     Raises:
-        ValueError: an unknown format, or two for stdout.
+        ValueError: a format is unknown, or two go to stdout.
     """
     outputs = []
     for option in options or ("text",):
         name, _, file = option.partition("=")
         if name not in FORMATS:
-            raise ValueError(f"unknown output format {name}; known are {', '.join(FORMATS)}")
+            raise ValueError(f"unknown output format {name}. Use one of {', '.join(FORMATS)}")
         outputs.append((name, file or None))
     if sum(file is None for _, file in outputs) > 1:
-        raise ValueError("only one output can go to stdout; give the others a file: -o json=report.json")
+        raise ValueError("several outputs go to stdout. Write all but one to a file: -o json=report.json")
     return outputs

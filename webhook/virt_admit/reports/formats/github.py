@@ -1,6 +1,6 @@
 """Workflow commands of GitHub Actions: annotations at the lines of a pull request.
 
-GitHub shows ten of each level for a step; the summary of the job (``$GITHUB_STEP_SUMMARY``) has the rest.
+GitHub shows ten annotations of each level for a step. The job summary (``$GITHUB_STEP_SUMMARY``) has all results.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ _COMMAND: Final = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "
 
 
 def render(report: Report) -> str:
-    """One command for each result, without what an exemption silences; one for all that could not be seen."""
+    """Return one command for each result that is not exempt, and one for all missing data."""
     return "".join(f"{command}\n" for command in _commands(report))
 
 
 def _commands(report: Report) -> Iterator[str]:
-    for error in report.unread:
-        yield _unread(error)
-    for line in report.lines():
-        if line.error or line.action:
-            yield _command(_COMMAND[line.action] if line.action else "error", line)
-    if report.blindness:
-        yield f"::notice title=virt-admit::{_data(report.blindness)}"
+    for error in report.unreadable:
+        yield _unreadable(error)
+    for row in report.rows():
+        if row.error or row.action:
+            yield _command(_COMMAND[row.action] if row.action else "error", row)
+    if report.missing_data:
+        yield f"::notice title=virt-admit::{_data(report.missing_data)}"
 
 
-def _command(level: str, line: ReportRow) -> str:
-    place = line.location
+def _command(level: str, row: ReportRow) -> str:
+    place = row.location
     if not place:
-        return f"::{level} title={_property(line.rule)}::{_data(f'{called(line.judged.obj)}: {line.advice}')}"
+        return f"::{level} title={_property(row.rule)}::{_data(f'{called(row.result.obj)}: {row.advice}')}"
     where = f"file={_property(relative(place.file))},line={place.line},col={place.column},endLine={place.end_line}"
-    return f"::{level} {where},title={_property(line.rule)}::{_data(line.advice)}"
+    return f"::{level} {where},title={_property(row.rule)}::{_data(row.advice)}"
 
 
-def _unread(error: DocumentError) -> str:
+def _unreadable(error: DocumentError) -> str:
     line = f",line={error.line},col={error.column}" if error.line else ""
     return f"::error file={_property(relative(error.file))}{line},title=unreadable::{_data(error.message)}"
 

@@ -1,4 +1,4 @@
-"""Code Quality of GitLab: findings in the merge request, and whether they are new."""
+"""GitLab Code Quality: findings in the merge request, and whether they are new."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from virt_admit.documents.reader import DocumentError
 from virt_admit.reports.formats.places import relative
-from virt_admit.reports.formats.sarif import fingerprint
 from virt_admit.reports.report import Report, ReportRow, called
 from virt_admit.rule import Action
 
@@ -18,34 +17,34 @@ _SEVERITY: Final = {Action.DENY: "major", Action.WARN: "minor", Action.AUDIT: "i
 
 
 def render(report: Report) -> str:
-    """The report as a list of issues, without what an exemption silences and without what could not be seen."""
+    """Return the report as a list of issues, without exempt findings and missing data."""
     return json.dumps([*_issues(report)], indent=2, ensure_ascii=False) + "\n"
 
 
 def _issues(report: Report) -> Iterator[dict[str, Any]]:
-    for error in report.unread:
-        yield _unread(error)
-    seen: Counter[str] = Counter()
-    for line in report.lines():
-        if line.error or line.action:
-            file = relative(line.location.file) if line.location else called(line.judged.obj)
-            same = f"{fingerprint(line)} {file}"
-            seen[same] += 1
-            yield _issue(line, file, f"{same} {seen[same]}")
+    for error in report.unreadable:
+        yield _unreadable(error)
+    used: Counter[str] = Counter()
+    for row in report.rows():
+        if row.error or row.action:
+            file = relative(row.location.file) if row.location else called(row.result.obj)
+            same = f"{row.fingerprint} {file}"
+            used[same] += 1
+            yield _issue(row, file, f"{same} {used[same]}")
 
 
-def _issue(line: ReportRow, file: str, identity: str) -> dict[str, Any]:
-    """``identity``: what tells it from all others; GitLab drops issues with the same fingerprint."""
+def _issue(row: ReportRow, file: str, identity: str) -> dict[str, Any]:
+    """Return an issue. ``identity`` has to be unique: GitLab drops issues with the same fingerprint."""
     return {
-        "description": line.advice,
-        "check_name": line.rule,
+        "description": row.advice,
+        "check_name": row.rule,
         "fingerprint": _digest(identity),
-        "severity": _SEVERITY[line.action] if line.action else "critical",
-        "location": {"path": file, "lines": {"begin": line.location.line if line.location else 1}},
+        "severity": _SEVERITY[row.action] if row.action else "critical",
+        "location": {"path": file, "lines": {"begin": row.location.line if row.location else 1}},
     }
 
 
-def _unread(error: DocumentError) -> dict[str, Any]:
+def _unreadable(error: DocumentError) -> dict[str, Any]:
     file = relative(error.file)
     return {
         "description": error.message,

@@ -1,4 +1,4 @@
-"""For scripts: everything that is known, in a form that only ever grows."""
+"""JSON for scripts: everything that is known. Keys are only added, never removed."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from virt_admit.rule import Action
 
 
 def render(report: Report) -> str:
-    """The report as one JSON object (docs/check.schema.json)."""
-    lines = report.lines()
-    denied = {id(line.judged) for line in lines if line.action is Action.DENY}
-    warned = {id(line.judged) for line in lines if line.action is Action.WARN} - denied
-    unseen = {id(line.judged) for line in lines if line.unseen}
+    """Return the report as one JSON object (docs/check.schema.json)."""
+    rows = report.rows()
+    denied = {id(row.result) for row in rows if row.action is Action.DENY}
+    warned = {id(row.result) for row in rows if row.action is Action.WARN} - denied
+    unseen = {id(row.result) for row in rows if row.unseen}
     data = {
         "version": 1,
         "tool": {"name": "virt-admit", "version": __version__},
         "summary": {
-            "objects": len(report.judged),
+            "objects": len(report.results),
             "denied": len(denied),
             "warned": len(warned),
             "unseen": len(unseen),
-            "errors": sum(len(one.response.errors) for one in report.judged),
+            "errors": sum(len(result.response.errors) for result in report.results),
             "other_kinds": report.other_kinds,
         },
-        "objects": [_object(one) for one in sorted(report.judged, key=lambda one: one.order)],
-        "results": [_result(line) for line in lines],
+        "objects": [_object(result) for result in sorted(report.results, key=lambda result: result.order)],
+        "results": [_row(row) for row in rows],
     }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-def _object(judged: ObjectResult) -> dict[str, Any]:
-    document = judged.document
+def _object(result: ObjectResult) -> dict[str, Any]:
+    document = result.document
     return {
-        **identity(judged.obj),
+        **identity(result.obj),
         "file": document.file if document else None,
         "line": document.line if document else None,
-        "allowed": judged.response.allowed,
-        "patch": [step.as_json() for step in judged.response.patch],
+        "allowed": result.response.allowed,
+        "patch": [step.as_json() for step in result.response.patch],
     }
 
 
-def _result(line: ReportRow) -> dict[str, Any]:
-    place = line.location
+def _row(row: ReportRow) -> dict[str, Any]:
+    place = row.location
     location = place and {
         "file": place.file,
         "line": place.line,
@@ -54,15 +54,15 @@ def _result(line: ReportRow) -> dict[str, Any]:
         "endColumn": place.end_column,
     }
     return {
-        "rule": line.rule,
-        "action": str(line.action) if line.action is not None else None,
-        "message": line.message,
-        "path": str(line.path),
-        "pointer": line.path.pointer,
-        "object": identity(line.judged.obj),
+        "rule": row.rule,
+        "action": str(row.action) if row.action is not None else None,
+        "message": row.message,
+        "path": str(row.path),
+        "pointer": row.path.pointer,
+        "object": identity(row.result.obj),
         "location": location,
-        "fix": [step.as_json() for step in line.fix] or None,
-        "unseen": line.unseen or None,
-        "error": line.error or None,
-        "exempted": line.exempted or None,
+        "fix": [step.as_json() for step in row.fix] or None,
+        "unseen": row.unseen or None,
+        "error": row.error or None,
+        "exempted": row.exempted or None,
     }

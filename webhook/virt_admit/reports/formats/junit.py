@@ -1,7 +1,7 @@
 """JUnit XML, for the test pages of Jenkins, GitLab and others; valid by the schema of Jenkins' xUnit plugin.
 
-A suite for each file, in it a test for each rule that was asked about each object. What a test says stands in one
-element: some readers take only the first.
+A suite for each file, with a test for each rule and object. The messages of a test are in one element, because some
+readers use only the first one.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from virt_admit.reports.report import ObjectResult, Report, ReportRow, called, r
 from virt_admit.rule import Action
 
 CLUSTER: Final = "cluster"
-"""The suite of what came from no file."""
+"""The suite of objects that are not from a file."""
 
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""What no XML 1.0 document may hold, not even as a character reference."""
+"""The characters that XML 1.0 forbids, even as character references."""
 
 _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"})
 _ESCAPED_SPACE: Final = str.maketrans({"\t": "&#9;", "\n": "&#10;"})
-"""In attributes readers would make spaces of them."""
+"""Readers replace these characters in attributes by spaces."""
 
 
-class Test(NamedTuple):
-    """One test: what came of it, and what is said of it."""
+class TestCase(NamedTuple):
+    """One test with its outcome and messages."""
 
     name: str
     where: str
     outcome: str = ""
     """failure, error or skipped; empty where it passed."""
-    says: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What else there is to say: it fails nobody."""
+    """Further messages that do not make it fail."""
 
 
 def render(report: Report) -> str:
-    """The report as one ``testsuites`` element."""
+    """Return the report as one ``testsuites`` element."""
     suites = [(name, [*tests]) for name, tests in groupby(sorted(_tests(report), key=_file), key=_file)]
     every = [test for _, tests in suites for _, test in tests]
     out = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="virt-admit"{_counts(every)}>']
@@ -53,74 +53,74 @@ def render(report: Report) -> str:
     return "\n".join((*out, "</testsuites>", ""))
 
 
-def _file(named: tuple[str, Test]) -> str:
+def _file(named: tuple[str, TestCase]) -> str:
     return named[0]
 
 
-def _counts(tests: Iterable[Test]) -> str:
+def _counts(tests: Iterable[TestCase]) -> str:
     outcomes = [test.outcome for test in tests]
     failures, errors = outcomes.count("failure"), outcomes.count("error")
     return f' tests="{len(outcomes)}" failures="{failures}" errors="{errors}"'
 
 
-def _tests(report: Report) -> Iterator[tuple[str, Test]]:
-    """Every test with the suite that it belongs to."""
-    for error in report.unread:
-        yield relative(error.file), _unread(error)
-    for judged in sorted(report.judged, key=lambda one: one.order):
-        suite = relative(judged.document.file) if judged.document else CLUSTER
-        for test in _of(judged):
+def _tests(report: Report) -> Iterator[tuple[str, TestCase]]:
+    """Yield every test with the name of its suite."""
+    for error in report.unreadable:
+        yield relative(error.file), _unreadable(error)
+    for result in sorted(report.results, key=lambda result: result.order):
+        suite = relative(result.document.file) if result.document else CLUSTER
+        for test in _tests_of(result):
             yield suite, test
 
 
-def _unread(error: DocumentError) -> Test:
+def _unreadable(error: DocumentError) -> TestCase:
     where = relative(error.file)
-    return Test("readable", where, "error", (str(error),))
+    return TestCase("readable", where, "error", (str(error),))
 
 
-def _of(judged: ObjectResult) -> Iterator[Test]:
-    said: dict[str, list[ReportRow]] = {rule.id: [] for rule in judged.asked}
-    for line in sorted(rows_of(judged), key=lambda each: each.order):
-        said.setdefault(line.rule, []).append(line)
-    for rule, lines in sorted(said.items()):
-        yield _test(rule, called(judged.obj), lines)
+def _tests_of(result: ObjectResult) -> Iterator[TestCase]:
+    by_rule: dict[str, list[ReportRow]] = {rule.id: [] for rule in result.rules_run}
+    for row in sorted(rows_of(result), key=lambda row: row.order):
+        by_rule.setdefault(row.rule, []).append(row)
+    for rule, rows in sorted(by_rule.items()):
+        yield _test(rule, called(result.obj), rows)
 
 
-def _test(rule: str, where: str, lines: Iterable[ReportRow]) -> Test:
-    """The strongest of what a rule said of an object decides; the rest is noted."""
+def _test(rule: str, where: str, rows: Iterable[ReportRow]) -> TestCase:
+    """Return the test of a rule on an object. The worst row is its outcome, the others are notes."""
     texts: dict[str, list[str]] = {}
-    for line in lines:
-        texts.setdefault(_outcome(line), []).append(_text(line))
+    for row in rows:
+        texts.setdefault(_outcome(row), []).append(_text(row))
     outcome = min(texts, key=_STRONGEST.index, default="")
-    says = texts.pop(outcome) if outcome else []
-    return Test(rule, where, outcome, tuple(says), tuple(text for rest in texts.values() for text in rest))
+    messages = texts.pop(outcome) if outcome else []
+    return TestCase(rule, where, outcome, tuple(messages), tuple(text for rest in texts.values() for text in rest))
 
 
 _STRONGEST: Final = ("error", "failure", "", "skipped")
 
 
-def _outcome(line: ReportRow) -> str:
-    if line.error:
+def _outcome(row: ReportRow) -> str:
+    if row.error:
         return "error"
-    if not line.action:
+    if not row.action:
         return "skipped"
-    return "failure" if line.action is Action.DENY else ""
+    return "failure" if row.action is Action.DENY else ""
 
 
-def _text(line: ReportRow) -> str:
-    place = line.location
+def _text(row: ReportRow) -> str:
+    place = row.location
     where = f"{relative(place.file)}:{place.line}:{place.column}: " if place else ""
-    return f"{where}{line.word}: {line.advice}"
+    return f"{where}{row.word}: {row.advice}"
 
 
-_TYPE: Final = {"error": "cannot tell", "failure": "deny", "skipped": "unseen or exempt"}
+_TYPE: Final = {"error": "error", "failure": "deny", "skipped": "unseen or exempt"}
 
 
-def _element(test: Test) -> str:
+def _element(test: TestCase) -> str:
     head = f"    <testcase name={attribute(test.name)} classname={attribute(test.where)}"
     inside = []
     if test.outcome:
-        message, text = attribute(test.says[0]), _content(test.says)
+        message, text = attribute(test.messages[0]), _content(test.messages)
         inside.append(f'      <{test.outcome} type="{_TYPE[test.outcome]}" message={message}>{text}</{test.outcome}>')
     if test.notes:
         inside.append(f"      <system-out>{_content(test.notes)}</system-out>")
@@ -132,5 +132,5 @@ def _content(texts: Iterable[str]) -> str:
 
 
 def attribute(text: str) -> str:
-    """A text as the value of an attribute, in quotes."""
+    """Return a text as the value of an attribute, in quotes."""
     return f'"{_content((text,)).translate(_ESCAPED_SPACE)}"'

@@ -1,6 +1,6 @@
-"""What a scan found, as other tools of a cluster read it: OpenReports, and PolicyReport, from which it comes.
+"""The report formats OpenReports and PolicyReport (its predecessor), which other cluster tools read.
 
-One report for each object, named by its uid and owned by it, so that it goes away with it.
+One report for each object, named by its uid and owned by it, so that the garbage collector deletes it with the object.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from virt_admit.rule import Action
 
 SOURCE: Final = "virt-admit"
 MANAGED: Final = {"app.kubernetes.io/managed-by": SOURCE}
-"""The labels by which we know our own reports again."""
+"""The labels of the reports that virt-admit writes."""
 
 OUTCOMES: Final = ("fail", "warn", "error", "skip", "pass")
-"""Worst first, as they stand in a report."""
-MOST: Final = 500
-"""Results in one report; etcd takes objects up to 1.5 MiB. The summary counts all."""
-LONGEST: Final = 1024
-"""Characters of a message."""
+"""Worst first, the order of results in a report."""
+MAX_RESULTS: Final = 500
+"""Maximum number of results in one report, because etcd limits objects to 1.5 MiB. The summary counts all results."""
+MAX_MESSAGE: Final = 1024
+"""Maximum length of a message in characters."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The kind of report about what has a namespace, and about what has none."""
+    """The kinds of report about namespaced and about cluster-scoped objects."""
 
-    home: Kind
+    namespaced: Kind
     cluster: Kind
 
     def kind(self, namespaced: bool) -> Kind:
-        return self.home if namespaced else self.cluster
+        return self.namespaced if namespaced else self.cluster
 
 
 OPENREPORTS: Final = Format(
@@ -57,8 +57,8 @@ WRITTEN: Final = {"openreports": OPENREPORTS, "policyreport": POLICYREPORT}
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What one rule says at one place."""
+class PolicyResult:
+    """The result of one rule for one field."""
 
     outcome: str
     """One of ``OUTCOMES``."""
@@ -68,7 +68,7 @@ class Result:
     message: str = ""
     path: str = ""
     fix: str = ""
-    """What to do, in words."""
+    """The remedy in words."""
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -77,46 +77,46 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One object and everything that was said of it; there is no report where nothing was asked."""
+    """One object with its results. It has no report if no rule ran."""
 
     obj: Object
     namespaced: bool
-    results: Sequence[Result]
+    results: Sequence[PolicyResult]
 
 
-def render(form: Format, result: Report) -> str:
-    """The reports as one List in JSON, for ``kubectl apply -f -``. Equal findings give equal bytes."""
-    subjects = map(subject, result.judged)
-    items = sorted((report(form, each) for each in subjects if each.results), key=_order)
+def render(form: Format, run: Report) -> str:
+    """Return the reports as one List in JSON, for ``kubectl apply -f -``. Equal findings give equal bytes."""
+    subjects = map(subject, run.results)
+    items = sorted((report(form, about) for about in subjects if about.results), key=_order)
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False) + "\n"
 
 
-def subject(judged: ObjectResult) -> Subject:
-    """What a report about one object says."""
-    own = {rule.id: rule.action for rule in judged.asked}
-    found = [_outcome(each, own) for each in rows_of(judged)]
-    heard = {each.rule for each in found}
-    content = (rule for rule in judged.asked if rule.id not in heard)
-    passed = [Result("pass", rule.id, _SEVERITY[rule.action]) for rule in content]
-    kind = judged.request.kind
-    return Subject(judged.obj, kind is None or kind.namespaced, (*found, *passed))
+def subject(result: ObjectResult) -> Subject:
+    """Return the content of the report about one object."""
+    defaults = {rule.id: rule.action for rule in result.rules_run}
+    found = [_policy_result(row, defaults) for row in rows_of(result)]
+    with_rows = {each.rule for each in found}
+    without_rows = (rule for rule in result.rules_run if rule.id not in with_rows)
+    passed = [PolicyResult("pass", rule.id, _SEVERITY[rule.action]) for rule in without_rows]
+    kind = result.request.kind
+    return Subject(result.obj, kind is None or kind.namespaced, (*found, *passed))
 
 
 _SEVERITY: Final = {Action.DENY: "high", Action.WARN: "medium", Action.AUDIT: "low", Action.OFF: "low"}
-"""Older definitions of PolicyReport know no other words."""
+"""The values that older definitions of PolicyReport accept."""
 _OUTCOME: Final = {Action.DENY: "fail", Action.WARN: "warn", Action.AUDIT: "warn", Action.OFF: "skip"}
 
 
-def _outcome(said: ReportRow, own: Mapping[str, Action]) -> Result:
-    """``own``: what each rule leads to out of the box."""
-    if said.error:
+def _policy_result(row: ReportRow, defaults: Mapping[str, Action]) -> PolicyResult:
+    """Return the result for a row. ``defaults``: the action of each rule without a policy."""
+    if row.error:
         outcome = "error"
-    elif said.unseen or said.exempted or said.action is None:
+    elif row.unseen or row.exempted or row.action is None:
         outcome = "skip"
     else:
-        outcome = "pass" if said.fixed else _OUTCOME[said.action]
-    severity = _SEVERITY[said.action or own.get(said.rule, Action.OFF)]
-    return Result(outcome, said.rule, severity, said.said, str(said.path), said.remedy)
+        outcome = "pass" if row.fixed else _OUTCOME[row.action]
+    severity = _SEVERITY[row.action or defaults.get(row.rule, Action.OFF)]
+    return PolicyResult(outcome, row.rule, severity, row.display_message, str(row.path), row.remedy)
 
 
 def _order(item: dict[str, Any]) -> tuple[str, ...]:
@@ -125,10 +125,10 @@ def _order(item: dict[str, Any]) -> tuple[str, ...]:
 
 
 def report(form: Format, subject: Subject, seconds: int | None = None) -> dict[str, Any]:
-    """The report about one object; with ``seconds`` since 1970 it also says when."""
+    """Return the report about one object, with a timestamp if ``seconds`` since 1970 are given."""
     obj = subject.obj
-    counts = Counter(each.outcome for each in subject.results)
-    results = sorted(subject.results, key=lambda each: each.order)[:MOST]
+    counts = Counter(result.outcome for result in subject.results)
+    results = sorted(subject.results, key=lambda result: result.order)[:MAX_RESULTS]
     kind = form.kind(subject.namespaced)
     return {
         "apiVersion": kind.api_version,
@@ -136,7 +136,7 @@ def report(form: Format, subject: Subject, seconds: int | None = None) -> dict[s
         "metadata": _metadata(obj),
         "scope": reference(obj),
         "summary": {outcome: counts[outcome] for outcome in OUTCOMES},
-        "results": [_result(each, seconds) for each in results],
+        "results": [_result_data(result, seconds) for result in results],
     }
 
 
@@ -151,38 +151,38 @@ def _metadata(obj: Object) -> dict[str, Any]:
 
 
 def name(obj: Object) -> str:
-    """What the report about an object is called: its uid, or in files a digest of who it is."""
-    who = "/".join((obj.group, obj.kind, obj.namespace, obj.name))
-    return uid(obj) or hashlib.sha256(who.encode(errors="replace")).hexdigest()[:32]
+    """Return the name of the report about an object: its uid, or in files a digest of group, kind, namespace and name."""
+    key = "/".join((obj.group, obj.kind, obj.namespace, obj.name))
+    return uid(obj) or hashlib.sha256(key.encode(errors="replace")).hexdigest()[:32]
 
 
 def uid(obj: Object) -> str:
-    """The uid that the API server gave an object; empty in files."""
+    """Return the uid that the API server gave an object. Empty in files."""
     text = obj.metadata["uid"].text or ""
     return text if _NAME.fullmatch(text) else ""
 
 
 def reference(obj: Object) -> dict[str, str]:
-    """An ObjectReference, without what is not known."""
-    names = {
+    """Return an ObjectReference, without empty fields."""
+    fields = {
         "apiVersion": obj.api_version,
         "kind": obj.kind,
         "namespace": obj.namespace,
         "name": obj.name,
         "uid": uid(obj),
     }
-    return {key: line(value) for key, value in names.items() if value or key in ("apiVersion", "kind", "name")}
+    return {key: line(value) for key, value in fields.items() if value or key in ("apiVersion", "kind", "name")}
 
 
-def _result(result: Result, seconds: int | None) -> dict[str, Any]:
+def _result_data(result: PolicyResult, seconds: int | None) -> dict[str, Any]:
     properties = {"path": result.path, "fix": result.fix}
-    said: dict[str, Any] = {
+    data: dict[str, Any] = {
         "source": SOURCE,
         "policy": result.rule,
         "result": result.outcome,
         "severity": result.severity,
-        "message": cut(line(result.message), LONGEST),
-        "properties": {key: cut(line(value), LONGEST) for key, value in properties.items() if value},
+        "message": cut(line(result.message), MAX_MESSAGE),
+        "properties": {key: cut(line(value), MAX_MESSAGE) for key, value in properties.items() if value},
         "timestamp": None if seconds is None else {"seconds": seconds, "nanos": 0},
     }
-    return {key: value for key, value in said.items() if value}
+    return {key: value for key, value in data.items() if value}

@@ -1,4 +1,4 @@
-"""For people, editors and terminals."""
+"""Text for people, editors and terminals."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from virt_admit.reports.report import Report, ReportRow, called
 from virt_admit.rule import Action
 
 Paint = Callable[[str, Action | None], str]
-"""Colours a word by the action that it stands for."""
+"""Colors a word by its action."""
 
 
 def render(report: Report, paint: Paint = lambda word, _action: word) -> str:
-    """``file:line:column: action: path: message [rule]`` and a line for each fix; ``paint`` may colour the action."""
+    """Return ``file:line:column: action: path: message [rule]`` and a line for each fix. ``paint`` may color the action."""
     out = []
-    for line in _blindness_in_one(report.lines()):
-        place = line.location
-        where = f"{place.file}:{place.line}:{place.column}" if place else called(line.judged.obj)
-        out.append(f"{where}: {paint(line.word, line.action)}: {line.text} [{line.rule}]\n")
-        if line.remedy:
-            out.append(f"    fix: {line.remedy}\n")
+    for row in _merge_unseen(report.rows()):
+        place = row.location
+        where = f"{place.file}:{place.line}:{place.column}" if place else called(row.result.obj)
+        out.append(f"{where}: {paint(row.word, row.action)}: {row.text} [{row.rule}]\n")
+        if row.remedy:
+            out.append(f"    fix: {row.remedy}\n")
     return "".join(out)
 
 
-def _blindness_in_one(lines: Iterable[ReportRow]) -> list[ReportRow]:
-    """The lines with one for each object that says all that could not be seen of it, and by whom."""
+def _merge_unseen(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Replace the unseen rows of each object by one row that lists all missing data and the rules that need it."""
     out: list[ReportRow] = []
-    blind: dict[int, list[ReportRow]] = {}
-    for line in lines:
-        if not line.unseen:
-            out.append(line)
+    unseen: dict[int, list[ReportRow]] = {}
+    for row in rows:
+        if not row.unseen:
+            out.append(row)
         else:
-            blind.setdefault(id(line.judged), []).append(line)
-    for some in blind.values():
-        rules = ", ".join(dict.fromkeys(line.rule for line in some))
-        what = ", ".join(sorted({line.unseen for line in some}))
-        out.append(dataclasses.replace(some[0], rule=rules, message=f"cannot tell without {what}", unseen=what))
-    return sorted(out, key=lambda line: (*line.order[:1], bool(line.unseen), *line.order[1:]))
+            unseen.setdefault(id(row.result), []).append(row)
+    for group in unseen.values():
+        rules = ", ".join(dict.fromkeys(row.rule for row in group))
+        what = ", ".join(sorted({row.unseen for row in group}))
+        out.append(dataclasses.replace(group[0], rule=rules, message=f"not available: {what}", unseen=what))
+    return sorted(out, key=lambda row: (*row.order[:1], bool(row.unseen), *row.order[1:]))

@@ -1,0 +1,94 @@
+"""An explanation of ``virt-admit explain`` as JSON data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from virt_admit.cli.explain_model import Explanation
+from virt_admit.model import kinds
+from virt_admit.model.remediation import plan
+from virt_admit.model.remediation.plan import Span
+from virt_admit.model.units import SECOND
+
+
+def as_data(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation as JSON data. Times are in seconds after the moment in which a node stops reporting."""
+    check, selection, budget = explanation.check, explanation.selection, explanation.budget
+    obj, restart = check.obj, explanation.timeline.restart
+    return {
+        "version": 1,
+        "object": {
+            "apiVersion": obj.api_version,
+            "kind": obj.kind,
+            "namespace": obj.namespace,
+            "name": obj.name,
+        },
+        "selected": {
+            "kind": "Node" if check.kind is kinds.NHC else "Machine",
+            "count": len(selection),
+            "complete": not selection.unseen,
+            "names": [obj.name for obj in selection.objects],
+        },
+        "limit": {
+            "text": budget.limit,
+            "least": budget.least,
+            "most": budget.most,
+            "never": budget.never,
+            "everything": budget.everything,
+        },
+        "conditions": list(map(_symptom, plan.symptoms(check))),
+        "machineConditions": list(map(_symptom, plan.machine_symptoms(check))),
+        "startup": None if check.kind is kinds.NHC else _seconds(check.known_startup_time()),
+        "unhealthy": [{"name": name, "why": why} for name, why in explanation.unhealthy],
+        "unhealthyComplete": explanation.all_unhealthy,
+        "obstacles": list(explanation.obstacles),
+        "overlaps": [{"name": other, "shared": list(shared)} for other, shared in explanation.overlaps],
+        "steps": [
+            {
+                "name": stage.name,
+                "takes": _span(stage.takes),
+                "timeout": _seconds(stage.timeout),
+                "cancelled": stage.cut_off,
+            }
+            for stage in explanation.stages
+        ],
+        "timeline": [
+            {"at": _span(moment.at), "event": str(moment.event), "what": moment.what}
+            for moment in explanation.timeline.moments
+        ],
+        "restart": restart
+        and {
+            **_span(restart.at),
+            "grace": _seconds(restart.grace),
+            "patience": _seconds(restart.patience),
+            "wasted": _seconds(restart.wasted),
+            "remediator": _span(restart.takes),
+        },
+        "never": explanation.timeline.never or None,
+        "vms": [
+            {
+                "namespace": fate.vmi.namespace,
+                "name": fate.vmi.name,
+                "node": fate.vmi.at("status", "nodeName").text,
+                "restarted": fate.comes,
+                "why": fate.why,
+            }
+            for fate in explanation.fates
+        ],
+        "unseen": list(explanation.unseen),
+    }
+
+
+def _symptom(symptom: plan.Symptom) -> dict[str, Any]:
+    return {"type": symptom.type, "status": symptom.status, "seconds": _seconds(symptom.time)}
+
+
+def _span(span: Span) -> dict[str, float | None]:
+    return {"least": _seconds(span.least), "most": _seconds(span.most)}
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    if nanoseconds is None:
+        return None
+    whole, rest = divmod(nanoseconds, SECOND)
+    return nanoseconds / SECOND if rest else whole

@@ -1,0 +1,100 @@
+"""The cluster that the options name: a snapshot from a file, or objects read from the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from virt_admit.cli.options import ClusterOptions
+from virt_admit.cli.output import failure, progress
+from virt_admit.documents.reader import Document
+from virt_admit.kube import snapshots
+from virt_admit.kube.cache import ClusterCache, KindStore
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Snapshot
+from virt_admit.model.kinds import Kind
+from virt_admit.model.objects import Object
+from virt_admit.settings import SettingError
+
+if TYPE_CHECKING:
+    from virt_admit.kube.client import Api
+
+
+def connect(source: ClusterOptions) -> Api:
+    """Return a client of the live cluster, without any request to it.
+
+    Raises:
+        ClickException: the options and the kubeconfig name no cluster.
+    """
+    from virt_admit.kube import client  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+
+    try:
+        return client.Api.connect(source.kubeconfig, source.context)
+    except SettingError as error:
+        raise failure(error) from None
+
+
+def load_cluster(
+    source: ClusterOptions, looks_up: Sequence[Kind], namespace: str = "", quiet: bool = False
+) -> Snapshot | ClusterCache:
+    """Return the snapshot that the options name, or these kinds of the live cluster.
+
+    Args:
+        source: the options.
+        looks_up: the kinds to list in a live cluster.
+        namespace: where to list a kind that may not be listed in all namespaces; empty: nowhere.
+        quiet: show no progress.
+
+    Raises:
+        ClickException: options exclude each other, the snapshot is not valid, or the cluster does not answer.
+    """
+    if source.cluster and source.wants_live:
+        raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
+    if source.cluster is None:
+        stores = [KindStore(kind, packed=True) for kind in dict.fromkeys(looks_up)]
+        return list_live(source, stores, namespace, quiet)
+    try:
+        return snapshots.load(source.cluster)
+    except (SettingError, OSError) as error:
+        raise failure(error) from None
+
+
+def list_live(
+    source: ClusterOptions, stores: Sequence[KindStore], namespace: str = "", quiet: bool = False
+) -> ClusterCache:
+    """List the kinds of these stores in the live cluster once, and show progress on a terminal.
+
+    Raises:
+        ClickException: the options name no cluster, or it does not answer.
+    """
+    from virt_admit.kube import client, informers  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+
+    server = connect(source)
+    try:
+        with progress("reading", len(stores), quiet) as show:
+            return informers.snapshot(server, stores, namespace, show)
+    except client.ApiError as error:
+        raise failure(error) from None
+
+
+def warn_unreadable(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None) -> None:
+    """Print on stderr which kinds (None: of all) could not be listed."""
+    unreadable = cluster.unreadable
+    if looks_up is not None:
+        unreadable = unreadable.intersection(kind.resource for kind in looks_up)
+    if unreadable:
+        click.echo(f"not allowed to list {', '.join(sorted(unreadable))}", err=True)
+
+
+def with_objects(cluster: Snapshot | ClusterCache, objects: Iterable[Object]) -> Snapshot:
+    """Return the cluster with these objects added. They replace objects with the same name."""
+    return Snapshot((*cluster, *objects), cluster.complete, cluster.unreadable, cluster.server_version)
+
+
+def namespaced_object(document: Document, namespace: str) -> Object:
+    """Return the object of a document, in this namespace if its kind is namespaced and it names none."""
+    obj = Object(document.data)
+    kind = kinds.of(obj)
+    return Object(document.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj

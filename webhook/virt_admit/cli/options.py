@@ -1,0 +1,232 @@
+"""Options that several verbs share, as click decorators and as the frozen values that a verb receives."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from virt_admit.policy.files import load_policy
+from virt_admit.policy.policy import Policy
+from virt_admit.reports import formats
+from virt_admit.rules import Rules, load_rules
+from virt_admit.settings import SettingError
+from virt_admit_certs import plan
+
+LEVELS: Final = ("deny", "warn", "audit", "never")
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+
+def grouped(parameter: str, value_type: type) -> Decorator:
+    """Pass the options named like the fields of a dataclass as one value of that type.
+
+    Args:
+        parameter: the parameter of the command that receives the value.
+        value_type: a dataclass, each field of which is an option of the command.
+    """
+    names = [field.name for field in dataclasses.fields(value_type)]
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def call(**values: Any) -> Any:
+            group = value_type(**{name: values.pop(name) for name in names})
+            return function(**values, **{parameter: group})
+
+        return call
+
+    return decorate
+
+
+def _combined(*decorators: Decorator) -> Decorator:
+    """Apply decorators in the order in which ``--help`` lists their options."""
+
+    def decorate(function: Command) -> Command:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """The cluster that a verb reads: a snapshot or a live cluster."""
+
+    cluster: Path | None = None
+    live: bool = False
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    @property
+    def wants_live(self) -> bool:
+        """Whether an option names a live cluster."""
+        return bool(self.live or self.kubeconfig or self.context)
+
+    @property
+    def given(self) -> bool:
+        """Whether any option names a cluster."""
+        return bool(self.cluster) or self.wants_live
+
+
+cluster_options: Final = _combined(
+    click.option("--cluster", type=click.Path(path_type=Path), help="Read a snapshot (file or folder)."),
+    click.option("--live", is_flag=True, help="Read the cluster of the current context. Changes nothing there."),
+    click.option(
+        "--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster. In a pod, default: its cluster."
+    ),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    grouped("source", ClusterOptions),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """How objects are judged, and what happens with the report."""
+
+    policy_name: str
+    output: tuple[str, ...]
+    fail_on: str
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    color: str
+    quiet: bool
+
+    def outputs(self) -> list[tuple[str, str | None]]:
+        """Return the formats with their files (None: stdout).
+
+        Raises:
+            ValueError: a format is unknown, or two go to stdout.
+        """
+        return formats.parse_output(self.output)
+
+    def rules(self) -> Rules:
+        """Return the rules that ``--select`` and ``--ignore`` leave.
+
+        Raises:
+            SettingError: a pattern matches no rule.
+        """
+        return selected_rules(load_rules(), self.select, self.ignore)
+
+    def policy(self) -> Policy:
+        """Return the policy as of today.
+
+        Raises:
+            PolicyError, SettingError, OSError: the policy is not valid or cannot be read.
+        """
+        return load_policy(self.policy_name, load_rules()).at(datetime.date.today())
+
+
+report_options: Final = _combined(
+    click.option(
+        "--policy",
+        "policy_name",
+        default="default",
+        metavar="FILE|audit|default|strict",
+        show_default=True,
+        help="Policy file, or the name of a shipped policy.",
+    ),
+    click.option(
+        "-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(formats.FORMATS)}; repeatable."
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(LEVELS),
+        default="deny",
+        show_default=True,
+        help="Lowest action that causes exit code 1.",
+    ),
+    click.option("--select", multiple=True, metavar="RULE", help="Run only these rules (patterns allowed)."),
+    click.option("--ignore", multiple=True, metavar="RULE", help="Do not run these rules (patterns allowed)."),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        show_default=True,
+        help="Color the text report.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Print no summary on stderr."),
+    grouped("reporting", ReportOptions),
+)
+
+selector_option: Final = click.option(
+    "-l", "--selector", default="", metavar="LABELS", help="Judge only objects with these labels, as in kubectl."
+)
+
+output_option: Final = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
+
+
+def selected_rules(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -> Rules:
+    """Return the rules that match a pattern of ``select`` (if there is one) and no pattern of ``ignore``.
+
+    Raises:
+        SettingError: a pattern matches no rule.
+    """
+    for pattern in (*select, *ignore):
+        if not any(fnmatchcase(rule.id, pattern) for rule in rules):
+            raise SettingError(f"no rule matches {pattern}; `virt-admit rules` lists them")
+    return Rules(
+        rule
+        for rule in rules
+        if (not select or any(fnmatchcase(rule.id, pattern) for pattern in select))
+        and not any(fnmatchcase(rule.id, pattern) for pattern in ignore)
+    )
+
+
+# --- options with an environment variable: `serve` and `certs` -------------------------------------------------------
+
+
+def flag(name: str, **attributes: Any) -> Decorator:
+    """Return an option with its environment variable ``VIRT_ADMIT_<FLAG>``."""
+    return click.option(name, envvar="VIRT_ADMIT_" + name.strip("-").upper().replace("-", "_"), **attributes)
+
+
+def file_flag(name: str, **attributes: Any) -> Decorator:
+    """Return an option whose value is a path, with its environment variable."""
+    return flag(name, type=click.Path(path_type=Path), **attributes)
+
+
+_SCHEDULE_HELP: Final = {
+    "serving-duration": "Lifetime of a serving certificate.  [default: 48h]",
+    "serving-renew-before": "Time before its expiry at which a serving certificate is renewed.  [default: 24h]",
+    "signer-duration": "Lifetime of a signer (our CA).  [default: 720h]",
+    "signer-renew-before": "Time before its expiry at which a signer is replaced.  [default: 360h]",
+    "propagation": "Shortest time between publishing a signer and using it.  [default: 60s]",
+    "check-interval": "Interval of the rotation loop.  [default: 10s]",
+    "key": "p256, p384, rsa2048 or rsa3072.  [default: p256]",
+    "name-constraints": "on: a signer may only sign the names of the certificate.  [default: off]",
+    "profile": f"Sets the four durations at once: {', '.join(plan.PROFILES)}.  [default: daily]",
+}
+
+issue_flags: Final = _combined(
+    flag("--cert-name", multiple=True, metavar="NAME", help="Further DNS name or IP address in the certificate."),
+    *(flag(f"--certs-{setting}", metavar="VALUE", help=_SCHEDULE_HELP[setting]) for setting in plan.SETTINGS),
+)
+"""What is issued, and when it is renewed."""
+
+certs_flags: Final = _combined(
+    file_flag("--certs", metavar="DIR", help="Keep CA and certificate in this folder."),
+    flag("--certs-secret", metavar="NAMESPACE/NAME", help="Keep CA and certificate in this Secret; default in a pod."),
+    file_flag(
+        "--certs-external", metavar="DIR", help="An external issuer writes tls.crt and tls.key into this folder."
+    ),
+    flag("--certs-external-secret", metavar="NAMESPACE/NAME", help="An external issuer writes this Secret."),
+    flag("--certs-external-ca", is_flag=True, help="Patch an external issuer's CA into the webhook configurations."),
+    issue_flags,
+)
+"""Where certificates are kept, and the schedule: the same for ``serve`` and ``certs``."""

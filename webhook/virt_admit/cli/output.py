@@ -1,0 +1,98 @@
+"""What a verb prints: reports on stdout or in files; progress, summaries and errors on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Literal
+
+import click
+
+from virt_admit.model.kinds import Kind
+from virt_admit.policy.policy import Policy
+from virt_admit.reports import formats
+from virt_admit.reports.report import Report
+from virt_admit.rule import Action
+
+Progress = Callable[[Kind, int], None]
+"""Receives a kind and the number of its objects that are done; 0 at its beginning."""
+
+
+def failure(error: Exception) -> click.ClickException:
+    """Return the exception that ends a verb with exit code 2. Its message has no errno."""
+    if isinstance(error, OSError) and error.strerror:
+        return click.ClickException(": ".join(str(part) for part in (error.filename, error.strerror) if part))
+    return click.ClickException(str(error))
+
+
+@contextlib.contextmanager
+def progress(label: str, length: int, quiet: bool = False) -> Iterator[Progress]:
+    """Show a bar on stderr that moves with each of ``length`` kinds. Print nothing if stderr is not a terminal."""
+    hidden = quiet or not sys.stderr.isatty()
+    with click.progressbar(
+        length=length, label=label, file=sys.stderr, hidden=hidden, item_show_func=lambda item: item or ""
+    ) as bar:
+
+        def show(kind: Kind, count: int) -> None:
+            bar.update(int(count == 0), f"{kind} {count or ''}")
+            bar.render_progress()
+
+        yield show
+
+
+def publish(result: Report, outputs: Sequence[tuple[str, str | None]], color: str) -> None:
+    """Write the report in each format to its file or to stdout.
+
+    Raises:
+        ClickException: a file cannot be written.
+    """
+    for name, file in outputs:
+        render = partial(formats.text.render, paint=_paint(color, file)) if name == "text" else formats.FORMATS[name]
+        _write(render(result), file)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if name == "github" and summary:
+            _write(formats.markdown.render(result), summary, "ab")
+
+
+def print_summary(result: Report, policy: Policy) -> None:
+    """Print the summary line and the expired exemptions on stderr."""
+    click.echo(result.summary(), err=True)
+    for exemption in policy.expired:
+        click.echo(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}", err=True)
+
+
+def has_findings(result: Report, fail_on: str) -> bool:
+    """Return whether the report has findings at or above ``--fail-on``."""
+    return fail_on != "never" and result.at_least(Action[fail_on.upper()])
+
+
+def _paint(color: str, file: str | None) -> Callable[[str, Action | None], str]:
+    if color == "never" or (color == "auto" and (file or not _wants_color())):
+        return lambda word, _action: word
+    colors = {Action.DENY: "red", Action.WARN: "yellow", Action.AUDIT: "cyan"}
+
+    def paint(word: str, action: Action | None) -> str:
+        return click.style(word, fg=colors.get(action) if action else "bright_black", bold=action is Action.DENY)
+
+    return paint
+
+
+def _wants_color() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0")) or sys.stdout.isatty()
+
+
+def _write(rendered: str, file: str | None, mode: Literal["wb", "ab"] = "wb") -> None:
+    content = rendered.encode(errors="backslashreplace")  # JSON may hold halves of surrogate pairs
+    if file is None:
+        click.echo(content, nl=False)
+        return
+    try:
+        with open(file, mode) as output:
+            output.write(content)
+    except OSError as error:
+        raise failure(error) from None
