@@ -1,9 +1,9 @@
-"""A fence agent switches nodes off and not on again.
+"""A fence agent switches nodes off and does not switch them on again.
 
-**Why.** After ``off`` the node stays down until somebody switches it on. The NodeHealthCheck never sees it healthy,
-keeps the remediation for ever, and one node after the other is gone.
+**Why.** After ``off`` the node stays down until an administrator switches it on. The NodeHealthCheck never sees the node
+healthy and keeps the remediation forever. The cluster loses one node after another.
 
-**Fix.** Remove the parameter: the operator adds ``--action=reboot``. Keep ``off`` where sick nodes are to stay down.
+**Fix.** Remove the parameter: the operator adds ``--action=reboot``. Keep ``off`` if unhealthy nodes must stay down.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if name in ACTIONS and value.text == "off":
             yield Finding(
                 value.path,
-                "off leaves the node down until somebody switches it on; remove the parameter for reboot",
+                "off leaves the node down until an administrator switches it on. Remove the parameter to reboot instead.",
             )
 
 

@@ -1,7 +1,7 @@
-"""A fence agent is told to do something else than reboot or off.
+"""A fence agent uses an action other than reboot or off.
 
-**Why.** The operator runs agents to be sure that a node is down; with any other action (``status``, ``on``) it would
-not be. Its webhook refuses it.
+**Why.** The operator runs the agent to ensure that the node is down. Any other action (``status``, ``on``) does not ensure
+this. The operator's webhook rejects it.
 
 **Fix.** Remove the parameter: the operator adds ``--action=reboot``.
 """
@@ -23,8 +23,8 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if name in ACTIONS and value.text is not None and value.text not in SUPPORTED:
             yield Finding(
                 value.path,
-                f"{show(value.value)} does not make sure that the node is down, the operator refuses it: "
-                "remove the parameter for reboot",
+                f"{show(value.value)} does not ensure that the node is down, so the operator rejects it. "
+                "Remove the parameter to reboot instead.",
                 cause=Cause.NOT_SUPPORTED,
             )
 

@@ -1,9 +1,9 @@
-"""A fence agent's name is missing or is not that of an agent.
+"""The name of a fence agent is missing or not valid.
 
-**Why.** The name becomes the name of a file that the operator runs. The schema asks for ``fence_`` and something
-behind it, anywhere in the text: ``../fence_x`` and ``fence_x --help`` pass, and no node is ever fenced.
+**Why.** The operator runs a file of this name. The schema only requires ``fence_`` and one more character anywhere in the
+text, so it accepts ``../fence_x`` and ``fence_x --help``. With such a name no node is ever fenced.
 
-**Fix.** The bare name of an agent that the operator ships, such as ``fence_ipmilan`` or ``fence_redfish``.
+**Fix.** Write the bare name of an agent that the operator ships, such as ``fence_ipmilan`` or ``fence_redfish``.
 """
 
 import re
@@ -23,10 +23,10 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     agent = far_spec(template)["agent"]
     if not far_spec(template).is_map or (agent.text and AGENT.fullmatch(agent.text)):
         return
-    problem = f"{show(agent.value)} is not the name of a fence agent" if agent.present else "no fence agent is named"
+    problem = f"{show(agent.value)} is not a valid fence agent name" if agent.present else "no fence agent is set"
     yield Finding(
         agent.path,
-        f"{problem}: nothing would be fenced; write one that the operator ships, such as fence_ipmilan",
+        f"{problem}, so no node would be fenced. Write one that the operator ships, such as fence_ipmilan.",
         cause=Cause.INVALID if agent.present else Cause.REQUIRED,
     )
 

@@ -1,9 +1,9 @@
-"""A node health check would fence a node for which the fence agent's parameters are missing.
+"""A NodeHealthCheck selects a node for which the fence agent has no parameters.
 
-**Why.** Parameters are found by the node's exact name. For a node without them the agent runs without an address, or
-not at all, and the remediation neither fails nor is tried again: the node stays, and so do its VMs.
+**Why.** The operator looks parameters up by the exact node name. For a node without them the agent runs without an
+address, or not at all. The remediation neither fails nor is repeated, so the node and its VMs stay as they are.
 
-**Fix.** Add the node to each of ``nodeparameters``, or give it a Secret in ``nodeSecretNames``; or do not select it.
+**Fix.** Add the node to each entry of ``nodeparameters``, add a Secret in ``nodeSecretNames``, or do not select the node.
 """
 
 from collections.abc import Iterator
@@ -39,20 +39,20 @@ def _of_check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding | Uns
         if step.kind is FAR_TEMPLATE:
             try:
                 template = step.template(context.cluster)
-            except Unseen as blind:
-                yield blind
+            except Unseen as unseen:
+                yield unseen
                 continue
             if template is not None:
                 selection = context.cached(watching.selected, nhc)
                 yield from _gaps(template, selection, "this check selects", step.reference.path)
 
 
-def _gaps(template: Object, nodes: Selection, who: str, path: Path | None = None) -> Iterator[Finding | Unseen]:
+def _gaps(template: Object, nodes: Selection, selected_by: str, path: Path | None = None) -> Iterator[Finding | Unseen]:
     for parameter, missing in far_gaps(template, (node.name for node in nodes.objects)):
         yield Finding(
             path or parameter.path,
-            f"no {parameter.path[-1]} for {names(missing, 80)}, which {who}: cannot be fenced, and nothing says so; "
-            "add a value or a Secret",
+            f"no {parameter.path[-1]} for {names(missing, 80)}, which {selected_by}: fencing would fail silently. "
+            "Add a value or a Secret.",
             value=(parameter.path[-1], *missing),
         )
     if nodes.unseen and far_spec(template)["nodeparameters"].map:

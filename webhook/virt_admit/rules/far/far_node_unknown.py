@@ -1,7 +1,7 @@
 """A fence agent has parameters for a node that does not exist.
 
-**Why.** Parameters are found by the node's exact name. A misspelled one (a short name for a long one, a port) leaves
-the node that was meant without any.
+**Why.** The operator looks parameters up by the exact node name. If the name is misspelled (a short name instead of the
+full name, an extra port), the intended node has no parameters.
 
 **Fix.** Write the name as ``kubectl get nodes`` prints it, or remove the entry.
 """
@@ -23,21 +23,21 @@ def check(template: Object, context: Context[NoParams]) -> Iterator[Finding | Un
             if context.cluster.get(NODE, "", name) is None:
                 yield Finding(
                     field.path,
-                    f"there is no node {show(name)}: write the full name of a node, or remove the entry",
+                    f"node {show(name)} does not exist, so this entry has no effect. Write a full node name, or remove it.",
                     value=name,
                     cause=Cause.NOT_SUPPORTED,
                 )
-        except Unseen as blind:
-            yield blind
+        except Unseen as unseen:
+            yield unseen
 
 
 def _nodes(template: Object) -> dict[str, Field]:
-    """The nodes that are named, each with the first place where it is."""
+    """Return the first field for each node name that the template uses."""
     spec = far_spec(template)
-    places = [values for _, values in spec["nodeparameters"].entries()]
+    parameters = [values for _, values in spec["nodeparameters"].entries()]
     found: dict[str, Field] = {}
-    for place in (*places, spec["nodeSecretNames"]):
-        for name, field in place.entries():
+    for by_node in (*parameters, spec["nodeSecretNames"]):
+        for name, field in by_node.entries():
             found.setdefault(name, field)
     return found
 

@@ -1,7 +1,7 @@
-"""A parameter of a fence agent is written without its dashes.
+"""A parameter of a fence agent has no leading dashes.
 
-**Why.** The operator passes names on as they are: ``ip=…`` is not an option of any agent, which then refuses to run or
-ignores it. ``action`` is worse: it does not replace the ``--action=reboot`` that the operator adds.
+**Why.** The operator passes parameter names to the agent unchanged. No agent has an option ``ip=…``, so the agent fails or
+ignores the parameter. A parameter ``action`` does not replace the ``--action=reboot`` that the operator adds.
 
 **Fix.** Write ``--ip``.
 """
@@ -18,10 +18,10 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     for name, value in far_parameters(template):
         if not name.startswith("-"):
-            dashed = f"write '--{name}'" if 1 < len(name) <= 40 else "write it as the agent's --help does"
+            dashed = f"Write '--{name}'." if 1 < len(name) <= 40 else "Write the name that the agent's --help shows."
             yield Finding(
                 value.path,
-                f"{show(name)} is passed to the agent as it is, which does not know it without dashes: {dashed}",
+                f"{show(name)} has no leading dashes, so the agent does not recognize it. {dashed}",
                 value=name,
             )
 

@@ -1,9 +1,10 @@
-"""A fence agent is given nothing that tells one node from another.
+"""A fence agent has no parameter that differs between nodes.
 
-**Why.** Without an address for each node the agent cannot fence, or would fence the same machine whichever node is
-sick. The operator's webhook refuses it.
+**Why.** Without an address for each node the agent cannot fence, or it fences the same machine for every unhealthy node.
+The operator's webhook rejects this.
 
-**Fix.** Put what differs into ``nodeparameters``, or write ``{{.NodeName}}`` into a shared value, or name Secrets.
+**Fix.** Add the parameters that differ to ``nodeparameters``, write ``{{.NodeName}}`` into a shared value, or set the
+names of Secrets.
 """
 
 from collections.abc import Iterator
@@ -22,11 +23,13 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         return
     if any("{{" in value for value in shared.texts.values()):
         return
-    problem = "the same parameters for every node" if shared.map else "no parameters for the fence agent"
+    problem = (
+        "the fence agent has the same parameters for every node" if shared.map else "the fence agent has no parameters"
+    )
     yield Finding(
         shared.path,
-        f"{problem}: it cannot know which machine to fence; add nodeparameters, or write {{{{.NodeName}}}} into a "
-        "shared value",
+        f"{problem}, so it cannot determine which machine to fence. Add nodeparameters, or write {{{{.NodeName}}}} into a "
+        "shared value.",
         cause=Cause.INVALID if shared.map else Cause.REQUIRED,
         value=tuple(shared.map),
     )

@@ -1,8 +1,9 @@
-"""A fence agent's password stands in the template.
+"""A template contains the password of a fence agent in plain text.
 
-**Why.** Whoever may read the template, an audit log or a backup of it, may then switch every node off.
+**Why.** Every user who can read the template, an audit log or a backup can use the password to switch all nodes off.
 
-**Fix.** Put it into a Secret and name that in ``sharedSecretName`` or, per node, in ``nodeSecretNames``.
+**Fix.** Move the password into a Secret. Set the name of the Secret in ``sharedSecretName``, or per node in
+``nodeSecretNames``.
 """
 
 from collections.abc import Iterator
@@ -27,24 +28,24 @@ class Params:
             "--token",
             "--apikey",
         ),
-        "The parameters that hold credentials; those with two dashes also count without them.",
+        "parameters that hold credentials; a name with two dashes also matches without them",
     )
 
 
 def check(template: Object, context: Context[Params]) -> Iterator[Finding]:
     credentials = context.params.parameters
     for name, value in far_parameters(template):
-        if (name in credentials or f"--{name}" in credentials) and _says_something(value):
+        if (name in credentials or f"--{name}" in credentials) and _has_value(value):
             yield Finding(
                 value.path,
-                "whoever may read this template can switch nodes off with it; put it into a Secret and name that in "
-                "sharedSecretName or nodeSecretNames",
+                "this credential is in plain text: every reader of the template can use it to switch nodes off. Move "
+                "it into a Secret (sharedSecretName or nodeSecretNames).",
                 value=name,  # never the credential
                 cause=Cause.FORBIDDEN,
             )
 
 
-def _says_something(value: Field) -> bool:
+def _has_value(value: Field) -> bool:
     return bool(value.text) or any(value.texts.values())
 
 

@@ -1,9 +1,9 @@
-"""A fence agent is never run, because ``retrycount`` is below 1.
+"""A fence agent never runs because ``retrycount`` is below 1.
 
-**Why.** With a negative number of tries the agent is not run even once, yet the operator reports success and moves the
-workload away from a node that still runs: two copies of a VM write to one disk. With 0 it happens to use the default.
+**Why.** With a negative ``retrycount`` the agent never runs, but the operator reports success and moves the workload away
+from a node that still runs. Two copies of a VM then write to one disk. With 0 the operator uses the default.
 
-**Fix.** 1 or more; 5 is the default.
+**Fix.** Write 1 or more. The default is 5.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     count = retries.integer
     if count is None or count >= 1:
         return
-    what = (
-        ": the agent would never run, yet VMs would be moved off a node that still runs, which destroys their data"
+    problem = (
+        "the agent would never run, but VMs would move off a node that still runs, which destroys their data"
         if count
-        else " is no number of tries"
+        else "this is not a valid number of attempts"
     )
-    yield Finding(retries.path, f"{show(count)}{what}; write 1 or more (the default is 5)")
+    yield Finding(retries.path, f"{show(count)} is below 1: {problem}. Write 1 or more (the default is 5).")
 
 
 RULE = Rule(

@@ -1,9 +1,9 @@
-"""The share of nodes whose fencing is tried out is not a share.
+"""The sample of nodes for the fencing test is not a valid number or percentage.
 
-**Why.** The operator checks the agent's status on ``statusValidationSample`` nodes. The schema admits an integer of 0
-or more, and a string from ``0%`` to ``100%``; nothing else. Only ``check`` can meet this.
+**Why.** The operator checks the agent's status on ``statusValidationSample`` nodes. The schema accepts only an integer of
+0 or more, or a string from ``0%`` to ``100%``. The API server rejects other values, so only ``check`` reports this.
 
-**Fix.** ``5``, or ``"20%"``.
+**Fix.** Write a value such as ``5`` or ``"20%"``.
 """
 
 import re
@@ -26,8 +26,8 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if sample.text is None or not PERCENT.fullmatch(sample.text):
         yield Finding(
             sample.path,
-            f"{show(sample.value)} is neither an integer of 0 or more nor a percentage without leading zeros: "
-            'write 5 or "20%"',
+            f"{show(sample.value)} is neither an integer of 0 or more nor a percentage without leading zeros. "
+            'Write a value such as 5 or "20%".',
         )
 
 

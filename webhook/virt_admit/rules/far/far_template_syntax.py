@@ -1,9 +1,9 @@
-"""A shared parameter of a fence agent holds an expression that cannot be evaluated.
+"""A shared parameter of a fence agent contains an expression that is not valid.
 
-**Why.** Shared values are Go templates. The only thing that they can ask for is ``{{.NodeName}}``; anything misspelled
-or never closed fails when a node is to be fenced. The operator's webhook refuses it.
+**Why.** Shared values are Go templates with one variable, ``{{.NodeName}}``. A misspelled variable or an expression that is
+not closed fails when the operator fences a node. The operator's webhook rejects it.
 
-**Fix.** Write ``{{.NodeName}}`` where the node's name belongs.
+**Fix.** Write ``{{.NodeName}}`` where the value needs the name of the node.
 """
 
 import re
@@ -22,7 +22,7 @@ REST_OF_ACTION: Final = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-"""What may follow ``{{``. Possessive throughout: a hostile text is read once."""
+"""The rest of an action after ``{{``. All quantifiers are possessive, so a hostile text is read only once."""
 
 FIELD: Final = re.compile(r"-?\s*\.(\w+)\s*-?\}\}")
 
@@ -30,7 +30,7 @@ FIELD: Final = re.compile(r"-?\s*\.(\w+)\s*-?\}\}")
 def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     for _, value in far_spec(template)["sharedparameters"].entries():
         if problem := _problem(value.text or ""):  # never quote the value: it may be a password
-            yield Finding(value.path, f"{problem}, so no node can be fenced: write {{{{.NodeName}}}}")
+            yield Finding(value.path, f"{problem}, so no node can be fenced. Write {{{{.NodeName}}}}.")
 
 
 def _problem(text: str) -> str | None:
@@ -38,10 +38,10 @@ def _problem(text: str) -> str | None:
     while start >= 0:
         action = REST_OF_ACTION.match(text, start + 2)
         if not action:
-            return "an expression that begins with {{ is never closed with }}"
+            return "an expression that starts with {{ is not closed with }}"
         field = FIELD.fullmatch(action[0])
         if field and field[1] != "NodeName":
-            return f"the expression asks for {show('.' + field[1])}, which does not exist"
+            return f"the variable {show('.' + field[1])} does not exist"
         start = text.find("{{", action.end())
     return None
 

@@ -1,9 +1,9 @@
-"""A fence agent has no time to run, or its ``timeout`` cannot be read.
+"""The ``timeout`` of a fence agent is zero or not a valid duration.
 
-**Why.** With 0 the agent is stopped before it does anything: no node is ever fenced. A value that is no duration makes
-every template of the cluster unreadable.
+**Why.** With 0 the operator stops the agent before it fences the node. If one value is not a valid duration, the operator
+cannot read any template of the cluster.
 
-**Fix.** Longer than the slowest management board needs; 60s is the default.
+**Fix.** Write more time than the slowest management board needs. The default is 60s.
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     try:
         if parse_duration(timeout.value, DURATION) > 0:
             return
-        problem = f"{timeout.value} leaves the agent no time, no node would ever be fenced"
+        problem = f"{timeout.value} gives the agent no time, so no node would ever be fenced"
     except ValueError as error:
         problem = str(error)
-    yield Finding(timeout.path, f"{problem}; the default is 60s")
+    yield Finding(timeout.path, f"{problem}. Write a longer time (the default is 60s).")
 
 
 RULE = Rule(

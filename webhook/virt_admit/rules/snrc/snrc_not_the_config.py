@@ -1,7 +1,7 @@
-"""A SelfNodeRemediationConfig has a name that the operator does not look for.
+"""A SelfNodeRemediationConfig has a name that the operator does not read.
 
-**Why.** The operator reads one object only, ``self-node-remediation-config`` in its own namespace, and its own
-webhook refuses any other name. A second one would look like configuration and change nothing.
+**Why.** The operator reads only ``self-node-remediation-config`` in its own namespace. Its webhook rejects any other name. A
+second object would have no effect.
 
 **Fix.** Edit ``self-node-remediation-config``.
 """
@@ -19,7 +19,7 @@ def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if config.name != SNR_CONFIG_NAME:
         yield Finding(
             config.metadata["name"].path,
-            f"{show(config.name)} is not read by the operator: it obeys {SNR_CONFIG_NAME} only; edit that one",
+            f"the operator ignores {show(config.name)}; it reads only {SNR_CONFIG_NAME}. Edit that object.",
             cause=Cause.NOT_SUPPORTED,
         )
 

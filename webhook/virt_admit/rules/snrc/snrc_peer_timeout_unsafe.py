@@ -1,10 +1,10 @@
-"""A node gives up on its peer before the peer can have heard from the API server.
+"""The peer request timeout is shorter than the API server timeout.
 
-**Why.** A node that lost the API server asks its peers, and each peer first asks the API server itself. If
-``peerRequestTimeout`` ends earlier than that, the answer is missed and a healthy node may reboot. The operator warns
-too and silently uses ``apiServerTimeout`` + 2s instead.
+**Why.** A node that cannot reach the API server asks its peers, and each peer first asks the API server. If
+``peerRequestTimeout`` is shorter than that, the node misses the answer and may reboot although it is healthy. The operator
+warns, and uses ``apiServerTimeout`` + 2s instead.
 
-**Fix.** ``peerRequestTimeout`` of at least ``apiServerTimeout`` + 2s. The defaults are 7s and 5s.
+**Fix.** Set ``peerRequestTimeout`` to at least ``apiServerTimeout`` + 2s. The defaults are 7s and 5s.
 """
 
 from collections.abc import Iterator
@@ -18,16 +18,16 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     try:
-        asked, answered = snr_time(config, "peerRequestTimeout"), snr_time(config, "apiServerTimeout")
+        request_timeout, api_timeout = snr_time(config, "peerRequestTimeout"), snr_time(config, "apiServerTimeout")
     except ValueError:
         return
-    safe = answered + PEER_REQUEST_MARGIN
-    if asked < safe:
+    safe = api_timeout + PEER_REQUEST_MARGIN
+    if request_timeout < safe:
         yield Finding(
             config.at("spec", "peerRequestTimeout").path,
-            f"{format_duration(asked)} is less than apiServerTimeout + 2s: a node stops waiting before its peer can "
-            f"answer; the operator overrides it, write {format_duration(safe)}",
-            value=(asked, answered),
+            f"{format_duration(request_timeout)} is less than apiServerTimeout + 2s, so a node stops waiting before its "
+            f"peer can answer; the operator overrides the value. Write {format_duration(safe)}.",
+            value=(request_timeout, api_timeout),
         )
 
 

@@ -1,8 +1,8 @@
-"""Software reboot is switched off while some node has no watchdog.
+"""Software reboot is disabled although some nodes have no watchdog.
 
-**Why.** Such a node cannot reboot itself in any way. SNR gives up on it, and its workload stays where it is.
+**Why.** Such a node has no way to reboot itself. SNR cannot remediate it, so its workload is not moved to another node.
 
-**Fix.** Leave ``isSoftwareRebootEnabled`` at ``true``, or give every node a watchdog device.
+**Fix.** Keep ``isSoftwareRebootEnabled`` at ``true``, or install a watchdog device on every node.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ def check(config: Object, context: Context[NoParams]) -> Iterator[Finding | Unse
     if stuck:
         yield Finding(
             enabled.path,
-            "without software reboot these nodes cannot reboot themselves, they have no watchdog: "
-            f"{names(stuck)}; set it to true",
+            f"these nodes have no watchdog and cannot reboot themselves without software reboot: {names(stuck)}. "
+            "Set it to true.",
             value=tuple(sorted(stuck)),
         )
     if unseen:

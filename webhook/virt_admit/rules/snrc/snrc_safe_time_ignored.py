@@ -1,11 +1,11 @@
-"""``safeTimeToAssumeNodeRebootedSeconds`` is less than the time that a node needs to reboot itself.
+"""``safeTimeToAssumeNodeRebootedSeconds`` is shorter than the time that a node needs to reboot itself.
 
-**Why.** SNR moves the workload of a silent node only when that node must have rebooted. It computes the least time
-for that from the config, the number of workers and the node's watchdog, and silently ignores a shorter one:
-failover is not as fast as the config says.
+**Why.** SNR moves the workload of an unresponsive node only after the node must have rebooted. It computes the minimum
+time from the config, the number of workers and the watchdog of the node, and silently ignores a shorter value. Failover is
+slower than the config suggests.
 
-**Fix.** Leave the field out, or lower what the computed time is made of: ``apiCheckInterval``,
-``maxApiErrorThreshold``, the peer timeouts, and nodes without a fast watchdog.
+**Fix.** Remove the field, or lower the values that the minimum depends on: ``apiCheckInterval``,
+``maxApiErrorThreshold``, the peer timeouts, and the watchdog timeout of the nodes.
 """
 
 from collections.abc import Iterator
@@ -19,18 +19,18 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(config: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    wanted = configured_safe_time(config)
-    if wanted is None:
+    configured = configured_safe_time(config)
+    if configured is None:
         return
     try:
-        least = worst_safe_time(config, context.cluster)
+        minimum = worst_safe_time(config, context.cluster)
     except ValueError:
         return
-    if wanted < least:
+    if configured < minimum:
         yield Finding(
             config.at("spec", "safeTimeToAssumeNodeRebootedSeconds").path,
-            f"{format_duration(wanted)} is less than the {format_duration(least)} that a node may need to reboot, and "
-            "is silently ignored; remove it, or shorten what that is made of (apiCheckInterval, watchdog)",
+            f"{format_duration(configured)} is silently ignored: a node may need {format_duration(minimum)} to reboot. "
+            "Remove the field, or shorten apiCheckInterval or the watchdog timeout.",
         )
 
 

@@ -1,7 +1,7 @@
-"""A toleration or node requirement for the SNR agents is malformed.
+"""A toleration or node requirement for the SNR agents is not valid.
 
-**Why.** The operator copies them into the DaemonSet of its agents, which the API server then refuses: nodes get no
-agent, and a node without one never reboots itself. The operator's webhook refuses most of them, too.
+**Why.** The operator copies these fields into the DaemonSet of its agents. The API server rejects that DaemonSet, so the
+nodes get no agent. A node without an agent never reboots itself. The operator's webhook rejects most of these values too.
 
 **Fix.** Tolerations: operator ``Equal`` or ``Exists`` (without a value), effect ``NoSchedule``, ``PreferNoSchedule``
 or ``NoExecute``. Requirements: a key, and ``In`` or ``NotIn`` with values, ``Exists`` or ``DoesNotExist`` without,
@@ -27,18 +27,18 @@ def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if problem := _problem(toleration):
             yield Finding(toleration.path, problem)
     field = config["spec"][REQUIREMENTS]
-    for place, problem in parse_requirements(field.value, NODE_OPERATORS, REQUIREMENTS)[1]:
-        yield Finding(config.at("spec", *place).path, problem)
+    for subpath, problem in parse_requirements(field.value, NODE_OPERATORS, REQUIREMENTS)[1]:
+        yield Finding(config.at("spec", *subpath).path, problem)
 
 
 def _problem(toleration: Field) -> str | None:
     operator, effect = toleration["operator"].text or "", toleration["effect"].text or ""
     if operator not in OPERATORS:
-        return f"{show(operator)} is not an operator of a toleration: write Equal or Exists"
+        return f"{show(operator)} is not a valid toleration operator. Write Equal or Exists."
     if operator == "Exists" and toleration["value"].text:
-        return "a toleration with Exists takes no value: remove it, or write Equal"
+        return "a toleration with operator Exists takes no value. Remove the value, or write Equal."
     if effect not in EFFECTS:
-        return f"{show(effect)} is not a taint's effect: write NoSchedule, PreferNoSchedule or NoExecute"
+        return f"{show(effect)} is not a valid taint effect. Write NoSchedule, PreferNoSchedule or NoExecute."
     return None
 
 

@@ -1,10 +1,11 @@
-"""A time in a SelfNodeRemediationConfig is below what the operator accepts, or cannot be read.
+"""A time in a SelfNodeRemediationConfig is shorter than the operator accepts, or not a valid duration.
 
-**Why.** The operator's webhook refuses it. The times decide when a node believes itself to be cut off: with a few
-milliseconds every hiccup of the network ends in a reboot. One value that is no duration makes all configs unreadable.
+**Why.** The operator's webhook rejects it. These times decide when a node concludes that it is isolated. With a few
+milliseconds every short network problem causes a reboot. If one value is not a valid duration, the operator cannot read any
+config.
 
-**Fix.** At least 10ms for timeouts, 1s for ``apiCheckInterval``, 10s for ``peerUpdateInterval``; or leave the field
-out for its default (5s, 7s for ``peerRequestTimeout``, 15s and 15m).
+**Fix.** Write at least 10ms for timeouts, 1s for ``apiCheckInterval`` and 10s for ``peerUpdateInterval``. Or remove the
+field to use its default (5s, 7s for ``peerRequestTimeout``, 15s and 15m).
 """
 
 from collections.abc import Iterator
@@ -24,11 +25,11 @@ def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 shortest, default = format_duration(allowed.shortest), format_duration(allowed.default)
                 yield Finding(
                     field.path,
-                    f"{field.value} is below {shortest}, which the operator refuses: write {shortest} or more "
-                    f"(the default is {default})",
+                    f"{field.value} is shorter than {shortest}, so the operator rejects it. Write {shortest} or more "
+                    f"(the default is {default}).",
                 )
         except ValueError as error:
-            yield Finding(field.path, f"{error}; the default is {format_duration(allowed.default)}")
+            yield Finding(field.path, f"{error}. Write a duration (the default is {format_duration(allowed.default)}).")
 
 
 RULE = Rule(
