@@ -119,7 +119,7 @@ def test_nothing_is_known_before_the_list_is_complete(api, follow):
 def test_a_bookmark_says_where_to_go_on(api, nodes):
     api.bookmark(NODE)
     mark = str(api.revision)
-    eventually(lambda: nodes._informers[0]._bookmark.version == mark)
+    eventually(lambda: nodes._informers[0]._resume_point.version == mark)
     api.compact()
     api.oldest = int(mark)
     api.break_off()
@@ -289,7 +289,7 @@ def test_a_bug_does_not_end_an_informer(api, nodes, monkeypatch, caplog):
     put = KindStore.put
     monkeypatch.setattr(KindStore, "put", lambda *_: 1 / 0)
     api.put(NODE, obj("two"))
-    eventually(lambda: "an informer begins again" in caplog.messages)
+    eventually(lambda: "informer failed; restarting it" in caplog.messages)
     monkeypatch.setattr(KindStore, "put", put)
     eventually(lambda: answer(nodes, NODE, "two") == "there")
 
@@ -453,7 +453,7 @@ def test_what_a_sweep_may_not_read(api, sweep):
 def test_a_sweep_by_someone_who_may_read_one_namespace(api, sweep):
     api.install(PVC, obj("disk", "shop"), obj("disk", "other"))
     api.forbidden |= {path_of(PVC), path_of(NODE)}
-    cluster = sweep(PVC, home="shop")
+    cluster = sweep(PVC, namespace="shop")
     assert answer(cluster, PVC, "disk", "shop") == "there"
     assert answer(cluster, PVC, "other", "shop") == "none"
     assert answer(cluster, PVC, "disk", "other") == "unseen"

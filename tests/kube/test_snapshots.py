@@ -251,8 +251,8 @@ def test_manifests_beside_such_a_snapshot_are_believed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "it is empty"),
-        ("# nothing\n", "it is empty"),
+        ("", "the file is empty"),
+        ("# nothing\n", "the file is empty"),
         ("[1, 2]\n", "a list is not a Kubernetes object"),
         ("kind: Snapshot\nitems: []\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1, not ''"),
         ("apiVersion: virt-admit.io/v1\nkind: Snapshot\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1"),

@@ -1,4 +1,4 @@
-"""AdmissionReview, the wire format: bytes to ``Request`` and ``Response`` to bytes."""
+"""AdmissionReview, the wire format: decode bytes into ``Request``, encode ``Response`` into bytes."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ MAX_MESSAGE: Final = 1500
 """Characters of ``status.message``."""
 MAX_WARNINGS: Final = 10
 MAX_WARNING: Final = 256
-"""Characters; the API server cuts longer ones when all together pass 4,096 (apiserver filters/warning.go)."""
+"""Characters; the API server truncates longer ones if all together exceed 4,096 (apiserver filters/warning.go)."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class ReviewError(ValueError):
-    """The bytes are no AdmissionReview that could be answered; the message says why."""
+    """The bytes are not an AdmissionReview that can be answered; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked. ``check`` and ``scan`` make such requests too, without ``uid`` and ``user``."""
+    """The request to review. ``check`` and ``scan`` also make requests, without ``uid`` and ``user``."""
 
     operation: str
     kind: Kind | None
-    """None: a kind that the table does not know."""
+    """None: a kind that virt-admit does not know."""
     obj: Object | None
     old: Object | None = None
     uid: str = ""
@@ -54,7 +54,7 @@ class Request:
 
     @property
     def subject(self) -> Object | None:
-        """The object that is judged: on DELETE the old one, for there is no new one."""
+        """The object under review; on DELETE it is the old object."""
         return self.old if self.operation == Operation.DELETE else self.obj
 
 
@@ -66,17 +66,17 @@ class Verdict:
     finding: Finding
     action: Action
     exempted: str = ""
-    """The reason, if an exemption silenced the finding."""
+    """The reason of the exemption that suppressed the finding; empty: none."""
 
     @property
     def text(self) -> str:
-        """One line for people: what is wrong and where, and which rule says so."""
+        """One line for users: the path, the problem, and the rule."""
         return f"{self.finding.path}: {self.finding.message} {tag(self.rule)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered: verdicts, strongest first, and what could not be judged."""
+    """The result of a review: verdicts, strongest first, and the rules that could not be evaluated."""
 
     verdicts: tuple[Verdict, ...] = ()
     patch: tuple[Patch, ...] = ()
@@ -85,7 +85,7 @@ class Response:
     unseen: tuple[tuple[Rule, str], ...] = ()
     errors: tuple[tuple[Rule, str], ...] = ()
     policy: str = ""
-    """The digest of the policy that decided."""
+    """The digest of the policy that was applied."""
 
     @property
     def allowed(self) -> bool:
@@ -105,7 +105,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response as HTTP carries it, and what is worth counting and logging of it."""
+    """An encoded response, with the request and response for metrics and logs."""
 
     body: bytes
     request: Request
@@ -113,15 +113,15 @@ class Reply:
 
 
 def tag(rule: Rule) -> str:
-    """The mark at the end of each text: nothing else in kubectl's output names us."""
+    """Return the mark at the end of each message. Nothing else in kubectl's output names virt-admit."""
     return f"[virt-admit/{rule.id}]"
 
 
 def decode(body: bytes) -> Request:
-    """Read an AdmissionReview.
+    """Decode an AdmissionReview.
 
     Raises:
-        ReviewError: not JSON, not an AdmissionReview v1, or without request or uid.
+        ReviewError: the body is not JSON, not an AdmissionReview v1, or has no request or no uid.
     """
     try:
         review = json_codec.loads(body)
@@ -171,20 +171,20 @@ def _object(data: Any, namespace: str) -> Object | None:
 
 
 def encode(request: Request, response: Response) -> bytes:
-    """Write the answer to a request."""
-    answer: dict[str, Any] = {"uid": request.uid, "allowed": response.allowed}
+    """Encode the response to a request."""
+    encoded: dict[str, Any] = {"uid": request.uid, "allowed": response.allowed}
     if not response.allowed:
-        answer["status"] = _status(request, [v for v in response.verdicts if v.action is Action.DENY])
+        encoded["status"] = _status(request, [v for v in response.verdicts if v.action is Action.DENY])
     if response.patch:
-        answer["patchType"] = "JSONPatch"
-        answer["patch"] = base64.b64encode(
+        encoded["patchType"] = "JSONPatch"
+        encoded["patch"] = base64.b64encode(
             json_codec.dumps([operation.as_json() for operation in response.patch])
         ).decode()
     if warnings := _warnings(response):
-        answer["warnings"] = warnings
+        encoded["warnings"] = warnings
     if audit := _audit(response):
-        answer["auditAnnotations"] = audit
-    return json_codec.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})
+        encoded["auditAnnotations"] = audit
+    return json_codec.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": encoded})
 
 
 def _status(request: Request, denials: Sequence[Verdict]) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _status(request: Request, denials: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _message(subject: Object, denials: Sequence[Verdict]) -> str:
-    """What kubectl prints where it shows no causes: when several objects of one command are refused."""
+    """Return the text that kubectl prints instead of causes if several objects of one command are denied."""
     head = line(f"{subject.kind} {subject.full_name}".strip()) + ": "
     texts: list[str] = []
     room = MAX_MESSAGE - len(head)
@@ -265,7 +265,7 @@ def _fix_text(verdict: Verdict) -> str:
 
 
 def _audit(response: Response) -> dict[str, str]:
-    if not (response.verdicts or response.fixed or response.unseen):  # most answers by far
+    if not (response.verdicts or response.fixed or response.unseen):  # the common case
         return {}
     by_action = {action: {v.rule.id for v in response.verdicts if v.action is action} for action in Action}
     annotations = {
@@ -285,13 +285,16 @@ def _audit(response: Response) -> dict[str, str]:
 
 
 def line(text: str) -> str:
-    """One printable line: a warning with a control character is dropped by the API server without a word."""
+    """Make a text one printable line. The API server silently drops warnings with control characters."""
     return _SURROGATE.sub("�", _CONTROL.sub(" ", text)).strip()
 
 
 def strongest_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Denials, then warnings, then the rest. Of each the first one of a rule at a field comes before further ones: a
-    list that is cut shall not be full of one fault."""
+    """Sort verdicts: denials, warnings, then the rest.
+
+    With equal actions, the first verdict of a rule at a field precedes its further ones, so that a truncated list shows
+    different problems.
+    """
     met: Counter[tuple[str, tuple[str, ...]]] = Counter()
     ranked: list[tuple[int, int, Verdict]] = []
     for verdict in verdicts:

@@ -1,6 +1,6 @@
-"""Decisions: which rules are asked, what their findings lead to. Pure: same input, same answer.
+"""Reviews: which rules run, and what their findings lead to. Pure: the same input gives the same result.
 
-The webhook, ``check`` and ``scan`` all come through here.
+The webhook, ``check`` and ``scan`` all use this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_FINDINGS: Final = Response()
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """What one rule said of one object."""
+    """The findings of one rule on one object."""
 
     rule: Rule
     findings: tuple[Finding, ...] = ()
@@ -35,7 +35,7 @@ class RuleResult:
 
 
 def run(rule: Rule, obj: Object, context: Context[Any]) -> RuleResult:
-    """Run one rule. Never raises; keeps what the rule found before it stopped."""
+    """Run one rule. Never raises; keeps the findings that precede a failure."""
     found: list[Finding] = []
     unseen: list[str] = []
     try:
@@ -44,8 +44,8 @@ def run(rule: Rule, obj: Object, context: Context[Any]) -> RuleResult:
                 unseen.append(item.what)
             else:
                 found.append(item)
-    except Unseen as blind:
-        unseen.append(blind.what)
+    except Unseen as missing:
+        unseen.append(missing.what)
     except Exception as error:  # a broken rule must not stop a cluster
         log.exception("rule failed", extra={"rule": rule.id, "kind": obj.kind, "object": obj.full_name})
         return RuleResult(rule, tuple(found), tuple(unseen), repr(error))
@@ -53,11 +53,11 @@ def run(rule: Rule, obj: Object, context: Context[Any]) -> RuleResult:
 
 
 def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
-    """The rules that are to be asked about a request; none where the object must be left alone.
+    """Return the rules to run for a request.
 
-    Left alone are kinds and sub-resources without rules, objects that are being deleted (or their finalizers could
-    never be removed), updates that change nothing a rule looks at (status writes, storage migration), and updates of
-    what only its creation is judged of.
+    Empty for kinds and sub-resources without rules, and for objects being deleted, because their finalizers must stay
+    removable. Also empty for updates that change nothing a rule reads (status writes, storage migration), and for
+    updates of kinds that are only reviewed on creation.
     """
     if request.kind is None or request.subject is None:
         return ()
@@ -87,67 +87,69 @@ def _metadata(obj: Object, key: str) -> tuple[Any, Any]:
 
 
 def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:
-    """The fixes that the policy wants applied to the object of a request (``/mutate``)."""
+    """Return the fixes that the policy applies to the object of a request (``/mutate``)."""
     obj = request.obj
     if obj is None or request.kind is None or request.kind.never_denied:
         return NO_FINDINGS
-    asked = applicable_rules(request, rules)
-    if not asked:
+    rules_run = applicable_rules(request, rules)
+    if not rules_run:
         return NO_FINDINGS
-    inquiry = _Evaluation(request, obj, cluster, policy)
+    evaluation = _Evaluation(request, obj, cluster, policy)
     fixed: list[Verdict] = []
-    for rule in asked:
+    for rule in rules_run:
         decision = policy.decide(rule, request.namespace) if rule.fixable else None
         if decision is None or not decision.fix or decision.action is Action.OFF:
             continue
         if policy.exempt(rule, request.user, request.namespace, obj) is None:
-            findings = inquiry.ask(rule, decision.params)
+            findings = evaluation.run_rule(rule, decision.params)
             fixed += [Verdict(rule, finding, decision.action) for finding in findings if finding.fix]
-    return inquiry.response(fixed=tuple(fixed), patch=tuple(step for one in fixed for step in one.finding.fix))
+    return evaluation.response(
+        fixed=tuple(fixed), patch=tuple(operation for verdict in fixed for operation in verdict.finding.fix)
+    )
 
 
 def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:
-    """Decide on one request (``/validate``)."""
+    """Review one request (``/validate``)."""
     obj = request.subject
-    asked = applicable_rules(request, rules)
-    if obj is None or request.kind is None or not asked:
+    rules_run = applicable_rules(request, rules)
+    if obj is None or request.kind is None or not rules_run:
         return NO_FINDINGS
     never_denied = request.kind.never_denied or request.operation == Operation.DELETE
     ceiling = Action.WARN if never_denied else Action.DENY
-    inquiry = _Evaluation(request, obj, cluster, policy)
+    evaluation = _Evaluation(request, obj, cluster, policy)
     verdicts: list[Verdict] = []
-    for rule in asked:
+    for rule in rules_run:
         decision = policy.decide(rule, request.namespace)
         if decision.action is Action.OFF:
             continue
-        findings = inquiry.ask(rule, decision.params)
+        findings = evaluation.run_rule(rule, decision.params)
         if not findings:
             continue
-        most = min(decision.action, ceiling)
-        known = _known(rule, inquiry, decision.params, most)
+        max_action = min(decision.action, ceiling)
+        known = _known(rule, evaluation, decision.params, max_action)
         for finding in findings:
-            action = _ratchet(min(most, finding.max_action), known, _key(finding, obj))
+            action = _ratchet(min(max_action, finding.max_action), known, _key(finding, obj))
             if action is not None:
-                verdicts.append(_exempted(Verdict(rule, finding, action), most, request, obj, policy))
-    return inquiry.response(verdicts=strongest_first(verdicts))
+                verdicts.append(_exempted(Verdict(rule, finding, action), max_action, request, obj, policy))
+    return evaluation.response(verdicts=strongest_first(verdicts))
 
 
 class _Evaluation:
-    """Asks rules about one object and remembers what they could not see and where they broke."""
+    """One evaluation: runs rules on an object, and records missing data and failures."""
 
     def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy) -> None:
         self.request, self.obj, self.cluster, self.policy = request, obj, cluster, policy
         self.operation = Operation(request.operation)
-        self.facts: dict[Any, Any] = {}
+        self.cached: dict[Any, Any] = {}
         self.unseen: list[tuple[Rule, str]] = []
         self.errors: list[tuple[Rule, str]] = []
 
-    def ask(self, rule: Rule, params: Any) -> tuple[Finding, ...]:
+    def run_rule(self, rule: Rule, params: Any) -> tuple[Finding, ...]:
         request = self.request
         context = Context(
             self.cluster,
             params,
-            self.facts,
+            self.cached,
             self.operation,
             request.old,
             request.user,
@@ -160,8 +162,8 @@ class _Evaluation:
         self.errors += [(rule, result.error)] if result.error else []
         return result.findings
 
-    def response(self, **said: Any) -> Response:
-        return Response(unseen=tuple(self.unseen), errors=tuple(self.errors), policy=self.policy.digest, **said)
+    def response(self, **fields: Any) -> Response:
+        return Response(unseen=tuple(self.unseen), errors=tuple(self.errors), policy=self.policy.digest, **fields)
 
 
 _Key = tuple[tuple[str, ...], Any]
@@ -172,19 +174,19 @@ def _key(finding: Finding, obj: Object) -> _Key:
     return finding.path.without_indices, value
 
 
-def _known(rule: Rule, inquiry: _Evaluation, params: Any, most: Action) -> list[tuple[_Key, Action]]:
-    """What the rule says of the old object alone, judged as if it were created now over the same cluster."""
-    request, old = inquiry.request, inquiry.request.old
+def _known(rule: Rule, evaluation: _Evaluation, params: Any, max_action: Action) -> list[tuple[_Key, Action]]:
+    """Return the findings on the old object alone, as if it were created now in the same cluster."""
+    request, old = evaluation.request, evaluation.request.old
     if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
         return []
-    context = Context(inquiry.cluster, params, inquiry.facts, kind=request.kind, subresource=request.subresource)
-    return [(_key(finding, old), min(most, finding.max_action)) for finding in run(rule, old, context).findings]
+    context = Context(evaluation.cluster, params, evaluation.cached, kind=request.kind, subresource=request.subresource)
+    return [(_key(finding, old), min(max_action, finding.max_action)) for finding in run(rule, old, context).findings]
 
 
 def _ratchet(action: Action, known: list[tuple[_Key, Action]], key: _Key) -> Action | None:
-    """The action of a finding on UPDATE; None: leave it out.
+    """Return the action of a finding on UPDATE; None: leave the finding out.
 
-    A rule switched on today must not block edits of what was admitted yesterday: an old denial becomes a warning.
+    A newly enabled rule must not block edits of objects that were admitted before, so an old denial becomes a warning.
     An old warning is left out, or every ``kubectl label`` would print it.
     """
     before = max((old_action for old_key, old_action in known if old_key == key), default=None)
@@ -195,15 +197,15 @@ def _ratchet(action: Action, known: list[tuple[_Key, Action]], key: _Key) -> Act
     return action
 
 
-def _exempted(verdict: Verdict, most: Action, request: Request, obj: Object, policy: Policy) -> Verdict:
-    """The verdict after exemptions, where ``most`` is what the policy lets the rule do at all."""
+def _exempted(verdict: Verdict, max_action: Action, request: Request, obj: Object, policy: Policy) -> Verdict:
+    """Return the verdict after exemptions. ``max_action`` is the strongest action that the policy allows the rule."""
     exemption = policy.exempt(verdict.rule, request.user, request.namespace, obj)
     if exemption is not None:
         action = min(verdict.action, exemption.max_action)
         return Verdict(verdict.rule, verdict.finding, action, exemption.reason)
     reason = policy.annotated(verdict.rule, obj)
-    if reason:  # one step below what the rule may do: who may edit an object may explain a denial, not hide it
-        return Verdict(verdict.rule, verdict.finding, min(verdict.action, _STEP_DOWN[most]), reason)
+    if reason:  # one step weaker than the rule allows: editors of an object may downgrade a denial, but not hide it
+        return Verdict(verdict.rule, verdict.finding, min(verdict.action, _STEP_DOWN[max_action]), reason)
     return verdict
 
 
@@ -216,10 +218,10 @@ _STEP_DOWN: Final = {
 
 
 def answer(body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: Policy) -> Reply:
-    """From the bytes of an AdmissionReview to the bytes of the answer.
+    """Decode an AdmissionReview, decide, and encode the response.
 
     Raises:
-        ReviewError: there is nothing that could be answered.
+        ReviewError: the body is not an AdmissionReview that can be answered.
     """
     request = decode(body)
     response = decide(request, rules, cluster, policy)
@@ -231,10 +233,10 @@ Decide = Callable[[Request, Rules, Cluster, Policy], Response]
 
 
 def judge(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:
-    """What an API server would get from us for a request: first the fixes, then the verdicts on what they leave.
+    """Return what the API server would receive for a request: the fixes, then the verdicts on the fixed object.
 
     Raises:
-        patch.PatchError: a fix does not fit the object (a bug in its rule).
+        PatchError: a fix does not fit the object, which is a bug in its rule.
     """
     fixes = fix(request, rules, cluster, policy)
     if fixes.patch and request.obj is not None:

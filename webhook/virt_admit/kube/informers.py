@@ -1,6 +1,6 @@
-"""A running cluster: informers that last for years, and one sweep for ``scan``.
+"""The live cluster: long-running informers, and one complete read for ``scan``.
 
-List and watch over plain JSON. Nothing here is called while a request waits.
+They list and watch plain JSON. No admission request waits for anything here.
 """
 
 from __future__ import annotations
@@ -38,60 +38,60 @@ from virt_admit.rules import Rules
 log = logging.getLogger(__name__)
 
 BACKOFF_RESET_AFTER: Final = 1.0
-"""Seconds. What lasted longer may begin again at once."""
+"""Seconds. An informer that worked longer than this restarts without a delay."""
 WARN_AFTER_FAILURES: Final = 6
-"""Failures in a row, about ten seconds, that somebody should know of."""
+"""Failures in a row, after about ten seconds, that are worth a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class InformerTimeouts:
-    """How patient informers are, in seconds."""
+    """Timeouts and intervals of informers in seconds."""
 
     watch: float = 290.0
-    """After so long a watch ends and another one begins; only then does the API server ask anew whether we may."""
+    """The length of a watch. The API server checks permissions only when a watch starts."""
     silence: float = 90.0
-    """A watch on which nothing comes for so long may be dead and begins again; a bookmark comes about each minute."""
+    """The longest silence of a watch before it restarts. A bookmark arrives about once a minute."""
     absent: float = 30.0
-    """So often a kind that is not installed is looked for."""
+    """The interval between look-ups of a kind that is not installed."""
     longest: float = LONGEST
-    """The longest wait before something that failed is tried again."""
+    """The longest delay before a failed request is repeated."""
     version: float = 30.0
-    """So often the API server is asked for its version."""
+    """The interval between requests for the API server's version."""
 
 
 class ResumePoint(NamedTuple):
-    """Where a list ended and a watch goes on."""
+    """The path and version at which a list ended and a watch resumes."""
 
     path: str
     version: str
 
 
 def read(api: Api, store: KindStore, progress: Callable[[int], None] = lambda _: None) -> ResumePoint:
-    """List the objects of a kind onto their shelf, page by page, in the newest version that is served.
+    """List the objects of a kind into its store, page by page, in the newest version that is served.
 
-    ``progress`` is told how many objects have been read.
+    ``progress`` receives the number of objects read so far.
 
     Raises:
-        Absent: there is no such kind, or not the namespace that is looked into.
-        ApiError: they could not be read; the shelf is as it was.
+        NotFound: the kind or its namespace does not exist.
+        ApiError: the objects cannot be read; the store is unchanged.
     """
     kind = store.kind
     for version in kind.versions:
         path = path_of(kind, store.namespace, version=version)
         try:
-            by_namespace, at = _pages(api, path, store, progress)
+            by_namespace, resource_version = _pages(api, path, store, progress)
         except ApiError as error:
             if error.code == 403 and store.namespace and not api.has_namespace(store.namespace):
-                raise NotFound(404, "there is no such namespace") from None
+                raise NotFound(404, "the namespace does not exist") from None
             if error.code != 404:
                 raise
             continue
         store.replace(by_namespace, State.LISTED)
-        return ResumePoint(path, at)
+        return ResumePoint(path, resource_version)
     if kind.group in BUILT_IN_GROUPS:
-        raise MalformedResponse(404, "this is not the answer of an API server: every one has this kind")
+        raise MalformedResponse(404, "not an API server: every API server has this kind")
     api.require_api_server()
-    raise NotFound(404, "there is no such kind")
+    raise NotFound(404, "the kind does not exist")
 
 
 def _pages(api: Api, path: str, store: KindStore, progress: Callable[[int], None]) -> tuple[ByNamespace, str]:
@@ -107,84 +107,86 @@ def _pages(api: Api, path: str, store: KindStore, progress: Callable[[int], None
             for item in items:
                 store.add(by_namespace, item)
             metadata = page["metadata"]
-            at = str(metadata["resourceVersion"])
+            resource_version = str(metadata["resourceVersion"])
             query["continue"] = metadata.get("continue") or ""
         count += len(items)
         progress(count)
         if not query["continue"]:
-            return by_namespace, at
+            return by_namespace, resource_version
 
 
 class Informer:
-    """Keeps one shelf up to date, for ever: lists, watches, and begins again where something breaks."""
+    """Keeps one store up to date: lists, watches, and restarts after failures."""
 
-    def __init__(self, api: Api, store: KindStore, pace: InformerTimeouts, stopped: threading.Event) -> None:
+    def __init__(self, api: Api, store: KindStore, timeouts: InformerTimeouts, stopped: threading.Event) -> None:
         self.store = store
         self.current = False
-        """Whether the API server tells us what changes."""
-        self._api, self._pace, self._stopped = api, pace, stopped
-        self._bookmark: ResumePoint | None = None
+        """Whether the API server currently sends changes."""
+        self._api, self._timeouts, self._stopped = api, timeouts, stopped
+        self._resume_point: ResumePoint | None = None
         self._failures = 0
-        """In a row."""
+        """Failures in a row."""
         self._response: urllib3.BaseHTTPResponse | None = None
 
     def run(self) -> None:
-        """Work until somebody stops us."""
+        """Run until the cluster is stopped."""
         while not self._stopped.is_set():
             try:
-                rest = self._round()
-            except Exception:  # a bug; if the thread ended, its look-ups would be wrong for ever
-                log.exception("an informer begins again", extra={"kind": str(self.store.kind)})
-                self.current, self._bookmark = False, None
-                rest = self._pace.longest
-            self._stopped.wait(rest)
+                delay = self._list_and_watch()
+            except Exception:  # a bug; without this thread its look-ups would stay outdated forever
+                log.exception("informer failed; restarting it", extra={"kind": str(self.store.kind)})
+                self.current, self._resume_point = False, None
+                delay = self._timeouts.longest
+            self._stopped.wait(delay)
 
     def interrupt(self) -> None:
-        """Wake the thread from a read, when all is to stop."""
+        """Interrupt a blocking read, so that the thread can stop."""
         response = self._response
-        with contextlib.suppress(OSError, RuntimeError, ValueError):  # it ends just now
+        with contextlib.suppress(OSError, RuntimeError, ValueError):  # the response is being closed
             if response is not None:
                 response.shutdown()
 
-    def _round(self) -> float:
-        """List if need be, then watch until something ends it. Gives the seconds to wait before the next round."""
+    def _list_and_watch(self) -> float:
+        """List if necessary, then watch until the watch ends. Return the seconds to wait before the next call."""
         began = time.monotonic()
         failed = False
         try:
             with malformed_as_error():
-                if self._bookmark is None:
-                    self._bookmark = read(self._api, self.store)
-                self._watch(self._bookmark)
+                if self._resume_point is None:
+                    self._resume_point = read(self._api, self.store)
+                self._watch(self._resume_point)
         except ApiError as error:
             failed = True
-            self._learn(error)
+            self._handle_failure(error)
             if isinstance(error, NotFound):
-                return self._pace.absent
-        calm = time.monotonic() - began > BACKOFF_RESET_AFTER
-        self._failures = (0 if calm else self._failures) + (failed or not calm)
-        return pause(self._failures, self._pace.longest)
+                return self._timeouts.absent
+        long_lived = time.monotonic() - began > BACKOFF_RESET_AFTER
+        self._failures = (0 if long_lived else self._failures) + (failed or not long_lived)
+        return pause(self._failures, self._timeouts.longest)
 
-    def _watch(self, bookmark: ResumePoint) -> None:
-        seconds = int(self._pace.watch * random.uniform(0.9, 1))  # noqa: S311 - so that not all end at once
+    def _watch(self, resume_point: ResumePoint) -> None:
+        seconds = int(self._timeouts.watch * random.uniform(0.9, 1))  # noqa: S311 - spread the ends of watches
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": bookmark.version,
+            "resourceVersion": resume_point.version,
             "timeoutSeconds": str(max(seconds, 1)),
         }
-        response = self._api.get(bookmark.path, query, self._pace.silence)
+        response = self._api.get(resume_point.path, query, self._timeouts.silence)
         with contextlib.closing(response):
             self._response = response
             self.current = True
             try:
-                for line in response:  # urllib3 gives whole lines
+                for line in response:  # urllib3 yields whole lines
                     event = json_codec.loads(line)
                     self._apply(event["type"], event["object"])
-                    self._bookmark = ResumePoint(bookmark.path, str(event["object"]["metadata"]["resourceVersion"]))
+                    self._resume_point = ResumePoint(
+                        resume_point.path, str(event["object"]["metadata"]["resourceVersion"])
+                    )
             except ReadTimeoutError:
-                return  # silent: if the connection is dead, the next one will tell
+                return  # the connection may be dead, which the next watch will show
             except (HTTPError, OSError) as error:
-                raise ApiError(0, f"the watch broke off: {error}") from None
+                raise ApiError(0, f"the watch ended early: {error}") from None
             finally:
                 self._response = None
 
@@ -197,49 +199,49 @@ class Informer:
             case "ERROR":
                 raise ApiError(int(obj.get("code") or 0), str(obj.get("message")))
 
-    def _learn(self, error: ApiError) -> None:
-        """What a failure tells of the kind. While the API server is away, what was known stays."""
+    def _handle_failure(self, error: ApiError) -> None:
+        """Update the state of the kind after a failure. Known objects stay while the API server is unavailable."""
         before = self.store.state
         self.current = isinstance(error, NotFound)
         if isinstance(error, (NotFound, MalformedResponse)) or error.code in (401, 403, 404, 410):
-            self._bookmark = None
+            self._resume_point = None
         if isinstance(error, NotFound):
             self.store.replace({}, State.ABSENT)
         elif error.code in (401, 403):
             self.store.replace({}, State.REFUSED)
-        what = {"kind": str(self.store.kind), "error": str(error)}
+        details = {"kind": str(self.store.kind), "error": str(error)}
         if self.store.state is State.REFUSED and before is not State.REFUSED:
-            log.warning("look-ups of a kind are forbidden", extra=what)
+            log.warning("look-ups of a kind are forbidden", extra=details)
         elif error.code and self._failures == WARN_AFTER_FAILURES:
-            log.warning("a kind cannot be read", extra=what)
+            log.warning("a kind cannot be read", extra=details)
         else:
-            log.debug("look-ups of a kind begin again", extra=what)
+            log.debug("informer of a kind restarts", extra=details)
 
 
 class LiveCluster(ClusterCache):
-    """The cluster as its API server tells it: one thread for each kind, and one for the server's version.
+    """A cluster kept up to date by informers: one thread for each kind, and one for the server's version.
 
     A kind that is not listed yet, or forbidden, is unseen. A kind that is not installed has no objects.
     """
 
-    def __init__(self, api: Api, rules: Rules, pace: InformerTimeouts = InformerTimeouts()) -> None:
+    def __init__(self, api: Api, rules: Rules, timeouts: InformerTimeouts = InformerTimeouts()) -> None:
         super().__init__(lookup_stores(rules))
-        self._api, self._pace = api, pace
+        self._api, self._timeouts = api, timeouts
         self._stopped = threading.Event()
-        self._informers = [Informer(api, store, pace, self._stopped) for store in self.stores.values()]
+        self._informers = [Informer(api, store, timeouts, self._stopped) for store in self.stores.values()]
         self._threads: list[threading.Thread] = []
 
     @classmethod
     def connect(cls, rules: Rules, kubeconfig: str | None = None, context: str | None = None) -> LiveCluster:
-        """The cluster of this pod, or else of the kubeconfig; ``start`` begins to read it.
+        """Connect to the cluster of this pod, or else of the kubeconfig. ``start`` begins reading.
 
         Raises:
-            SettingError: there is neither. That the API server is away is no error.
+            SettingError: neither is configured. An API server that does not respond is not an error.
         """
         return cls(Api.connect(kubeconfig, context, connections=len(looked_up_kinds(rules)) + 1), rules)
 
     def start(self) -> None:
-        """Begin to read; returns at once."""
+        """Start all threads; returns at once."""
         work = [(str(informer.store.kind), informer.run) for informer in self._informers]
         for name, run in (*work, ("version", self._follow_version)):
             thread = threading.Thread(target=run, name=name, daemon=True)
@@ -247,7 +249,7 @@ class LiveCluster(ClusterCache):
             thread.start()
 
     def stop(self) -> None:
-        """End all threads; what is known stays."""
+        """Stop all threads; the known objects stay."""
         self._stopped.set()
         for thread in self._threads:
             while thread.is_alive():
@@ -257,11 +259,11 @@ class LiveCluster(ClusterCache):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The kinds that the API server has said nothing of yet."""
+        """The kinds that have not been listed yet."""
         return tuple(str(store.kind) for store in self.stores.values() if store.state is State.WAITING)
 
     def informed(self) -> Iterator[Informed]:
-        """For metrics: each kind, whether its look-ups are current, and the number of its objects."""
+        """Yield for metrics each kind, whether its objects are current, and their number."""
         for informer in self._informers:
             store = informer.store
             known = store.state in (State.LISTED, State.ABSENT)
@@ -274,37 +276,40 @@ class LiveCluster(ClusterCache):
                 self.server_version = self._api.version()
             except ApiError as error:
                 if not away:
-                    log.warning("the API server does not answer", extra={"error": str(error)})
+                    log.warning("the API server does not respond", extra={"error": str(error)})
                 away = True
             else:
                 if away:
-                    log.info("the API server answers again")
+                    log.info("the API server responds again")
                 away = False
-            self._stopped.wait(self._pace.longest if away else self._pace.version)
+            self._stopped.wait(self._timeouts.longest if away else self._timeouts.version)
 
 
 def snapshot(
     api: Api,
     stores: Iterable[KindStore],
-    home: str = "",
+    namespace: str = "",
     progress: Callable[[Kind, int], None] = lambda _kind, _count: None,
 ) -> ClusterCache:
-    """One sweep over a cluster: fill these shelves.
+    """Read a cluster once and fill these stores.
 
-    What may not be listed in the whole cluster is listed in the namespace ``home``, if one is given; what may not be
-    listed at all is left in state REFUSED. ``progress`` is told how many objects of a kind have been read.
+    Args:
+        api: the API server.
+        stores: the stores to fill. A kind that cannot be listed gets the state REFUSED.
+        namespace: where to list kinds that cannot be listed in the whole cluster; empty: nowhere.
+        progress: receives the kind and the number of its objects read so far.
 
     Raises:
-        ApiError: the API server does not answer, also not after some patience.
+        ApiError: the API server does not respond, even after several attempts.
     """
     cache = ClusterCache(stores, api.version())
     for store in cache.stores.values():
         progress(store.kind, 0)
-        _sweep(api, store, home, progress)
+        _sweep(api, store, namespace, progress)
     return cache
 
 
-def _sweep(api: Api, store: KindStore, home: str, progress: Callable[[Kind, int], None]) -> None:
+def _sweep(api: Api, store: KindStore, namespace: str, progress: Callable[[Kind, int], None]) -> None:
     failures = 0
     while store.state is State.WAITING:
         try:
@@ -312,8 +317,8 @@ def _sweep(api: Api, store: KindStore, home: str, progress: Callable[[Kind, int]
         except NotFound:
             store.replace({}, State.ABSENT)
         except ApiError as error:
-            if error.code == 403 and home and store.kind.namespaced and not store.namespace:
-                store.namespace = home
+            if error.code == 403 and namespace and store.kind.namespaced and not store.namespace:
+                store.namespace = namespace
             elif error.code == 403:
                 store.replace({}, State.REFUSED)
             elif error.code == 401 or failures == PATIENCE:

@@ -1,7 +1,7 @@
-"""A cluster in a file: written without what is nobody's business, and read.
+"""Snapshot files: a cluster written without confidential data, and read again.
 
 Secrets are never read from a cluster. User data of guests, credentials of fence agents and values of environment
-variables are left out, and so is what lies in the pods and revisions of others. Equal clusters give equal bytes.
+variables are left out, and so are the containers of unrelated pods and revisions. Equal clusters give equal bytes.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ GROUP: Final = API_VERSION.partition("/")[0]
 
 
 def load(path: Path) -> Snapshot:
-    """The cluster in a file or a folder of files: snapshots, ordinary manifests, Lists.
+    """Load the cluster from a file or a folder of files: snapshots, ordinary manifests, Lists.
 
-    What snapshots say of ``complete`` and ``unreadable`` is added up; ordinary manifests are complete for nothing.
-    What a snapshot holds of kinds that it calls unreadable itself does not count.
+    The ``complete`` and ``unreadable`` lists of snapshots are combined. Ordinary manifests are never complete. Objects
+    of a kind that their own snapshot calls unreadable are ignored.
 
     Raises:
-        SettingError: a file is not YAML or JSON, or says something that a snapshot cannot say.
-        OSError: it cannot be read.
+        SettingError: a file is not valid YAML or JSON, or not a valid snapshot.
+        OSError: a file cannot be read.
     """
     parts = _Parts()
     for file in _files(path):
         for data in _read(file):
             parts.add(data, file)
     if path.is_file() and not parts.documents:  # truncated, or not written yet
-        raise SettingError(f"{path}: it is empty")
+        raise SettingError(f"{path}: the file is empty")
     return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version)
 
 
 class _Parts:
-    """What the documents of a snapshot add up to."""
+    """The combined contents of several documents."""
 
     def __init__(self) -> None:
         self.objects: list[Object] = []
@@ -87,8 +87,10 @@ def _names(document: Object, key: str, file: Path) -> set[str]:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """The file, or those of the folder and the folders in it, symlinks followed. Without hidden ones: where a ConfigMap
-    is mounted, they are what it was and what it is."""
+    """Yield the file, or the files of the folder and its subfolders; follow symlinks.
+
+    Hidden files are skipped, because a mounted ConfigMap holds its current and previous versions in hidden folders.
+    """
     if not path.is_dir():
         yield path
         return
@@ -99,7 +101,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _read(file: Path) -> Iterator[Any]:
     text = file.read_bytes()
-    if text.lstrip()[:1] == b"{":  # what `scan --save` writes; parsing it as YAML would take 50 times as long
+    if text.lstrip()[:1] == b"{":  # the output of `scan --save`; parsing it as YAML would take 50 times as long
         try:
             yield json.loads(text)
         except ValueError:
@@ -114,7 +116,7 @@ def _read(file: Path) -> Iterator[Any]:
 
 
 class Sweep(Protocol):
-    """What was read of a cluster: a ``Snapshot`` or an ``ClusterCache``."""
+    """The objects read from a cluster: a ``Snapshot`` or a ``ClusterCache``."""
 
     @property
     def server_version(self) -> str | None: ...
@@ -129,10 +131,10 @@ class Sweep(Protocol):
 
 
 def save(sweep: Sweep, path: Path) -> None:
-    """Write a snapshot file: one line per object, sorted if the sweep is. Readers see the old file or the new one.
+    """Write a snapshot file, one line per object, in the order of ``sweep``. The file is replaced atomically.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -171,7 +173,7 @@ _PARAMETERS: Final = frozenset(("sharedparameters", "nodeparameters"))  # of fen
 _TEMPLATE: Final = re.compile(
     r"""\{\{ (?: /\* (?>.*?\*/) | "(?:[^"\\]|\\.)*+" | `[^`]*+` | [^"`}] )*+ \}\} | \{\{""", re.DOTALL | re.VERBOSE
 )
-"""An expression of a Go template, with its comments and quoted texts; or where one begins that never ends."""
+"""An expression of a Go template with its comments and quoted texts, or the start of one that never ends."""
 _LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
@@ -181,7 +183,7 @@ def _retained() -> Mapping[Kind, FieldSet]:
 
 
 def presentable(obj: Object) -> dict[str, Any]:
-    """An object without what should not leave the cluster. Every rule says of it what it says of the whole one."""
+    """Return an object without confidential data. Every rule has the same findings on it as on the original."""
     kind = kinds.of(obj)
     fields = _retained().get(kind, IDENTITY) if kind and kind.snapshot_filtered else WHOLE
     cleaned: dict[str, Any] = _clean(fields.filter(obj.data))
@@ -198,7 +200,7 @@ def _clean(value: Any) -> Any:
 
 def _field(key: str, value: Any) -> Any:
     if key == "sysprep" and isinstance(value, dict):
-        return {}  # that there is such a volume is no secret
+        return {}  # the existence of such a volume is not confidential
     if key in _PARAMETERS:
         return _blank(value)
     if key == "env" and isinstance(value, list):
@@ -213,11 +215,13 @@ def _without_value(item: Any) -> Any:
 
 
 def _blank(value: Any, name: str = "") -> Any:
-    """Parameters without their values. Two things are no secrets, and rules judge them: what the agent shall do, and
-    where the name of the node is filled in."""
+    """Remove the values of parameters.
+
+    Rules read two parts that are not confidential: the action of the agent, and the place of the node's name.
+    """
     if isinstance(value, dict):
         return {key: _blank(below, name or key) for key, below in value.items()}
     if isinstance(value, str) and name.lstrip("-") != "action":
-        said = "removed" if _TEMPLATE.sub("", value) else ""
-        return said + "".join(_TEMPLATE.findall(value))
+        marker = "removed" if _TEMPLATE.sub("", value) else ""
+        return marker + "".join(_TEMPLATE.findall(value))
     return value
