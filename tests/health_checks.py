@@ -1,4 +1,4 @@
-"""Health checks, with nodes and machines in the pool that they select."""
+"""Builders of health checks, nodes and machines for tests."""
 
 from tests.builders import manifest
 

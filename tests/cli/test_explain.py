@@ -53,14 +53,14 @@ def test_text():
         "2. FenceAgentsRemediation wa/auto up to 5m20s 15m",
         "",
         "When a node stops reporting, and the limit lets the check act",
-        "0s the node falls silent",
+        "0s the node stops reporting",
         "50s Ready becomes Unknown, at the end of the grace period",
         "2m50s NodeHealthCheck workers acts: Ready was Unknown for 2m",
         "2m50s SelfNodeRemediation wa/auto",
-        "5m50s the node is down for certain; its pods are removed, its VMs may start elsewhere",
-        "8m50s step 2, if the node is still not healthy: FenceAgentsRemediation wa/auto",
-        "8m50s to 14m10s the node is down for certain; its pods are removed, its VMs may start elsewhere",
-        "23m50s nothing more is tried",
+        "5m50s the node is confirmed down and its pods are deleted; its VMs can start elsewhere",
+        "8m50s step 2, if the node is still unhealthy: FenceAgentsRemediation wa/auto",
+        "8m50s to 14m10s the node is confirmed down and its pods are deleted; its VMs can start elsewhere",
+        "23m50s no step is left",
         "",
         "VMs after their node is confirmed down",
         "restarted runStrategy Always 2 VMs: shop/api, shop/web",
@@ -124,7 +124,7 @@ def test_what_cannot_be_seen_is_said():
     [
         ([machine("m0")], [], "1 machine that can be read: m0", "1 that can be read: m0 (has no node)"),
         ([ON_NODE], ["machines.machine.openshift.io"], "1 machine: m0", "cannot be determined"),
-        ([ON_NODE], ["machines.machine.openshift.io", "nodes"], "1 machine: m0", "1: m0 (its node is gone)"),
+        ([ON_NODE], ["machines.machine.openshift.io", "nodes"], "1 machine: m0", "1: m0 (its node does not exist)"),
         ([ON_NODE, node("n0")], ["machines.machine.openshift.io"], "1 machine: m0", "none"),
         ([ON_NODE, node("n0")], [], "1 machine that can be read: m0", "cannot be determined"),
         ([], ["machines.machine.openshift.io"], "0 machines", "none"),
@@ -140,7 +140,7 @@ def test_why_never_as_data():
     check, cluster = mhc(maxUnhealthy="40%", unhealthyConditions=TIMES), [machine("m0"), machine("m1")]
     data = as_data(explain(check, Snapshot(cluster, complete=["*"])))
     assert data["limit"]["never"]
-    assert (data["restart"], data["never"]) == (None, "maxUnhealthy 40% lets none of 2 be unhealthy")
+    assert (data["restart"], data["never"]) == (None, "maxUnhealthy 40% allows 0 of 2 to be unhealthy")
 
 
 FAILED = machine("m0")
@@ -156,12 +156,12 @@ TIMES = [
     ("check", "objects", "expected"),
     [
         (mhc(unhealthyConditions=TIMES, maxUnhealthy="30%"), [machine("m0"), machine("m1")], [
-            "limit maxUnhealthy 30%: never acts, because it lets none of 2 be unhealthy",
+            "limit maxUnhealthy 30%: never acts, because it allows 0 of 2 to be unhealthy",
             "unhealthy if Ready=Unknown for 5m; Ready=False for a duration that is not valid",
             "or a machine is Failed, or its node does not exist; has no node for 10m",
             "unhealthy now 2: m0 (has no node), m1 (has no node)",
-            "VMs restart never: maxUnhealthy 30% lets none of 2 be unhealthy",
-            "1. the Machine is deleted, its owner makes another depends on the platform",
+            "VMs restart never: maxUnhealthy 30% allows 0 of 2 to be unhealthy",
+            "1. the Machine is deleted and its owner creates a new one depends on the platform",
         ]),
         (mhc(unhealthyConditions=TIMES), [machine("m0")], [
             "limit maxUnhealthy 100%: sets no limit, may remediate all 1 at once",
@@ -182,19 +182,19 @@ TIMES = [
         ]),
         (capi(unhealthyRange="[2-3]"), [machine(f"m{i}", CAPI, "c") for i in range(4)], [
             "limit unhealthyRange [2-3]: acts while 2 to 3 of 4 are unhealthy",
-            "VMs restart never: no condition is Ready=Unknown for a time that can be read",
+            "VMs restart never: no condition Ready=Unknown with a valid time is listed",
         ]),
         (capi(unhealthyRange="[5-6]", unhealthyConditions=TIMES), [machine("m0", CAPI, "c")], [
-            "limit unhealthyRange [5-6]: never acts, because it waits until 5 are unhealthy, of only 1",
-            "VMs restart never: unhealthyRange [5-6] waits until 5 are unhealthy, of only 1",
+            "limit unhealthyRange [5-6]: never acts, because it requires 5 unhealthy, but selects only 1",
+            "VMs restart never: unhealthyRange [5-6] requires 5 unhealthy, but selects only 1",
         ]),
         (nhc(remediationTemplate=template()), [], [
-            "does nothing there is no SelfNodeRemediationTemplate wa/auto",
+            "does nothing SelfNodeRemediationTemplate wa/auto does not exist",
         ]),
         (ladder((1, "1m", SNR.api_version)), [SNR], ["1. SelfNodeRemediation wa/auto 3m 1m: too short"]),
         (ladder((1, "1m", SNR.api_version), (2, "1h", SNR.api_version)), [SNR, node("n0")], [
             "VMs restart after 9m50s = 50s until noticed + 5m Ready=Unknown + 1m wasted + 3m remediator",
-            "6m50s cancelled half-way: it would need 3m",
+            "6m50s cancelled before it finishes: it needs 3m",
         ]),
     ],
 )  # fmt: skip

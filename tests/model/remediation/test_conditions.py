@@ -1,4 +1,4 @@
-"""Reading ``status.conditions``."""
+"""Tests for reading ``status.conditions``."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_condition(status, expected):
     assert Object({"status": status}).condition("Ready")["status"].text == expected
 
 
-def test_a_condition_knows_its_place():
+def test_path_of_a_condition():
     node = Object({"status": {"conditions": [{"type": "Other"}, READY]}})
 
     assert str(node.condition("Ready")["status"].path) == "status.conditions[1].status"

@@ -1,4 +1,4 @@
-"""Health checks: one view on three kinds, every hostile value of every field, and what must never be broken."""
+"""Health checks: the common view, invalid values of every field, and the never-break cases."""
 
 import copy
 
@@ -115,7 +115,7 @@ HOSTED = {
 
 
 def changed(base, path, value):
-    """The object with another value at a dotted path; no value (``...``) takes the field away."""
+    """Return the object with another value at a dotted path; ``...`` removes the field."""
     obj = copy.deepcopy(base)
     *parents, last = path.split(".")
     at = obj
@@ -159,7 +159,7 @@ def verdicts(data, *args, **more):
         (NHC, "spec.unhealthyConditions", "duration", "", "spec.minHealthy", LimitKind.NODE_MIN_HEALTHY),
     ],
 )  # fmt: skip
-def test_where_things_are(base, conditions, time, startup, limit, limit_of):
+def test_layout_of_each_kind(base, conditions, time, startup, limit, limit_of):
     view = health_checks.view(Object(base))
     assert str(view.conditions.path) == conditions
     assert view.time_key == time
@@ -179,7 +179,7 @@ def test_where_things_are(base, conditions, time, startup, limit, limit_of):
         ("v1", "spec.checks.unhealthyNodeConditions"),
     ],
 )
-def test_cluster_api_is_read_by_the_objects_own_version(version, expected):
+def test_cluster_api_layout_follows_the_version(version, expected):
     obj = Object({"apiVersion": f"cluster.x-k8s.io/{version}", "kind": "MachineHealthCheck"})
     assert str(health_checks.view(obj).conditions.path) == expected
 
@@ -201,7 +201,7 @@ def test_defaults_that_files_lack(base):
     assert view.read_limit() == IntOrPercent(100, percent=True)
 
 
-def test_the_limit_of_a_node_health_check_is_the_one_it_says():
+def test_limit_of_a_node_health_check():
     both = changed(NHC, "spec.maxUnhealthy", 2)
     assert health_checks.view(Object(both)).limit_of is LimitKind.NODE_MAX_UNHEALTHY
     assert health_checks.view(Object(both)).read_limit() == IntOrPercent(2)
@@ -229,18 +229,18 @@ def test_the_limit_of_a_node_health_check_is_the_one_it_says():
         ({**HOSTED, "apiVersion": "machine.openshift.io/v1beta1"}, False, False),
     ],
 )
-def test_checks_of_the_cluster_itself(base, handler, deliberate):
+def test_checks_of_the_platform(base, handler, deliberate):
     view = health_checks.view(Object(base))
     assert (view.handler, view.deliberate) == (handler, deliberate)
 
 
 @pytest.mark.parametrize("value", ["false", "False", "0", "no", "NO", "off", " off "])
-def test_values_that_read_as_no(value):
+def test_falsy_texts(value):
     assert health_checks.is_falsy_text(value)
 
 
 @pytest.mark.parametrize("value", ["", "true", "yes", "1", "on", "n", "00", "nope"])
-def test_values_that_do_not(value):
+def test_other_texts(value):
     assert not health_checks.is_falsy_text(value)
 
 
@@ -255,16 +255,16 @@ UNLIMITED, ZERO = "mhc-max-unhealthy-unlimited", "mhc-max-unhealthy-zero"
 RANGE, NAME = "capi-mhc-unhealthy-range-invalid", "capi-mhc-cluster-name"
 
 
-def each(expected, *values):
-    """Rows of a table: all these values lead to the same."""
+def rows(expected, *values):
+    """Return one table row per value, all with the same expectation."""
     return [pytest.param(value, expected, id=str(value)[:30]) for value in values]
 
 
 LIMITS = [
-    *each(set(), 1, 3, 2147483647, "40%", "1%", "09%", "99%"),
-    *each({("warn", ZERO)}, 0, "0%", "00%"),
-    *each({("warn", UNLIMITED)}, "100%", None),
-    *each(
+    *rows(set(), 1, 3, 2147483647, "40%", "1%", "09%", "99%"),
+    *rows({("warn", ZERO)}, 0, "0%", "00%"),
+    *rows({("warn", UNLIMITED)}, "100%", None),
+    *rows(
         {("deny", LIMIT)},
         -1, -2147483648, 2147483648, 4294967295, 10**30, "101%", "150%", "-1", "-1%", "+1", "1.5", "²%", "٤%", "40%\n",
         " 40%", "40 %", "%", "", "40%%", "33.3%", "1e1", "0x1", "1_0", "abcdef", "99999999999999999999", "10" * 2000,
@@ -272,9 +272,9 @@ LIMITS = [
     ),
 ]  # fmt: skip
 DIGITS = [
-    *each(set(), "3", "007", "2147483647"),
-    *each({("warn", ZERO)}, "0", "00"),
-    *each({("deny", LIMIT)}, "2147483648"),
+    *rows(set(), "3", "007", "2147483647"),
+    *rows({("warn", ZERO)}, "0", "00"),
+    *rows({("deny", LIMIT)}, "2147483648"),
 ]
 
 
@@ -284,7 +284,7 @@ def test_max_unhealthy_of_openshift(value, expected):
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [*LIMITS, *each({("deny", LIMIT)}, *(row.values[0] for row in DIGITS)), ("005%", set())]
+    ("value", "expected"), [*LIMITS, *rows({("deny", LIMIT)}, *(row.values[0] for row in DIGITS)), ("005%", set())]
 )
 def test_max_unhealthy_of_cluster_api(value, expected):
     assert verdicts(changed(CAPI_V1BETA1, "spec.maxUnhealthy", value)) == expected
@@ -293,12 +293,12 @@ def test_max_unhealthy_of_cluster_api(value, expected):
 
 
 STARTUPS = [
-    *each(set(), "5m", "300s", "10m0s", "0.5h", "1h30m", "600000ms", "2h", "5m0.000000001s", "+10m", None),
-    *each(set(), "0", "0s", "-0s", "0h0m"),
-    *each({("warn", TOO_SHORT)}, "30s", "4m59.999s", "1m1m", "30000ms"),
-    *each({("deny", TOO_SHORT)}, "29s", "29.999999999s", "1ns", "500ms", "1us", "1µs"),
-    *each({("warn", TOO_LONG)}, "2h1ns", "24h", "2562047h47m16.854775807s"),
-    *each(
+    *rows(set(), "5m", "300s", "10m0s", "0.5h", "1h30m", "600000ms", "2h", "5m0.000000001s", "+10m", None),
+    *rows(set(), "0", "0s", "-0s", "0h0m"),
+    *rows({("warn", TOO_SHORT)}, "30s", "4m59.999s", "1m1m", "30000ms"),
+    *rows({("deny", TOO_SHORT)}, "29s", "29.999999999s", "1ns", "500ms", "1us", "1µs"),
+    *rows({("warn", TOO_LONG)}, "2h1ns", "24h", "2562047h47m16.854775807s"),
+    *rows(
         {("deny", STARTUP)},
         "-5m", "-0.5h", "abc5m", "0abc", "00", "9999999h", "2562047h47m16.854775808s", "1d", "5", "", "5m\n", "5m ",
         " 5m", "5 m", "5M", "5min", "5sec", "٥m", "²m", "1e3s", "1_0m", "0x5m", "five minutes", "1:30", "∞", "nan",
@@ -316,11 +316,11 @@ def test_startup_of_openshift_and_of_cluster_api(value, expected):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        *each(set(), 0, 300, 7200, None),
-        *each({("warn", TOO_SHORT)}, 30, 299),
-        *each({("deny", TOO_SHORT)}, 1, 29),
-        *each({("warn", TOO_LONG)}, 7201, 2147483647),
-        *each({("deny", STARTUP)}, -1, -60, 2147483648, 10**30, "10m", "600", "", 600.5, True, [], {}),
+        *rows(set(), 0, 300, 7200, None),
+        *rows({("warn", TOO_SHORT)}, 30, 299),
+        *rows({("deny", TOO_SHORT)}, 1, 29),
+        *rows({("warn", TOO_LONG)}, 7201, 2147483647),
+        *rows({("deny", STARTUP)}, -1, -60, 2147483648, 10**30, "10m", "600", "", 600.5, True, [], {}),
     ],
 )
 def test_startup_in_seconds(value, expected):
@@ -329,20 +329,20 @@ def test_startup_in_seconds(value, expected):
 
 SHORT, LONG = "condition-timeout-too-short", "condition-timeout-too-long"
 TIMES = [
-    *each(set(), "60s", "1m", "5m", "1h", "300s", "3600s", "0.1h", "1m0.5s", "60000ms"),
-    *each({("warn", SHORT)}, "10s", "59.9s", "10000ms"),
-    *each({("deny", SHORT)}, "0s", "9.999s", "1ns", "0h"),
-    *each({("warn", LONG)}, "1h1ns", "61m", "24h"),
-    *each(
+    *rows(set(), "60s", "1m", "5m", "1h", "300s", "3600s", "0.1h", "1m0.5s", "60000ms"),
+    *rows({("warn", SHORT)}, "10s", "59.9s", "10000ms"),
+    *rows({("deny", SHORT)}, "0s", "9.999s", "1ns", "0h"),
+    *rows({("warn", LONG)}, "1h1ns", "61m", "24h"),
+    *rows(
         {("deny", TIME)},
         "-5m", "abc5m", "0abc", "00", "9999999h", "1d", "5", "", "5m\n", "5 m", "٥m", "²m", "1e3s", "1:30", "5m" * 100_000,
         300, 300.0, 0, -5, True, [], {},
     ),
-    *each({("deny", INCOMPLETE)}, None),
+    *rows({("deny", INCOMPLETE)}, None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "expected"), [*TIMES, *each({("deny", TIME)}, "0", "+5m", ".1h")])
+@pytest.mark.parametrize(("value", "expected"), [*TIMES, *rows({("deny", TIME)}, "0", "+5m", ".1h")])
 def test_times_of_openshift_and_of_node_health_checks(value, expected):
     assert verdicts(changed(MHC, "spec.unhealthyConditions.0.timeout", value)) == expected
     ready = [{"type": "Ready", "status": entry["status"], "duration": entry["timeout"]} for entry in READY]
@@ -350,7 +350,7 @@ def test_times_of_openshift_and_of_node_health_checks(value, expected):
     assert verdicts(changed(nhc, "spec.unhealthyConditions.1.duration", value)) == expected
 
 
-@pytest.mark.parametrize(("value", "expected"), [*TIMES, *each({("deny", SHORT)}, "0"), *each(set(), "+5m", ".1h")])
+@pytest.mark.parametrize(("value", "expected"), [*TIMES, *rows({("deny", SHORT)}, "0"), *rows(set(), "+5m", ".1h")])
 def test_times_of_cluster_api(value, expected):
     assert verdicts(changed(CAPI_V1BETA1, "spec.unhealthyConditions.0.timeout", value)) == expected
 
@@ -358,11 +358,11 @@ def test_times_of_cluster_api(value, expected):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        *each(set(), 60, 300, 3600),
-        *each({("warn", LONG)}, 3601, 2147483647),
-        *each({("warn", SHORT)}, 10, 59),
-        *each({("deny", SHORT)}, 0, 9),
-        *each({("deny", TIME)}, -1, 2147483648, "300", "300s", "", 300.5, True, [], {}),
+        *rows(set(), 60, 300, 3600),
+        *rows({("warn", LONG)}, 3601, 2147483647),
+        *rows({("warn", SHORT)}, 10, 59),
+        *rows({("deny", SHORT)}, 0, 9),
+        *rows({("deny", TIME)}, -1, 2147483648, "300", "300s", "", 300.5, True, [], {}),
     ],
 )
 def test_times_in_seconds(value, expected):
@@ -375,7 +375,7 @@ def test_times_in_seconds(value, expected):
     [(MHC, "spec.unhealthyConditions.0"), (CAPI_V1BETA1, "spec.unhealthyConditions.0"),
      (CAPI_V1BETA2, "spec.checks.unhealthyNodeConditions.0")],
 )  # fmt: skip
-def test_entries_that_lack_something(base, path, value):
+def test_incomplete_entries(base, path, value):
     time = health_checks.view(Object(base)).time_key
     assert verdicts(changed(base, f"{path}.{time}", value)) == {("deny", INCOMPLETE)}
     assert verdicts(changed(base, f"{path}.type", value)) == {("deny", INCOMPLETE), ("warn", PAIR)}
@@ -412,12 +412,12 @@ def test_entries_that_lack_something(base, path, value):
         ({"type": "Ready", "status": "False", "timeout": "6m", "extra": 1}, {("warn", "condition-duplicate")}),
     ],
 )
-def test_one_more_entry(entry, expected):
+def test_an_additional_entry(entry, expected):
     assert verdicts(changed(MHC, "spec.unhealthyConditions", [*READY, entry])) == set(expected)
 
 
 @pytest.mark.parametrize("value", [None, ..., [], {}, "Ready", 5, True])
-def test_lists_that_are_none(value):
+def test_values_that_are_not_lists(value):
     assert verdicts(changed(MHC, "spec.unhealthyConditions", value)) == {("deny", "condition-list-missing")}
     assert verdicts(changed(CAPI_V1BETA1, "spec.unhealthyConditions", value)) == set()
     nhc = changed(NHC, "spec.unhealthyConditions", None if value is ... else value)
@@ -465,7 +465,7 @@ def test_selectors(selector, expected):
 
 
 @pytest.mark.parametrize("spec", [None, [], "", 5, True, {}])
-def test_a_spec_that_is_none(spec):
+def test_values_that_are_not_a_spec(spec):
     assert verdicts({**MHC, "spec": spec}) == {
         ("deny", EMPTY), ("deny", "condition-list-missing"), ("warn", UNLIMITED),
     }  # fmt: skip
@@ -474,8 +474,8 @@ def test_a_spec_that_is_none(spec):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        *each(set(), "[1-2]", "[0-0]", "[1-4294967295]", None),
-        *each(
+        *rows(set(), "[1-2]", "[0-0]", "[1-4294967295]", None),
+        *rows(
             {("deny", RANGE)},
             "[2-1]", "[1-4294967296]", "1-2", "[1-2", "[1 - 2]", "[-1-2]", "[1-]", "[1-2]\n", "[١-٢]", "", "[1-2-3]",
             5, True, [1, 2], {},
@@ -488,13 +488,13 @@ def test_ranges_of_cluster_api(value, expected):
 
 
 @pytest.mark.parametrize(("old", "expected"), [("a", set()), ("b", {("deny", NAME)}), (None, {("deny", NAME)})])
-def test_the_cluster_of_a_check_stays(old, expected):
+def test_cluster_name_is_immutable(old, expected):
     after = changed(CAPI_V1BETA2, "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", 2)
     assert verdicts(after, changed(CAPI_V1BETA2, "spec.clusterName", old)) == expected
 
 
 def test_fields_of_the_older_version_are_not_read_in_the_newer():
-    """The API server drops them, so the check watches the start-up alone."""
+    """The API server drops them, so the check only watches the start-up."""
     spec = {key: value for key, value in CAPI_V1BETA1["spec"].items() if key != "maxUnhealthy"}
     older = {**CAPI_V1BETA2, "spec": {**spec, "nodeStartupTimeout": "1s", "maxUnhealthy": "no"}}
     assert verdicts(older) == {("warn", UNLIMITED), ("warn", "capi-mhc-field-wrong-version")}
@@ -506,7 +506,7 @@ SHIPPED = {"termination handler": HANDLER, "inert check": INERT, "hosted control
 
 
 def busy_cluster(check):
-    """A cluster in which a check of anybody else would be warned of: machines of it, an update, NodeHealthChecks."""
+    """Return a cluster in which an ordinary check has findings: machines, an update, NodeHealthChecks."""
     group = check["apiVersion"].partition("/")[0]
     labels = {
         "machine.openshift.io/interruptible-instance": "",
@@ -532,7 +532,7 @@ def busy_cluster(check):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_what_clusters_ship_passes_without_a_word(name):
+def test_shipped_checks_have_no_findings(name):
     check = SHIPPED[name]
     assert verdicts(check) == set()
     assert verdicts(check, cluster=Snapshot(complete=["*"])) == set()
@@ -540,7 +540,7 @@ def test_what_clusters_ship_passes_without_a_word(name):
     assert verdicts(changed(check, "metadata.annotations", {"cluster.x-k8s.io/paused": ""}), check) == set()
 
 
-def test_a_handler_check_is_only_told_of_what_cannot_be_read():
+def test_a_termination_handler_only_has_findings_for_invalid_values():
     handler = changed(HANDLER, "spec.unhealthyConditions.0.timeout", ...)
     for path, value in (("spec.selector", {}), ("spec.nodeStartupTimeout", "1s"), ("spec.maxUnhealthy", 0)):
         handler = changed(handler, path, value)
@@ -583,20 +583,20 @@ def test_a_broken_check_can_be_paused_annotated_and_half_repaired(path, value):
     assert review(changed(BROKEN, path, value), BROKEN).allowed
 
 
-def test_a_new_fault_in_a_broken_check_is_denied():
+def test_a_new_problem_in_a_broken_check_is_denied():
     worse = changed(BROKEN, "spec.maxUnhealthy", "150%")
     assert ("deny", LIMIT) in verdicts(worse, BROKEN)
 
 
 @pytest.mark.parametrize("base", [MHC, CAPI_V1BETA1, NHC])
-def test_deletion_is_not_stood_in_the_way_of(base):
+def test_deletion_is_never_denied(base):
     broken = changed(changed(base, "spec.selector", {}), "spec.unhealthyConditions", [])
     assert verdicts(broken, operation=Operation.DELETE) == set()
     going = changed(broken, "metadata.deletionTimestamp", "2026-11-01T00:00:00Z")
     assert verdicts(going, changed(going, "metadata.finalizers", ["example.com/f"])) == set()
 
 
-def test_the_deletion_of_a_machine_is_warned_of_at_most():
+def test_deleting_a_machine_warns_at_most():
     machine = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": {"name": "m"}}
     assert review(machine, operation=Operation.DELETE).allowed
     assert ("warn", "machine-delete-not-replaced") in verdicts(machine, operation=Operation.DELETE)
@@ -616,11 +616,11 @@ def test_other_groups_with_the_same_kind_are_not_judged(api_version):
     assert verdicts({**BROKEN, "apiVersion": api_version}) == set()
 
 
-def test_without_a_cluster_nothing_is_denied_that_depends_on_it():
+def test_rules_that_need_a_cluster_do_not_deny_without_one():
     assert verdicts(MHC) == verdicts(CAPI_V1BETA1) == verdicts(CAPI_V1BETA2) == verdicts(NHC) == set()
 
 
-def test_a_dry_run_gets_the_same_answer():
+def test_a_dry_run_has_the_same_result():
     assert verdicts(BROKEN, dry_run=True) == verdicts(BROKEN)
 
 
@@ -637,7 +637,7 @@ def test_only_a_change_of_the_conditions_repeats_the_conflict(path, value, expec
     assert verdicts(MHC, cluster=cluster) == {("warn", "mhc-nhc-conflict")}
 
 
-def test_during_an_update_of_the_cluster_every_change_is_warned_of_unless_paused():
+def test_changes_during_a_cluster_update_warn_unless_paused():
     status = {"conditions": [{"type": "Progressing", "status": "True"}]}
     version = {
         "apiVersion": "config.openshift.io/v1",
@@ -656,7 +656,7 @@ def test_during_an_update_of_the_cluster_every_change_is_warned_of_unless_paused
 
 
 @pytest.mark.parametrize("key", ["machine.openshift.io/delete-machine", "machine.openshift.io/exclude-node-draining"])
-def test_an_annotation_of_a_machine_is_warned_of_when_it_comes_and_not_ever_after(key):
+def test_a_machine_annotation_warns_only_when_added(key):
     plain = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": {"name": "m"}, "spec": {}}
     marked = changed(plain, "metadata.annotations", {key: "false"})
     assert len(verdicts(marked, plain)) == 1
@@ -664,7 +664,7 @@ def test_an_annotation_of_a_machine_is_warned_of_when_it_comes_and_not_ever_afte
     assert verdicts(plain, marked) == set()
 
 
-def test_a_hook_of_a_machine_is_warned_of_when_it_comes_and_not_ever_after():
+def test_a_machine_hook_warns_only_when_added():
     hook, etcd = {"name": "A", "owner": "a-team"}, {"name": "Etcd", "owner": "clusteroperator/etcd"}
     metadata = {"name": "m", "namespace": "openshift-machine-api", "labels": {"pool": "blue"}}
     plain = {"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": metadata, "spec": {}}
@@ -727,8 +727,8 @@ RICH = Snapshot(
 
 @settings(max_examples=300)
 @given(st.sampled_from(PATHS), JSON, st.sampled_from([NOTHING, RICH]))
-def test_no_rule_raises(place, value, cluster):
-    base, path = place
+def test_no_rule_raises(location, value, cluster):
+    base, path = location
     data = changed(base, path, value)
     review(data, cluster=cluster, kind=kinds.of(Object(base)))
     review(base, data, cluster=cluster)

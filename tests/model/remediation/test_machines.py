@@ -1,4 +1,4 @@
-"""Which machines there are, which a machine set has, and what is to become of them."""
+"""Machines: selection, ownership by a MachineSet, and scale-down."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def select(cluster, selector=None, kind=kinds.MACHINE, name=None):
 
 
 def names(selection):
-    return [each.name for each in selection.objects]
+    return [machine.name for machine in selection.objects]
 
 
 # --- machines ----------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_control_plane(labels, expected):
         ({"status": {"phase": "Failed", "nodeRef": None}}, False),
     ],
 )
-def test_machines_that_go_first(more, expected):
+def test_machines_deleted_first(more, expected):
     assert machines.goes_first(machine(**more)) is expected
 
 
@@ -112,7 +112,7 @@ def test_machines_are_selected_in_one_namespace_and_of_one_kind():
     selection.demand_all()
 
 
-def test_an_incomplete_selection_says_so():
+def test_an_incomplete_selection_is_marked():
     selection = select(Snapshot([machine("a", {"pool": "x"})]), {"matchLabels": {"pool": "x"}})
     assert names(selection) == ["a"]
     with pytest.raises(Unseen, match=r"machines\.machine\.openshift\.io"):
@@ -120,7 +120,7 @@ def test_an_incomplete_selection_says_so():
 
 
 @pytest.mark.parametrize("group", ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"])
-def test_machines_of_a_cluster_of_cluster_api(group):
+def test_machines_of_a_cluster_api_cluster(group):
     cluster = Snapshot(
         [
             machine("labelled", {CLUSTER: "a"}, group=group),
@@ -191,14 +191,14 @@ def test_scaling_down_a_set(old, new, expected):
 @pytest.mark.parametrize(
     ("old", "new", "expected"), [(3, 1, (3, 1)), (3, None, (3, 0)), (None, 1, None), (1, 3, None), (None, None, None)]
 )
-def test_scaling_down_by_the_sub_resource(old, new, expected):
+def test_scaling_down_by_the_scale_subresource(old, new, expected):
     stored = machine_set(replicas=3)
     change = machines.scale_down(scale(new), scale(old), "scale", Snapshot([stored]))
     assert (change and (change.before, change.after)) == expected
     assert change is None or change.machine_set is stored
 
 
-def test_the_set_behind_the_sub_resource_may_be_gone_or_out_of_sight():
+def test_scaling_down_a_deleted_or_unseen_set():
     assert machines.scale_down(scale(1), scale(2), "scale", Snapshot(complete=["*"])) is None
     with pytest.raises(Unseen):
         machines.scale_down(scale(1), scale(2), "scale", NOTHING)

@@ -1,4 +1,4 @@
-"""What a health check would do, and to how many nodes."""
+"""The remediation plan of a health check: limits, unhealthy objects, obstacles and steps."""
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,7 @@ TABLE = """
 49%     1/2/2      3/4/4      4/5/4      5/6/6      7/8/7      9/10/10
 70%     2/3/1      5/6/2      6/7/2      8/9/3      10/11/4    14/14/6
 """
-"""maxUnhealthy of a MachineHealthCheck / of a NodeHealthCheck / what minHealthy of a NodeHealthCheck allows."""
+"""Allowed unhealthy objects: maxUnhealthy of a MachineHealthCheck / of a NodeHealthCheck / minHealthy of the latter."""
 
 
 def rows():
@@ -53,7 +53,7 @@ def rows():
 
 
 @pytest.mark.parametrize(("percent", "total", "floor", "ceiling", "rest"), list(rows()))
-def test_each_kind_rounds_in_its_own_way(percent, total, floor, ceiling, rest):
+def test_rounding_of_each_kind(percent, total, floor, ceiling, rest):
     assert budget(mhc(maxUnhealthy=percent), *machines(total)).most == floor
     assert budget(capi(maxUnhealthy=percent), *machines(total, CAPI, "c")).most == floor
     assert budget(nhc(maxUnhealthy=percent), *nodes(total)).most == ceiling
@@ -93,7 +93,7 @@ def test_budget(check, objects, expected):
         (nhc(minHealthy="0%"), None, False, True),
     ],
 )
-def test_budget_where_not_all_can_be_seen(check, most, never, everything):
+def test_budget_of_an_incomplete_cluster(check, most, never, everything):
     found = budget(check, *machines(3), *nodes(3), complete=())
     assert (found.total, found.most) == (None, most)
     assert (found.never, found.everything) == (never, everything)
@@ -115,7 +115,7 @@ def test_budget_where_not_all_can_be_seen(check, most, never, everything):
         (Budget("", 4, 0, 0), True, False),
     ],
 )
-def test_what_a_budget_means(budget, never, everything):
+def test_budget_never_and_everything(budget, never, everything):
     assert (budget.never, budget.everything) == (never, everything)
 
 
@@ -137,10 +137,10 @@ HANDLER = mhc("handler", unhealthyConditions=[{"type": "Terminating", "status": 
     ],
 )  # fmt: skip
 def test_conflicting_checks(checks, expected):
-    assert [each.name for each in plan.conflicting(Snapshot(checks, complete=["*"]))] == expected
+    assert [check.name for check in plan.conflicting(Snapshot(checks, complete=["*"]))] == expected
 
 
-def test_conflicting_checks_out_of_sight():
+def test_unseen_conflicting_checks():
     assert plan.conflicting(Snapshot([mhc("custom")]))
     with pytest.raises(Unseen):
         plan.conflicting(Snapshot([HANDLER]))
@@ -154,13 +154,13 @@ def snr_template():
     ("check", "objects", "parts"),
     [
         (nhc(remediationTemplate=template()), [snr_template()], []),
-        (nhc(remediationTemplate=template()), [], ["no SelfNodeRemediationTemplate wa/auto"]),
+        (nhc(remediationTemplate=template()), [], ["SelfNodeRemediationTemplate wa/auto does not exist"]),
         (nhc(pauseRequests=["upgrade"]), [], ["paused: upgrade"]),
         (nhc(), [mhc("custom")], ["openshift-machine-api/custom"]),
         (nhc(selector={"matchLabels": {"pool": "a b"}}), [], ["malformed"]),
         (mhc(), [], []),
         (mhc(remediationTemplate=template()), [snr_template()],
-         ["no SelfNodeRemediationTemplate openshift-machine-api/auto"]),
+         ["SelfNodeRemediationTemplate openshift-machine-api/auto does not exist"]),
     ],
 )  # fmt: skip
 def test_obstacles(check, objects, parts):
@@ -176,9 +176,9 @@ def test_a_paused_machine_health_check():
     assert "paused" in next(plan.obstacles(health_checks.view(check), NOTHING))
 
 
-def test_obstacles_out_of_sight():
+def test_unseen_obstacles():
     view = health_checks.view(nhc(remediationTemplate=template()))
-    assert [str(each) for each in plan.obstacles(view, NOTHING)] == [
+    assert [str(obstacle) for obstacle in plan.obstacles(view, NOTHING)] == [
         "machinehealthchecks.machine.openshift.io",
         "selfnoderemediationtemplates.self-node-remediation.medik8s.io wa/auto",
     ]
@@ -187,7 +187,7 @@ def test_obstacles_out_of_sight():
 # --- who is unhealthy --------------------------------------------------------------------------------------------
 
 
-def test_unhealthy_nodes_by_the_conditions_of_the_schema():
+def test_unhealthy_nodes_by_default_conditions():
     view, selection, cluster = of(
         nhc(), node("n0"), node("n1", Ready="Unknown"), node("n2", Ready="False"), node("n3", DiskPressure="True")
     )
@@ -203,20 +203,20 @@ def test_unhealthy_machines():
         machine("m2"), machine("m3", nodeRef={"name": "n3"}), machine("m4", nodeRef={"name": "n0"}, phase="Failed"),
     )  # fmt: skip
     assert list(plan.unhealthy(view, selection, cluster)) == [
-        ("m1", "Ready=Unknown"), ("m2", "has no node"), ("m3", "its node is gone"), ("m4", "Failed"),
+        ("m1", "Ready=Unknown"), ("m2", "has no node"), ("m3", "its node does not exist"), ("m4", "Failed"),
     ]  # fmt: skip
     assert list(plan.nodes_of(view, selection)) == ["n0", "n1", "n3", "n0"]
 
 
-def test_unhealthy_machines_whose_nodes_are_out_of_sight():
+def test_unhealthy_machines_with_unseen_nodes():
     view, selection, cluster = of(mhc(), machine("m0", nodeRef={"name": "n0"}), complete=())
-    assert [type(each) for each in plan.unhealthy(view, selection, cluster)] == [Unseen]
+    assert [type(result) for result in plan.unhealthy(view, selection, cluster)] == [Unseen]
 
 
 # --- the steps ---------------------------------------------------------------------------------------------------
 
 
-def test_steps_are_taken_by_their_order():
+def test_steps_are_sorted_by_order():
     check = ladder((20, "10m", FAR), (5, "4m", SNR), (30, "never", "r/v1"))
     assert [step.order.integer for step in plan.escalation(check)] == [20, 5, 30]
     first, second, third = plan.steps(health_checks.view(check))
@@ -241,7 +241,7 @@ def test_every_remediator_that_a_check_mentions():
     assert plan.mentioned(health_checks.view(mhc())) == ()
 
 
-def test_templates_are_found_even_of_a_kind_that_nobody_knows():
+def test_templates_of_an_unknown_kind_are_found():
     (step,) = plan.steps(health_checks.view(nhc(remediationTemplate=template("r/v1"))))
     found = make("r/v1", "RTemplate", "auto", "wa")
     assert step.template(Snapshot([found])) is found
@@ -269,7 +269,7 @@ def test_a_single_template_is_the_only_step():
         ("r/v1", [], 0, None),
     ],
 )
-def test_how_long_a_step_takes(kind, objects, least, most):
+def test_duration_of_a_step(kind, objects, least, most):
     (step,) = plan.steps(health_checks.view(nhc(remediationTemplate=template(kind))))
     found = plan.takes(step, Snapshot(objects, complete=["*"]))
     assert found == (least * SECOND, None if most is None else most * SECOND)
@@ -287,7 +287,7 @@ FIELDS = st.sampled_from(
 
 
 @given(st.dictionaries(FIELDS, JSON), st.sampled_from([NHC, MHC, CAPI]))
-def test_no_check_is_too_odd(spec, api_version):
+def test_malformed_checks_raise_nothing(spec, api_version):
     kind = "NodeHealthCheck" if api_version == NHC else "MachineHealthCheck"
     check = make(api_version, kind, "odd", spec=spec)
     view, selection, cluster = of(check, *nodes(2), *machines(2), check)

@@ -1,4 +1,4 @@
-"""The times of the remediators against those of the operators' own tests."""
+"""The durations of the remediators, compared with the operators' own tests."""
 
 import pytest
 from hypothesis import given
@@ -72,7 +72,7 @@ def test_safe_time(spec, nodes, seconds):
     assert remediators.worst_safe_time(config(**spec), cluster) == seconds * SECOND
 
 
-def test_safe_time_where_nodes_are_out_of_sight():
+def test_safe_time_with_unseen_nodes():
     assert remediators.worst_safe_time(config(), Snapshot(workers(3, "600"))) == 180 * SECOND
 
 
@@ -94,11 +94,11 @@ def test_safe_time_of_some_nodes():
         ([config(apiCheckInterval="often")], 180),
     ],
 )
-def test_how_long_snr_takes(objects, seconds):
+def test_snr_duration(objects, seconds):
     assert remediators.snr_duration(Snapshot(objects, complete=["*"])) == seconds * SECOND
 
 
-def test_how_long_snr_takes_is_the_usual_time_where_nothing_can_be_seen():
+def test_snr_duration_of_an_unseen_cluster():
     assert remediators.snr_duration(NOTHING) == remediators.DEFAULT_SAFE_TIME == 180 * SECOND
 
 
@@ -111,10 +111,10 @@ def test_how_long_snr_takes_is_the_usual_time_where_nothing_can_be_seen():
         ({"retrycount": -3}, 60),
     ],
 )
-def test_how_long_far_takes(spec, seconds):
+def test_far_duration(spec, seconds):
     assert remediators.far_duration(template(**spec)) == seconds * SECOND
 
 
-def test_how_long_far_takes_with_a_time_that_is_none():
+def test_far_duration_with_an_invalid_time():
     with pytest.raises(ValueError, match="not a duration"):
         remediators.far_duration(template(timeout="1 minute"))

@@ -1,4 +1,4 @@
-"""From the loss of a node to its VMs running again."""
+"""The time line from a node failure to the restart of its VMs."""
 
 import pytest
 
@@ -33,7 +33,7 @@ UNKNOWN = [
 ]
 
 
-def test_the_ladder_of_the_examples():
+def test_escalation_of_the_examples():
     steps = [(5, "6m", SNR), (15, "15m", FAR)]
     check = ladder(*steps)
     check.data["spec"]["unhealthyConditions"] = UNKNOWN
@@ -55,7 +55,7 @@ def test_the_ladder_of_the_examples():
     assert (restart.grace, restart.patience, restart.wasted) == (50 * SECOND, 120 * SECOND, 0)
 
 
-def test_a_step_without_enough_time_only_costs_time():
+def test_a_step_without_enough_time_delays_the_restart():
     moments, restart = course(ladder((1, "1m", SNR), (2, "5m", SNR)))
     assert moments[3:] == [
         (350, 350, Event.STEP),
@@ -78,26 +78,26 @@ def test_no_step_has_enough_time():
     ("name", "grace"),
     [("", 50), ("Default", 50), ("MediumUpdateAverageReaction", 120), ("LowUpdateSlowReaction", 300)],
 )
-def test_the_latency_profile_decides_when_silence_is_noticed(name, grace):
+def test_grace_period_of_each_latency_profile(name, grace):
     moments, _ = course(nhc(remediationTemplate=template()), profile(name))
     assert moments[1] == (grace, grace, Event.NOTICED)
     assert moments[2] == (grace + 300, grace + 300, Event.ACTS)
 
 
-def test_the_latency_profile_is_out_of_sight():
+def test_unseen_latency_profile():
     found = timeline.timeline(health_checks.view(nhc(remediationTemplate=template())), NOTHING)
     assert found.moments[1].at.least == 50 * SECOND
     assert found.unseen == ("nodes.config.openshift.io cluster",)
 
 
-def test_a_check_that_does_not_mind_silence():
+def test_a_check_without_ready_unknown():
     conditions = [{"type": "Ready", "status": "False", "duration": "5m"}]
     moments, restart = course(nhc(unhealthyConditions=conditions, remediationTemplate=template()))
     assert [event for *_, event in moments] == [Event.SILENT, Event.NOTICED]
     assert restart is None
 
 
-def test_the_shortest_time_counts():
+def test_the_shortest_time_applies():
     conditions = [*UNKNOWN, {"type": "Ready", "status": "Unknown", "duration": "90s"}]
     moments, _ = course(nhc(unhealthyConditions=conditions, remediationTemplate=template()))
     assert moments[2] == (140, 140, Event.ACTS)
@@ -115,7 +115,7 @@ CONDITIONS = [{"type": "Ready", "status": "Unknown", "timeout": "300s"}]
                                   "kind": "Metal3RemediationTemplate"}}, {}, "Metal3Remediation openshift-machine-api/reboot"),
     ],
 )  # fmt: skip
-def test_what_a_machine_health_check_does(more, annotations, part):
+def test_stages_of_a_machine_health_check(more, annotations, part):
     check = mhc(unhealthyConditions=CONDITIONS, **more)
     check.data["metadata"]["annotations"] = annotations
     (stage,) = timeline.stages(health_checks.view(check), Snapshot(complete=["*"]))
@@ -125,13 +125,13 @@ def test_what_a_machine_health_check_does(more, annotations, part):
     assert seconds(restart.at) == (350, None)
 
 
-def test_a_deleted_machine_takes_its_node_along():
+def test_deleting_a_machine_deletes_its_node():
     reference = {"apiVersion": MDR, "kind": "MachineDeletionRemediationTemplate", "name": "replace", "namespace": "wa"}
     (stage,) = timeline.stages(health_checks.view(nhc(remediationTemplate=reference)), Snapshot(complete=["*"]))
-    assert "gone" in stage.done
+    assert "deleted" in stage.done
 
 
-def test_a_fence_agent_out_of_sight():
+def test_unseen_fence_agent_template():
     found = list(timeline.stages(health_checks.view(nhc(remediationTemplate=template(FAR))), NOTHING))
     assert isinstance(found[0], Unseen)
     assert found[1].takes == (0, None)
@@ -141,25 +141,25 @@ def test_a_fence_agent_out_of_sight():
     ("check", "objects", "never"),
     [
         (mhc(maxUnhealthy="40%", unhealthyConditions=CONDITIONS), [machine("m0"), machine("m1")],
-         "maxUnhealthy 40% lets none of 2 be unhealthy"),
+         "maxUnhealthy 40% allows 0 of 2 to be unhealthy"),
         (mhc(maxUnhealthy=0, unhealthyConditions=CONDITIONS), [machine("m0")],
-         "maxUnhealthy 0 lets none of 1 be unhealthy"),
+         "maxUnhealthy 0 allows 0 of 1 to be unhealthy"),
         (capi(maxUnhealthy="40%", unhealthyConditions=CONDITIONS), [machine("m0", CAPI, "c")],
-         "maxUnhealthy 40% lets none of 1 be unhealthy"),
+         "maxUnhealthy 40% allows 0 of 1 to be unhealthy"),
         (capi(unhealthyRange="[0-0]", unhealthyConditions=CONDITIONS), [machine("m0", CAPI, "c")],
-         "unhealthyRange [0-0] lets none of 1 be unhealthy"),
+         "unhealthyRange [0-0] allows 0 of 1 to be unhealthy"),
         (capi(unhealthyRange="[2-4]", unhealthyConditions=CONDITIONS), [machine("m0", CAPI, "c")],
-         "unhealthyRange [2-4] waits until 2 are unhealthy, of only 1"),
+         "unhealthyRange [2-4] requires 2 unhealthy, but selects only 1"),
         (nhc(minHealthy="51%", remediationTemplate=template()), [node("n0")],
-         "minHealthy 51% lets none of 1 be unhealthy"),
+         "minHealthy 51% allows 0 of 1 to be unhealthy"),
         (nhc(maxUnhealthy=3, remediationTemplate=template()), [node("n0")],
-         "maxUnhealthy 3 lets none of 1 be unhealthy"),
+         "maxUnhealthy 3 allows 0 of 1 to be unhealthy"),
         (nhc(remediationTemplate=template()), [], "nothing is selected"),
         (mhc(unhealthyConditions=CONDITIONS), [], "nothing is selected"),
         (nhc(selector={"matchLabels": {"-": "a"}}, remediationTemplate=template()), [node("n0")],
          "the selector is malformed"),
-        (mhc(), [machine("m0")], "no condition is Ready=Unknown for a time that can be read"),
-        (nhc(), [node("n0")], "no remediator is named"),
+        (mhc(), [machine("m0")], "no condition Ready=Unknown with a valid time is listed"),
+        (nhc(), [node("n0")], "no remediator is set"),
         (ladder((1, "1m", SNR)), [node("n0")], "no step has enough time"),
     ],
 )  # fmt: skip
@@ -169,13 +169,13 @@ def test_a_check_that_never_acts(check, objects, never):
     assert Event.DOWN not in [moment.event for moment in found.moments]
 
 
-def test_a_limit_of_none_needs_no_look_at_the_cluster():
+def test_a_limit_of_zero_is_conclusive_without_a_cluster():
     check = mhc(maxUnhealthy="0%", unhealthyConditions=CONDITIONS)
-    assert timeline.timeline(health_checks.view(check), NOTHING).never == "maxUnhealthy 0% lets none be unhealthy"
+    assert timeline.timeline(health_checks.view(check), NOTHING).never == "maxUnhealthy 0% allows none to be unhealthy"
 
 
 @pytest.mark.parametrize("limit", ["40%", 1, "100%"])
-def test_what_cannot_be_seen_may_be_acted_on(limit):
+def test_unseen_objects_do_not_rule_out_remediation(limit):
     check = mhc(maxUnhealthy=limit, unhealthyConditions=CONDITIONS)
     found = timeline.timeline(health_checks.view(check), NOTHING)
     assert (seconds(found.restart.at), found.never) == ((350, None), "")
@@ -205,19 +205,19 @@ def vmi(name, owner="", node="n0", phase="Running"):
         ("Something", "", ["*"], None),
     ],
 )
-def test_what_becomes_of_a_vm(owner, strategy, complete, comes):
+def test_outcome_of_a_vm(owner, strategy, complete, comes):
     vm = make("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec={"runStrategy": strategy})
     (found,) = timeline.fates(["n0"], Snapshot([vmi("db", owner), *([vm] if strategy else [])], complete=complete))
     assert found.comes is comes
     assert found.why
 
 
-def test_vms_elsewhere_and_such_as_have_ended_are_not_meant():
+def test_vms_of_other_nodes_and_stopped_vms_are_excluded():
     cluster = Snapshot([vmi("a", node="n1"), vmi("b", phase="Succeeded")], complete=["*"])
     assert list(timeline.fates(["n0"], cluster)) == []
 
 
-def test_vms_out_of_sight():
+def test_unseen_vms():
     first, second = timeline.fates(["n0"], Snapshot([vmi("a")]))
     assert first.vmi.name == "a"
     assert isinstance(second, Unseen)

@@ -1,4 +1,4 @@
-"""What health checks watch, and which watch the same."""
+"""The objects that health checks watch, and overlapping checks."""
 
 import pytest
 
@@ -17,12 +17,12 @@ def watched(check, *objects, complete=("*",)):
 
 
 def rivals(check, *objects, complete=("*",)):
-    """The names of the rivals and of what they share with the check, and what could not be seen."""
+    """Return the objects shared with each rival by its name, and the unseen kinds."""
     cluster = Snapshot(objects, complete=complete)
     mine = watching.selected(check, cluster)
     found, unseen = gather(watching.rivals(health_checks.view(check), cluster))
     names = {
-        watch.check.obj.name: [each.name for each in mine.among(watch.selection.positions).objects] for watch in found
+        watch.check.obj.name: [obj.name for obj in mine.among(watch.selection.positions).objects] for watch in found
     }
     return names, unseen
 
@@ -30,28 +30,28 @@ def rivals(check, *objects, complete=("*",)):
 @pytest.mark.parametrize(
     ("check", "expected"), [(nhc(), ["n0"]), (mhc(), ["m0"]), (capi(), ["c0"]), (capi(clusterName="d"), [])]
 )
-def test_each_kind_watches_its_own(check, expected):
+def test_objects_watched_by_each_kind(check, expected):
     objects = [node("n0"), node("n1", pool="b"), machine("m0"), machine("m1", pool="b"), machine("c0", CAPI, "c")]
-    assert [each.name for each in watched(check, *objects).objects] == expected
+    assert [obj.name for obj in watched(check, *objects).objects] == expected
 
 
 @pytest.mark.parametrize("check", [nhc(), mhc(), capi()])
-def test_what_may_not_be_all_says_so(check):
+def test_incomplete_selections_are_marked(check):
     watched(check).demand_all()
     with pytest.raises(Unseen):
         watched(check, complete=()).demand_all()
 
 
-def test_watches_are_kept_by_namespace_and_computed_once():
+def test_watches_are_grouped_by_namespace_and_cached():
     elsewhere = Object({**mhc("far").data, "metadata": {"name": "far", "namespace": "other"}})
     cluster = Snapshot([mhc(), elsewhere, nhc(), machine("m0")], complete=["*"])
-    everybody = watching.watches(cluster, kinds.MHC)
-    assert [watch.selection.objects[0].name for watch in everybody.of("openshift-machine-api")] == ["m0"]
-    assert [len(watch.selection) for watch in everybody.of("other")] == [0]
-    assert everybody.of("nowhere") == ()
+    all_watches = watching.watches(cluster, kinds.MHC)
+    assert [watch.selection.objects[0].name for watch in all_watches.of("openshift-machine-api")] == ["m0"]
+    assert [len(watch.selection) for watch in all_watches.of("other")] == [0]
+    assert all_watches.of("nowhere") == ()
     assert len(watching.watches(cluster, kinds.NHC).of("")) == 1
-    assert watching.watches(cluster, kinds.MHC) is everybody
-    everybody.demand_all()
+    assert watching.watches(cluster, kinds.MHC) is all_watches
+    all_watches.demand_all()
     with pytest.raises(Unseen):
         watching.watches(Snapshot([mhc()]), kinds.MHC).demand_all()
 
@@ -69,13 +69,13 @@ def test_rivals_of_node_health_checks():
 HANDLER = mhc("handler", unhealthyConditions=[{"type": "Terminating", "status": "True", "timeout": "0s"}])
 
 
-def test_handlers_are_nobodys_rivals():
+def test_termination_handlers_are_not_rivals():
     objects = [machine("m0"), machine("m1"), mhc(), mhc("other"), HANDLER]
     assert rivals(mhc(), *objects) == ({"other": ["m0", "m1"]}, "")
     assert rivals(HANDLER, *objects) == ({}, "")
 
 
-def test_checks_of_other_clusters_are_no_rivals():
+def test_checks_of_other_clusters_are_not_rivals():
     other = Object({**capi(clusterName="d").data, "metadata": {"name": "other", "namespace": "c"}})
     silent = {
         "apiVersion": CAPI,
@@ -85,13 +85,13 @@ def test_checks_of_other_clusters_are_no_rivals():
     assert rivals(capi(), Object(silent), other) == ({}, "")
 
 
-def test_known_rivals_come_before_what_is_not_known():
+def test_known_rivals_precede_unseen():
     assert rivals(nhc(), node("n0"), nhc("again"), complete=()) == ({"again": ["n0"]}, "nodes")
     everything_else = rivals(nhc(), node("n0"), nhc("again"), complete=["nodes"])
     assert everything_else == ({"again": ["n0"]}, "nodehealthchecks.remediation.medik8s.io")
 
 
-def test_equal_selectors_are_enough_where_no_machine_can_be_seen():
+def test_equal_selectors_overlap_if_machines_are_unseen():
     seen = ["machinehealthchecks.machine.openshift.io", "nodehealthchecks.remediation.medik8s.io"]
     others = [mhc("again"), mhc("wider", selector=EVERYBODY)]
     assert rivals(mhc(), *others, complete=seen) == ({"again": []}, "machines.machine.openshift.io")

@@ -1,10 +1,10 @@
-"""One view over the three kinds of health checks.
+"""A common view of the three kinds of health checks.
 
-``MachineHealthCheck`` of machine.openshift.io and of cluster.x-k8s.io, and ``NodeHealthCheck`` say the same things
-in different places and units. Rules ask this view; where a finding stands comes from its fields.
+``MachineHealthCheck`` of machine.openshift.io and of cluster.x-k8s.io, and ``NodeHealthCheck`` hold the same settings
+at different paths and in different units. Rules read this view; its fields know their own paths.
 
-A live cluster fills in the schema's defaults before a webhook is asked; files have none. The readers below fill
-them in where that matters: no limit is 100%, no start-up timeout is 10 minutes.
+The API server adds the schema's defaults before it calls a webhook, but files lack them. The properties below apply
+the defaults that matter: a limit of 100% and a start-up timeout of 10 minutes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from virt_admit.model.selectors import Selector
 from virt_admit.model.units import IntOrPercent, LimitKind, parse_duration, parse_int_or_percent
 
 PAUSED: Final = "cluster.x-k8s.io/paused"
-"""The annotation that pauses a check by being there, whatever its value."""
+"""The annotation that pauses a check with any value."""
 
 STRATEGY: Final = "machine.openshift.io/remediation-strategy"
 EXTERNAL: Final = "external-baremetal"
-"""The annotation that hands remediation to the bare metal operator, and the only value that does so."""
+"""The annotation that leaves remediation to the bare metal operator, and its only valid value."""
 
 HEALTHY: Final = {
     "Ready": "True",
@@ -39,23 +39,23 @@ HEALTHY: Final = {
 STATUSES: Final = ("True", "False", "Unknown")
 
 TERMINATING: Final = "Terminating"
-"""The condition of a node whose cloud instance is about to be taken away."""
+"""The condition of a node whose cloud instance is about to be terminated."""
 
 _INERT: Final = "nonexistent"
-"""How the type of a condition begins that is meant to match nothing
+"""The lower-case prefix of condition types that intentionally match nothing, such as ``NonexistentCondition``
 (openshift/managed-cluster-config: deploy/osd-machine-api/management-clusters)."""
 
 _NODE_POOL: Final = "hypershift.openshift.io/nodePool"
-"""The annotation of what belongs to a node pool of a hosted control plane."""
+"""The annotation of objects that belong to a node pool of a hosted control plane."""
 
-_NO: Final = frozenset(("false", "0", "no", "off"))
+_FALSY_TEXTS: Final = frozenset(("false", "0", "no", "off"))
 
 DEFAULT_STARTUP: Final = 10 * units.MINUTE
 DEFAULT_LIMIT: Final = IntOrPercent(100, percent=True)
 
 
 class _Layout(NamedTuple):
-    """Where one kind and version keeps things; the empty path: nowhere."""
+    """The paths of the settings in one kind and version; an empty path means that the setting does not exist."""
 
     limit_of: LimitKind
     conditions: tuple[str, ...] = ("spec", "unhealthyConditions")
@@ -65,7 +65,7 @@ class _Layout(NamedTuple):
     startup: tuple[str, ...] = ("spec", "nodeStartupTimeout")
     startup_schema: re.Pattern[str] | None = None
     seconds: bool = False
-    """Whether times are integers, in seconds, instead of texts such as ``5m``."""
+    """Whether times are integers in seconds instead of strings such as ``5m``."""
     limit: tuple[str, ...] = ("spec", "maxUnhealthy")
     range: tuple[str, ...] = ()
     machine_conditions: tuple[str, ...] = ()
@@ -95,21 +95,21 @@ _BEFORE_V1BETA2: Final = ("v1beta1", "v1alpha4", "v1alpha3")
 
 
 class NegativeTime(ValueError):
-    """A time that can be read, but is below zero."""
+    """A valid duration below zero."""
 
 
 def is_falsy_text(value: str) -> bool:
-    """Whether a value of an annotation reads as "no", where its presence alone means yes."""
-    return value.strip().lower() in _NO
+    """Return whether a text reads as "no". The value of a presence-only annotation has no effect."""
+    return value.strip().lower() in _FALSY_TEXTS
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One entry of a condition list: a node in this state for this time is unhealthy."""
+    """One entry of a condition list: a node with this status for this time is unhealthy."""
 
     entry: Field
     type: str
-    """Empty where there is no such text; then the entry never matches."""
+    """Empty if the entry has no string here; such an entry never matches."""
     status: str
     time: Field
     _layout: _Layout
@@ -120,19 +120,19 @@ class Condition:
 
     @property
     def inert(self) -> bool:
-        """Whether it is there to match nothing, ``NonexistentCondition``."""
+        """Whether the entry intentionally matches nothing (``NonexistentCondition``)."""
         return self.type.lower().startswith(_INERT)
 
     def nanoseconds(self) -> int:
-        """How long the condition must last.
+        """Return how long the condition must last.
 
         Raises:
-            ValueError: the time is missing, negative, or cannot be read.
+            ValueError: the time is missing, negative, or not a valid duration.
         """
         return _time(self.time, self._layout.schema, self._layout.seconds)
 
     def known_nanoseconds(self) -> int | None:
-        """How long the condition must last, or None where that cannot be read."""
+        """Return how long the condition must last, or None if the time is not valid."""
         try:
             return self.nanoseconds()
         except ValueError:
@@ -176,13 +176,13 @@ class HealthCheck:
     conditions: Field
     """The list of node conditions."""
     entries: tuple[Condition, ...]
-    """The items of that list, whatever their types."""
+    """The items of that list, including those that are not objects."""
     selector: Selector
     _layout: _Layout
 
     @property
     def time_key(self) -> str:
-        """What the time of a condition is called: ``timeout``, ``timeoutSeconds`` or ``duration``."""
+        """The field of a condition's time: ``timeout``, ``timeoutSeconds`` or ``duration``."""
         return self._layout.time
 
     @property
@@ -206,21 +206,21 @@ class HealthCheck:
 
     @property
     def startup(self) -> Field:
-        """How long a Machine may take to become a Node; absent in a NodeHealthCheck."""
+        """The time that a Machine has to become a Node; absent in a NodeHealthCheck."""
         return self._field(self._layout.startup)
 
     def startup_time(self) -> int:
-        """Nanoseconds that a Machine may take to become a Node; 0: for ever. Ten minutes if nothing is said.
+        """Return the nanoseconds that a Machine has to become a Node; 0 means forever. The default is 10 minutes.
 
         Raises:
-            ValueError: negative, or it cannot be read.
+            ValueError: the time is negative or not a valid duration.
         """
         if not self.startup.present:
             return DEFAULT_STARTUP
         return _time(self.startup, self._layout.startup_schema, self._layout.seconds)
 
     def known_startup_time(self) -> int | None:
-        """As ``startup_time``, or None where that cannot be read."""
+        """Return ``startup_time``, or None if it is not valid."""
         try:
             return self.startup_time()
         except ValueError:
@@ -228,24 +228,24 @@ class HealthCheck:
 
     @property
     def limit(self) -> Field:
-        """How many may be unhealthy: ``maxUnhealthy``; in a NodeHealthCheck that says so, ``minHealthy``."""
+        """The limit on unhealthy objects: ``maxUnhealthy``, or ``minHealthy`` if a NodeHealthCheck sets only that."""
         return self._field(self._layout.limit)
 
     @property
     def limit_of(self) -> LimitKind:
-        """What ``limit`` means."""
+        """The meaning of ``limit``."""
         return self._layout.limit_of
 
     def read_limit(self) -> IntOrPercent:
-        """The limit; 100% if nothing is said.
+        """Return the limit; the default is 100%.
 
         Raises:
-            LimitError: no controller could use the value.
+            LimitError: the controller cannot use the value.
         """
         return parse_int_or_percent(self.limit.value, self.limit_of) if self.limit.present else DEFAULT_LIMIT
 
     def known_limit(self) -> IntOrPercent | None:
-        """As ``read_limit``, or None where the limit cannot be read."""
+        """Return ``read_limit``, or None if the limit is not valid."""
         try:
             return self.read_limit()
         except ValueError:
@@ -253,20 +253,20 @@ class HealthCheck:
 
     @property
     def range(self) -> Field:
-        """``[low-high]``: the numbers of unhealthy machines at which remediation goes ahead. Wins over the limit."""
+        """``[low-high]``: remediation requires this many unhealthy machines. It takes precedence over the limit."""
         return self._field(self._layout.range)
 
     def read_range(self) -> tuple[int, int]:
-        """Both ends of the range.
+        """Return both ends of the range.
 
         Raises:
-            ValueError: it is absent, or no controller could use it.
+            ValueError: the range is absent or not valid.
         """
         return _read_range(self.range.value)
 
     @property
     def template(self) -> Field:
-        """The reference to the one remediation template."""
+        """The reference to the single remediation template."""
         return self._field(self._layout.template)
 
     @property
@@ -275,22 +275,25 @@ class HealthCheck:
 
     @property
     def cluster_name(self) -> str | None:
-        """The cluster of Cluster API whose machines are checked; None in the other kinds."""
+        """The name of the Cluster API cluster whose machines are checked; None for the other kinds."""
         return self.obj.at("spec", "clusterName").text if self.kind is kinds.CAPI_MHC else None
 
     @property
     def paused(self) -> Field:
-        """The annotation that pauses a check; its presence decides, not its value."""
+        """The annotation that pauses a check with any value."""
         return self.obj.annotation(PAUSED)
 
     @property
     def external(self) -> bool:
-        """Whether an annotation hands remediation to the bare metal operator."""
+        """Whether an annotation leaves remediation to the bare metal operator."""
         return self.kind is kinds.MHC and self.obj.annotation(STRATEGY).text == EXTERNAL
 
     @property
     def handler(self) -> bool:
-        """Whether it only replaces machines that the cloud is taking away, as ``machine-api-termination-handler``."""
+        """Whether this is a termination handler, which only replaces machines that the cloud is terminating.
+
+        OpenShift ships one: ``machine-api-termination-handler``.
+        """
         return (
             self.kind is not kinds.NHC
             and bool(self.entries)
@@ -299,11 +302,11 @@ class HealthCheck:
 
     @property
     def deliberate(self) -> bool:
-        """Whether the cluster or its managers made it, and mean what would be a mistake of anybody else.
+        """Whether unusual settings are intended, because the platform created the check or uses a known pattern.
 
-        The termination handler; a check with ``NonexistentCondition`` alone, which replaces machines whose node is
-        gone; and the checks of hosted control planes for their node pools. Those carry an annotation; older ones only
-        have one label that is its own value and begins with the name of the cluster
+        This covers termination handlers, checks with ``NonexistentCondition`` alone (they replace machines whose node
+        was deleted), and the checks of hosted control planes for their node pools. The latter have an annotation. Older
+        ones select a single label whose value equals its key and begins with the cluster name
         (openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
         """
         return self.handler or self._inert or self._hosted
@@ -319,18 +322,21 @@ class HealthCheck:
         if self.obj.annotation(_NODE_POOL).present:
             return True
         return len(self.selector.requirements) == 1 and all(
-            each.operator == selectors.IN and each.values == {each.key} and each.key.startswith(f"{self.cluster_name}-")
-            for each in self.selector.requirements
+            label.operator == selectors.IN
+            and label.values == {label.key}
+            and label.key.startswith(f"{self.cluster_name}-")
+            for label in self.selector.requirements
         )
 
     def _field(self, steps: tuple[str, ...]) -> Field:
         return self.obj.at(*steps) if steps else Field(None)
 
 
-def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: ARG001 - the shape of a fact
-    """The view on a health check. What is of none of the three kinds is read as one of machine.openshift.io.
+def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: ARG001 - Context.cached passes it
+    """Return the view of a health check. Other kinds are read like a MachineHealthCheck of machine.openshift.io.
 
-    Version and layout are those of the object itself: a webhook that matches equivalent versions may get any.
+    The layout follows the version of the object, because a webhook with ``matchPolicy: Equivalent`` can receive any
+    version.
     """
     kind = kinds.of(obj)
     if kind not in (kinds.CAPI_MHC, kinds.NHC):

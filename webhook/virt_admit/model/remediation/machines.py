@@ -1,6 +1,6 @@
-"""Machines: what selects them, what owns them, what they run.
+"""Machines and MachineSets: selection, ownership, and the VMs on a machine's node.
 
-What is linear in the machines of a cluster is computed once per cluster state.
+Work that is linear in the machines of a cluster is done once per cluster state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from virt_admit.model.selectors import Selector
 
 ROLE_LABELS: Final = ("machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type")
 MASTER: Final = "master"
-"""The value of either label on a machine of the control plane (machine_webhook.go#isControlPlaneMachine)."""
+"""The value of either label on a control-plane machine (machine_webhook.go#isControlPlaneMachine)."""
 
 CAPI_CONTROL_PLANE_LABEL: Final = "cluster.x-k8s.io/control-plane"
 CAPI_CLUSTER_LABEL: Final = "cluster.x-k8s.io/cluster-name"
@@ -31,21 +31,21 @@ DELETE_ANNOTATIONS: Final = (
     "machine.openshift.io/delete-machine",
     "machine.openshift.io/cluster-api-delete-machine",
 )
-"""Any value but the empty one puts a machine first when its set scales down (machineset/delete_policy.go)."""
+"""Any value except the empty one makes a machine the first to be deleted on scale-down (machineset/delete_policy.go)."""
 
 UNDRAINED: Final = "machine.openshift.io/exclude-node-draining"
-"""The annotation whose presence lets a node be switched off without a drain (machine/drain_controller.go)."""
+"""The annotation that skips the drain of the node, with any value (machine/drain_controller.go)."""
 
 SELECT_READS: Final[Reads] = {
     kinds.MACHINE: ("metadata.labels",),
     kinds.CAPI_MACHINE: ("metadata.labels", "spec.clusterName"),
 }
-"""What ``select`` looks up."""
+"""The fields that ``select`` reads."""
 
 OWNER_READS: Final = union(
     SELECT_READS, dict.fromkeys((kinds.MACHINE, kinds.CAPI_MACHINE), ("metadata.ownerReferences",))
 )
-"""What ``select`` and the owners of the selected Machines need."""
+"""The fields that ``select`` and the owners of the selected Machines read."""
 
 SET_READS: Final[Reads] = {
     kinds.MACHINE: (
@@ -55,21 +55,21 @@ SET_READS: Final[Reads] = {
     ),
     kinds.MACHINE_SET: (),
 }
-"""What ``scale_down``, ``of_set``, ``goes_first`` and ``evictions`` need of Machines and their sets."""
+"""The fields of Machines and their sets that ``scale_down``, ``of_set``, ``goes_first`` and ``evictions`` read."""
 
 CONTROL_PLANE_SIZE: Final = 3
-"""Machines of a control plane that cannot be seen."""
+"""The assumed number of control-plane machines if they cannot be read."""
 
 _MASTERS: Final = frozenset((MASTER,))
 
 
 def node_name(machine: Object) -> str:
-    """The Node that a Machine became; empty as long as there is none."""
+    """Return the name of the Machine's Node; empty until the Node exists."""
     return machine.at("status", "nodeRef", "name").text or ""
 
 
 def goes_first(machine: Object) -> bool:
-    """Whether a Machine is among the first to go when its set scales down: marked, deleted already, or failed."""
+    """Return whether scale-down deletes this Machine first: it is marked, already being deleted, or failed."""
     annotations = machine.annotations
     return (
         any(annotations.get(key) for key in DELETE_ANNOTATIONS)
@@ -80,63 +80,66 @@ def goes_first(machine: Object) -> bool:
 
 
 def evictions(machine: Object, cluster: Cluster) -> Evictions:
-    """What the deletion of a Machine does to the VMIs on its node: nothing is evicted where it goes without a drain."""
+    """Return the VMI evictions that deleting a Machine causes; none if its node is not drained."""
     name = node_name(machine)
     return drain.evictions(cluster, name) if name and not machine.annotation(UNDRAINED).present else Evictions()
 
 
-# --- which machines there are ------------------------------------------------------------------------------------
+# --- machines by label -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Home:
+class _Namespace:
     """The Machines of one namespace."""
 
     index: LabelIndex
     clusters: Mapping[str, frozenset[int]]
-    """By the cluster of Cluster API that they are part of; empty: they do not say."""
+    """Positions by Cluster API cluster; the empty name holds machines without a cluster name."""
 
     def of(self, cluster_name: str) -> frozenset[int]:
-        """Those of a cluster, and those that do not say of which they are."""
+        """Return the machines of a cluster, and those without a cluster name."""
         named, nameless = self.clusters.get(cluster_name, NO_POSITIONS), self.clusters.get("", NO_POSITIONS)
         return named | nameless if nameless else named
 
 
-_NOWHERE: Final = _Home(LabelIndex(()), {})
+_EMPTY: Final = _Namespace(LabelIndex(()), {})
 
 
 @dataclass(frozen=True, slots=True)
-class _Fleet:
+class _Machines:
     """All Machines of one kind."""
 
-    homes: Mapping[str, _Home]
+    by_namespace: Mapping[str, _Namespace]
     unseen: str
 
-    def at(self, namespace: str) -> _Home:
-        return self.homes.get(namespace or "default", _NOWHERE)
+    def at(self, namespace: str) -> _Namespace:
+        return self.by_namespace.get(namespace or "default", _EMPTY)
 
 
 def select(
     cluster: Cluster, kind: Kind, namespace: str, selector: Selector, cluster_name: str | None = None
 ) -> Selection:
-    """The Machines of either kind that a selector matches in a namespace, and in a cluster of Cluster API."""
-    fleet = cluster.cached(_FLEETS[kind])
-    home = fleet.at(namespace)
-    selection = Selection(home.index, home.index.select(selector), fleet.unseen)
-    return selection if cluster_name is None else selection.among(home.of(cluster_name))
+    """Return the Machines that a selector matches in a namespace, optionally of one Cluster API cluster."""
+    all_machines = cluster.cached(_MACHINES[kind])
+    machines = all_machines.at(namespace)
+    selection = Selection(machines.index, machines.index.select(selector), all_machines.unseen)
+    return selection if cluster_name is None else selection.among(machines.of(cluster_name))
 
 
-def _fleet(cluster: Cluster, kind: Kind) -> _Fleet:
+def _machines(cluster: Cluster, kind: Kind) -> _Machines:
     found, unseen = gather(cluster.list(kind))
-    homes: dict[str, list[Object]] = {}
+    by_namespace: dict[str, list[Object]] = {}
     for machine in found:
-        homes.setdefault(machine.namespace or "default", []).append(machine)
+        by_namespace.setdefault(machine.namespace or "default", []).append(machine)
     clusters = _by_cluster if kind is kinds.CAPI_MACHINE else lambda _: {}
-    return _Fleet({home: _Home(LabelIndex(some), clusters(some)) for home, some in homes.items()}, unseen)
+    indexed = {
+        namespace: _Namespace(LabelIndex(machines), clusters(machines)) for namespace, machines in by_namespace.items()
+    }
+    return _Machines(indexed, unseen)
 
 
-_FLEETS: Final[Mapping[Kind, Callable[[Cluster], _Fleet]]] = {
-    kind: functools.partial(_fleet, kind=kind) for kind in (kinds.MACHINE, kinds.CAPI_MACHINE)
+_MACHINES: Final[Mapping[Kind, Callable[[Cluster], _Machines]]] = {
+    kind: functools.partial(_machines, kind=kind) for kind in (kinds.MACHINE, kinds.CAPI_MACHINE)
 }
 
 
@@ -145,16 +148,16 @@ def _by_cluster(machines: Sequence[Object]) -> Mapping[str, frozenset[int]]:
     for position, machine in enumerate(machines):
         name = machine.label(CAPI_CLUSTER_LABEL).text or machine.at("spec", "clusterName").text or ""
         clusters.setdefault(name, set()).add(position)
-    return {name: frozenset(some) for name, some in clusters.items()}
+    return {name: frozenset(positions) for name, positions in clusters.items()}
 
 
 def control_plane(machines: Selection) -> Selection:
-    """Those of the control plane (machine.openshift.io)."""
+    """Return the control-plane machines (machine.openshift.io)."""
     return machines.among(NO_POSITIONS.union(*(machines.index.having(label, MASTER) for label in ROLE_LABELS)))
 
 
 def selects_control_plane(selector: Selector) -> bool:
-    """Whether the selector alone says that it is about the control plane of a machine.openshift.io cluster."""
+    """Return whether the selector matches only control-plane machines of a machine.openshift.io cluster."""
     return any(selector.allowed_values(key) == _MASTERS for key in ROLE_LABELS)
 
 
@@ -162,7 +165,7 @@ def selects_control_plane(selector: Selector) -> bool:
 
 
 def of_set(machine_set: Object, cluster: Cluster) -> Selection:
-    """The Machines of a MachineSet: those that its selector matches and that nothing else controls."""
+    """Return the Machines of a MachineSet: its selector matches them and no other object controls them."""
     selector = selectors.parse(machine_set.at("spec", "selector").value)
     matched = select(cluster, kinds.MACHINE, machine_set.namespace, selector)
     return matched.among(
@@ -177,7 +180,7 @@ def _may_own(machine_set: Object, machine: Object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ScaleDown:
-    """A MachineSet that is to lose Machines."""
+    """A MachineSet update that removes Machines."""
 
     machine_set: Object
     before: int
@@ -189,19 +192,20 @@ class ScaleDown:
 
 
 def scale_down(obj: Object, old: Object | None, subresource: str, cluster: Cluster) -> ScaleDown | None:
-    """What an update of a MachineSet, or of its ``scale``, takes away; None if nothing.
+    """Return the scale-down of a MachineSet update or of its ``scale`` subresource; None if it removes no Machine.
 
-    A ``Scale`` without replicas means 0 (Go leaves zeros out), a MachineSet without means 1 (the schema's default).
+    A ``Scale`` without replicas means 0, because Go omits zeros. A MachineSet without replicas means 1, the schema's
+    default.
 
     Raises:
-        Unseen: the MachineSet behind the ``Scale`` cannot be seen.
+        Unseen: the MachineSet of the ``Scale`` cannot be read.
     """
     if old is None:
         return None
     default = 0 if subresource else 1
     before, after = (
-        default if each is None else each
-        for each in (old.at("spec", "replicas").integer, obj.at("spec", "replicas").integer)
+        default if replicas is None else replicas
+        for replicas in (old.at("spec", "replicas").integer, obj.at("spec", "replicas").integer)
     )
     if after >= before:
         return None
@@ -210,10 +214,10 @@ def scale_down(obj: Object, old: Object | None, subresource: str, cluster: Clust
 
 
 def platform(cluster: Cluster) -> str:
-    """What an OpenShift cluster runs on, such as ``BareMetal`` or ``None``; empty where that is not said.
+    """Return the platform of an OpenShift cluster, such as ``BareMetal`` or ``None``; empty if it is not set.
 
     Raises:
-        Unseen: the cluster's Infrastructure cannot be seen.
+        Unseen: the cluster's Infrastructure cannot be read.
     """
     infrastructure = cluster.get(kinds.INFRASTRUCTURE, "", "cluster")
     if infrastructure is None:

@@ -1,4 +1,4 @@
-"""Node maintenances, of the medik8s operator and of its predecessor."""
+"""NodeMaintenance of the medik8s operator and of its KubeVirt predecessor."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ KINDS: Final[tuple[Kind, ...]] = (NM, NM_KUBEVIRT)
 
 
 def node(maintenance: Object) -> Field:
-    """The name of the node that is to be drained."""
+    """Return the field with the name of the node to drain."""
     return maintenance.at("spec", "nodeName")
 
 
 def others(maintenance: Object, cluster: Cluster) -> Iterator[Object | Unseen]:
-    """The other maintenances of either group, and what of them could not be seen."""
+    """Yield the other maintenances of both groups, and the kinds that could not be read."""
     for kind in KINDS:
         try:
             for other in cluster.list(kind):

@@ -1,7 +1,7 @@
-"""What a health check would do: one model of remediation for the rules and for ``virt-admit explain``.
+"""The remediation plan of a health check, for the rules and for ``virt-admit explain``.
 
-Given a health check of any of the three kinds and what it watches: how many of them may be unhealthy before it stops,
-which are, what keeps it from acting, and through which steps a sick node goes.
+For a health check of any of the three kinds and the objects that it watches, this module computes the limit on
+unhealthy objects, the unhealthy objects, the reasons why the check does not act, and the steps of a remediation.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from virt_admit.model.remediation.health_checks import TERMINATING, Condition, H
 from virt_admit.model.units import DURATION, MINUTE, LimitKind, allowed_unhealthy, format_duration, parse_duration, show
 
 NHC_TIME: Final = 5 * MINUTE
-"""How long Ready must be False or Unknown where a NodeHealthCheck does not say (the schema's default)."""
+"""The time for which Ready must be False or Unknown if a NodeHealthCheck sets none (the schema's default)."""
 
 TEMPLATE: Final = "Template"
-"""What a template's kind ends in; the rest is the kind of the request that is made from it."""
+"""The suffix of a template's kind; without it, the kind of the remediation request."""
 
 
-# --- how many may be unhealthy -----------------------------------------------------------------------------------
+# --- the limit ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many of what a check selects may be unhealthy while it still acts: from ``least`` to ``most``."""
+    """The numbers of unhealthy objects on which a check acts: from ``least`` to ``most``."""
 
     limit: str
-    """As it is written: ``maxUnhealthy 40%``."""
+    """The setting as written: ``maxUnhealthy 40%``."""
     total: int | None
-    """How many are selected; None: not all of them can be seen."""
+    """The number of selected objects; None if some are unknown."""
     most: int | None
-    """None: nobody can tell, for the limit cannot be read, or the number of which it is a share cannot be seen."""
+    """None if it cannot be determined: the limit is not valid, or the total of a percentage is unknown."""
     least: int = 1
     share: int | None = None
-    """The percentage of unhealthy ones that is a limit of its own where their number is not known: 0 and 100 are."""
+    """The allowed percentage if the total is unknown. 0 and 100 are conclusive without it."""
 
     @property
     def never(self) -> bool:
-        """Whether there is no number of unhealthy ones on which the check acts."""
+        """Whether the check acts on no number of unhealthy objects."""
         if self.most is None:
             return self.share == 0
         reachable = self.most if self.total is None else min(self.most, self.total)
@@ -54,23 +54,23 @@ class Budget:
 
     @property
     def limit_text(self) -> str:
-        """What the limit does that the check never acts: ``lets none of 2 be unhealthy``; empty if it may act."""
+        """Why the check never acts: ``allows 0 of 2 to be unhealthy``; empty if it can act."""
         if not self.never:
             return ""
         if self.total is not None and self.most is not None and self.total < self.least <= self.most:
-            return f"waits until {self.least} are unhealthy, of only {self.total}"
-        return f"lets none{'' if self.total is None else f' of {self.total}'} be unhealthy"
+            return f"requires {self.least} unhealthy, but selects only {self.total}"
+        return f"allows {'none' if self.total is None else f'0 of {self.total}'} to be unhealthy"
 
     @property
     def everything(self) -> bool:
-        """Whether it may take all that it selects at once."""
+        """Whether the check can remediate all selected objects at once."""
         if self.most is None:
             return self.share == 100
         return not self.never and bool(self.total) and self.most >= (self.total or 0)
 
 
 def budget(check: HealthCheck, selection: Selection) -> Budget:
-    """How many of the selected may be unhealthy, with the rounding of the check's own controller."""
+    """Return the limit on unhealthy objects, rounded as the controller of the check does."""
     total = None if selection.unseen else len(selection)
     if check.range.present:
         limit = f"{check.range.path[-1]} {check.range.text or ''}".rstrip()
@@ -88,11 +88,11 @@ def budget(check: HealthCheck, selection: Selection) -> Budget:
     return Budget(limit, total, known.number if total is None else allowed_unhealthy(known, total, check.limit_of))
 
 
-# --- who is unhealthy --------------------------------------------------------------------------------------------
+# --- unhealthy objects -------------------------------------------------------------------------------------------
 
 
 class Symptom(NamedTuple):
-    """A node or machine in this state for this long (nanoseconds; None: unreadable) is unhealthy."""
+    """A condition that makes a node or machine unhealthy after a time in nanoseconds (None: not valid)."""
 
     type: str
     status: str
@@ -100,24 +100,24 @@ class Symptom(NamedTuple):
 
 
 def symptoms(check: HealthCheck) -> tuple[Symptom, ...]:
-    """What a check takes for unhealthy; what the schema says where a NodeHealthCheck has no list."""
+    """Return the node conditions that a check treats as unhealthy; for a NodeHealthCheck, with the schema's default."""
     if check.kind is kinds.NHC and not check.conditions.present:
         return (Symptom("Ready", "False", NHC_TIME), Symptom("Ready", "Unknown", NHC_TIME))
     return _symptoms(check.entries)
 
 
 def machine_symptoms(check: HealthCheck) -> tuple[Symptom, ...]:
-    """What a check of Cluster API takes for unhealthy in the Machine itself."""
+    """Return the Machine conditions that a Cluster API check treats as unhealthy."""
     return _symptoms(check.machine_entries)
 
 
 def _symptoms(entries: Iterable[Condition]) -> tuple[Symptom, ...]:
-    return tuple(Symptom(each.type, each.status, each.known_nanoseconds()) for each in entries)
+    return tuple(Symptom(entry.type, entry.status, entry.known_nanoseconds()) for entry in entries)
 
 
 def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[tuple[str, str] | Unseen]:
-    """What is selected and counts as unhealthy now, or will when its time is over: name and reason."""
-    sick = {(each.type, each.status) for each in symptoms(check)}
+    """Yield name and reason of the selected objects that are unhealthy now or after the time of their condition."""
+    unhealthy_conditions = {(symptom.type, symptom.status) for symptom in symptoms(check)}
     for obj in selection.objects:
         node: Object | None = obj
         if check.kind is not kinds.NHC:
@@ -128,39 +128,39 @@ def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Ite
                 continue
             try:
                 node = cluster.get(kinds.NODE, "", name)
-            except Unseen as blind:
-                yield blind
+            except Unseen as unseen:
+                yield unseen
                 continue
         if node is None:
-            yield obj.name, "its node is gone"
+            yield obj.name, "its node does not exist"
             continue
         for condition in node.at("status", "conditions").items():
-            if (condition["type"].text, condition["status"].text) in sick:
+            if (condition["type"].text, condition["status"].text) in unhealthy_conditions:
                 yield obj.name, f"{condition['type'].text}={condition['status'].text}"
                 break
 
 
 def nodes_of(check: HealthCheck, selection: Selection) -> Iterator[str]:
-    """The names of the nodes that a check watches, be it directly or through their machines."""
+    """Yield the names of the nodes that a check watches, directly or through their Machines."""
     for obj in selection.objects:
         name = obj.name if check.kind is kinds.NHC else machines.node_name(obj)
         if name:
             yield name
 
 
-# --- what keeps a check from acting at all -----------------------------------------------------------------------
+# --- why a check does not act -------------------------------------------------------------------------------------
 
 
 def conflicting(cluster: Cluster) -> list[Object]:
-    """The MachineHealthChecks because of which the operator disables every NodeHealthCheck.
+    """Return the MachineHealthChecks that make the operator disable every NodeHealthCheck.
 
-    Only the built-in termination handler is in nobody's way, as long as it is alone (mhc/checker.go#UpdateStatus).
+    The built-in termination handler does not conflict if it is the only one (mhc/checker.go#UpdateStatus).
 
     Raises:
-        Unseen: none is known, but there may be some.
+        Unseen: no conflict is known, but one may exist.
     """
     found, unseen = gather(cluster.list(kinds.MHC))
-    custom = [mhc for mhc in found if [each.type for each in health_checks.view(mhc).entries] != [TERMINATING]]
+    custom = [mhc for mhc in found if [entry.type for entry in health_checks.view(mhc).entries] != [TERMINATING]]
     if not custom and len(found) > 1:
         return found
     if not custom and unseen:
@@ -169,7 +169,7 @@ def conflicting(cluster: Cluster) -> list[Object]:
 
 
 def obstacles(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
-    """Why a check does nothing at all just now."""
+    """Yield the reasons why a check currently does nothing."""
     if check.selector.errors:
         yield "its selector is malformed"
     if check.kind is not kinds.NHC and check.paused.present:
@@ -179,9 +179,9 @@ def obstacles(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
     for step in steps(check):
         try:
             if step.template(cluster) is None:
-                yield f"there is no {step.title}"
-        except Unseen as blind:
-            yield blind
+                yield f"{step.title} does not exist"
+        except Unseen as unseen:
+            yield unseen
 
 
 def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
@@ -189,11 +189,11 @@ def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
     if reasons:
         yield f"it is paused: {names(reasons)}"
     try:
-        others = conflicting(cluster)
-        if others:
-            yield f"it is disabled as long as there are MachineHealthChecks: {names(mhc.full_name for mhc in others)}"
-    except Unseen as blind:
-        yield blind
+        conflicts = conflicting(cluster)
+        if conflicts:
+            yield f"it is disabled while MachineHealthChecks exist: {names(mhc.full_name for mhc in conflicts)}"
+    except Unseen as unseen:
+        yield unseen
 
 
 # --- the steps of a remediation ----------------------------------------------------------------------------------
@@ -201,30 +201,30 @@ def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One remediator that a NodeHealthCheck calls: the only one, or an entry of the escalation."""
+    """One remediator that a health check calls: the only one, or an entry of the escalation."""
 
     reference: Field
     """The reference to the remediator's template."""
     order: Field
     timeout: Field
-    """After this long without success the next step begins; absent where there is only one."""
-    home: str | None = None
-    """Where the template is looked up, whatever the reference says; None: the reference says it."""
+    """The time after which the next step begins; absent if there is only one step."""
+    fixed_namespace: str | None = None
+    """The namespace of the template regardless of the reference; None to use that of the reference."""
 
     @property
     def kind_name(self) -> str:
-        """The template's kind as it is written."""
+        """The template's kind as written."""
         return self.reference["kind"].text or ""
 
     @property
     def kind(self) -> Kind | None:
-        """The template's kind, if the table knows it."""
+        """The template's kind, if it is in the table of kinds."""
         group, slash, _ = (self.reference["apiVersion"].text or "").rpartition("/")
         return kinds.find(group if slash else "", self.kind_name)
 
     @property
     def namespace(self) -> str:
-        return self.home if self.home is not None else self.reference["namespace"].text or ""
+        return self.fixed_namespace if self.fixed_namespace is not None else self.reference["namespace"].text or ""
 
     @property
     def name(self) -> str:
@@ -238,42 +238,42 @@ class Step:
 
     @property
     def remediator(self) -> str:
-        """The kind of the requests that are made from the template."""
+        """The kind of the remediation requests that use the template."""
         return (self.kind_name or "?").removesuffix(TEMPLATE)
 
     @property
     def known_timeout(self) -> int | None:
-        """Nanoseconds, or None where they cannot be read."""
+        """The timeout in nanoseconds, or None if it is not valid."""
         try:
             return parse_duration(self.timeout.value, DURATION)
         except ValueError:
             return None
 
     def template(self, cluster: Cluster) -> Object | None:
-        """The template, or None if it is known not to exist.
+        """Return the template, or None if it is known not to exist.
 
         Raises:
-            Unseen: it cannot be seen, or is of a kind that nobody knows and so may be looked for in the wrong place.
+            Unseen: it cannot be read, or its kind is unknown, so the guessed plural may be wrong.
         """
-        found = cluster.get(self._looked_up, self.namespace, self.reference["name"].text or "")
+        found = cluster.get(self._lookup_kind, self.namespace, self.reference["name"].text or "")
         if found is None and self.kind is None:
             raise Unseen(self.title)
         return found
 
     def templates(self, cluster: Cluster) -> Iterator[Object]:
-        """All templates of that kind, in every namespace.
+        """Yield all templates of that kind, in every namespace.
 
         Raises:
-            Unseen: after those that are known, if there may be more.
+            Unseen: after the known templates, if more may exist.
         """
-        return cluster.list(self._looked_up)
+        return cluster.list(self._lookup_kind)
 
     @property
-    def _looked_up(self) -> Kind:
+    def _lookup_kind(self) -> Kind:
         return self.kind or kinds.guess(self.reference["apiVersion"].text or "", self.kind_name)
 
     def refers_to(self, template: Object) -> bool:
-        """Whether this is a reference to that template."""
+        """Return whether this step refers to the template."""
         return (
             self.kind is not None
             and self.kind is kinds.of(template)
@@ -283,7 +283,7 @@ class Step:
 
 
 def escalation(check: Object) -> tuple[Step, ...]:
-    """The entries of a NodeHealthCheck's escalation, as they stand in the list."""
+    """Return the entries of a NodeHealthCheck's escalation in list order."""
     return tuple(
         Step(entry["remediationTemplate"], entry["order"], entry["timeout"])
         for entry in check.at("spec", "escalatingRemediations").items()
@@ -291,15 +291,15 @@ def escalation(check: Object) -> tuple[Step, ...]:
 
 
 def mentioned(check: HealthCheck) -> tuple[Step, ...]:
-    """Every remediator that a check mentions, also where it mentions too many; an entry without template is none."""
+    """Return every remediator that a check mentions, even if it may have only one. Entries without template do not count."""
     entries = escalation(check.obj) if check.kind is kinds.NHC else ()
     return tuple(step for step in (_only(check), *entries) if step.reference.present)
 
 
 def steps(check: HealthCheck) -> tuple[Step, ...]:
-    """The remediators that a check calls, in the order in which it does.
+    """Return the remediators that a check calls, in the order of the calls.
 
-    None: a MachineHealthCheck without a template deletes the Machine.
+    Empty for a MachineHealthCheck without a template, which deletes the Machine itself.
     """
     if check.template.present:
         return (_only(check),)
@@ -307,19 +307,19 @@ def steps(check: HealthCheck) -> tuple[Step, ...]:
 
 
 def _only(check: HealthCheck) -> Step:
-    """The remediator that stands alone. MachineHealthChecks look for its template in their own namespace."""
-    nothing = check.template["-"]
-    return Step(check.template, nothing, nothing, None if check.kind is kinds.NHC else check.obj.namespace)
+    """Return the remediator without escalation. MachineHealthChecks look up its template in their own namespace."""
+    absent = check.template["-"]
+    return Step(check.template, absent, absent, None if check.kind is kinds.NHC else check.obj.namespace)
 
 
 class Span(NamedTuple):
-    """Nanoseconds, at the least and at the most; None: no telling."""
+    """A range of nanoseconds; ``most`` is None if it has no known upper bound."""
 
     least: int
     most: int | None
 
     def after(self, start: int) -> Span:
-        """This long, from a start on."""
+        """Return the span shifted by a start time."""
         return Span(start + self.least, None if self.most is None else start + self.most)
 
     def __str__(self) -> str:
@@ -330,17 +330,23 @@ class Span(NamedTuple):
 
 
 def exactly(nanoseconds: int) -> Span:
+    """Return a span of one exact length."""
     return Span(nanoseconds, nanoseconds)
 
 
 def takes(step: Step, cluster: Cluster, nodes: Iterable[Object] | None = None) -> Span:
-    """How long the remediator of a step works on one of these nodes (None: any) until it succeeds or gives up.
+    """Return how long the remediator of a step acts on one of these nodes until it succeeds or gives up.
 
-    Self node remediation waits for its safe time, a fence agent takes seconds or is tried again and again. Of other
-    remediators nothing is known, nor of one whose template does not exist or cannot be read.
+    Self Node Remediation waits for its safe time. A fence agent takes seconds or is retried. The duration of other
+    remediators is unknown, as is that of a template that does not exist or is not valid.
+
+    Args:
+        step: the step of the remediation.
+        cluster: the cluster with the template and the settings of the remediators.
+        nodes: the nodes to remediate; None for any node.
 
     Raises:
-        Unseen: the remediator's template cannot be seen.
+        Unseen: the template of the remediator cannot be read.
     """
     if step.kind is kinds.SNR_TEMPLATE:
         return exactly(remediators.snr_duration(cluster, nodes))

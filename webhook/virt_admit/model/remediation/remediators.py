@@ -1,7 +1,7 @@
-"""How long the remediators of medik8s need until a node is surely off, and the settings that say so.
+"""The medik8s remediators: their settings, and how long they take until a node is confirmed off.
 
-SelfNodeRemediation (SNR) lets the node reboot itself and waits until it must have done so; FenceAgentsRemediation
-(FAR) switches the node off over its management board; MachineDeletionRemediation (MDR) replaces the machine.
+SelfNodeRemediation (SNR) lets the node reboot itself and waits until it must have done so. FenceAgentsRemediation
+(FAR) turns the node off through its management controller. MachineDeletionRemediation (MDR) replaces the machine.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from virt_admit.model.reads import Reads
 from virt_admit.model.units import DURATION, MILLISECOND, MINUTE, SECOND, parse_duration
 
 SNR_CONFIG_NAME: Final = "self-node-remediation-config"
-"""The only config that the operator obeys (medik8s/self-node-remediation: …config_webhook.go#validateSingleton)."""
+"""The only config that the operator uses (medik8s/self-node-remediation: …config_webhook.go#validateSingleton)."""
 
 WATCHDOG: Final = "self-node-remediation.medik8s.io/watchdog-timeout"
 REBOOT_CAPABLE: Final = "is-reboot-capable.self-node-remediation.medik8s.io"
 
 SNR_READS: Final[Reads] = {NODE: ("metadata.labels", f"metadata.annotations.{WATCHDOG}"), SNR_CONFIG: ()}
-"""What ``worst_safe_time`` and ``snr_duration`` look up."""
+"""The fields that ``worst_safe_time`` and ``snr_duration`` read."""
 
 
 # --- SelfNodeRemediation -----------------------------------------------------------------------------------------
@@ -45,10 +45,10 @@ SNR_TIMES: Final[Mapping[str, Time]] = {
     "apiCheckInterval": Time(15 * SECOND, SECOND),
     "peerUpdateInterval": Time(15 * MINUTE, 10 * SECOND),
 }
-"""Defaults of the schema, and what …config_webhook.go#validateTimes admits."""
+"""The defaults of the schema, and the minimums of …config_webhook.go#validateTimes."""
 
 PEER_REQUEST_MARGIN: Final = 2 * SECOND
-"""By which a peer request must outlast the peer's own question to the API server (…#MinimumBuffer)."""
+"""How much longer a peer request must last than the peer's own API server request (…#MinimumBuffer)."""
 
 _API_ERRORS: Final = 3
 _PEERS_AT_LEAST: Final = 30 * SECOND
@@ -57,27 +57,27 @@ _FIRST_BATCH: Final = 3
 _LATER_BATCHES: Final = 10
 
 DEFAULT_WATCHDOG: Final = 60 * SECOND
-"""Of a node that does not tell its own: the longest default among the kernel's drivers."""
+"""For nodes without the annotation: the longest default of the kernel's watchdog drivers."""
 
 DEFAULT_BATCHES: Final = 2
 DEFAULT_SAFE_TIME: Final = 180 * SECOND
-"""With every default, up to six workers, and a watchdog that is not known."""
+"""The safe time with all defaults, up to six workers, and an unknown watchdog."""
 
 
 def snr_time(config: Object, name: str) -> int:
-    """A time field of the SNR config, its default where it is absent, in nanoseconds.
+    """Return a time field of the SNR config or its default, in nanoseconds.
 
     Raises:
-        ValueError: it is no duration.
+        ValueError: the field is not a valid duration.
     """
     field = config["spec"][name]
     return parse_duration(field.value, DURATION) if field.present else SNR_TIMES[name].default
 
 
 def batches(workers: int) -> int:
-    """How many batches of peers a node asks, one after the other, before it judges itself.
+    """Return how many batches of peers a node asks, one after the other, before it decides that it is unhealthy.
 
-    3 workers first, then a tenth of the others at a time, but no fewer than 3
+    The first batch has 3 workers. Each later one has a tenth of the other workers, but at least 3
     (medik8s/self-node-remediation: internal/utils/peers.go#GetNrOfBatches).
     """
     later = max(_FIRST_BATCH, (workers - _FIRST_BATCH) // _LATER_BATCHES)
@@ -85,19 +85,19 @@ def batches(workers: int) -> int:
 
 
 def watchdog(node: Object) -> int | None:
-    """The watchdog's time that the SNR agent wrote onto the node, in nanoseconds; None: it did not. 0: no watchdog."""
+    """Return the watchdog timeout from the node's SNR annotation, in nanoseconds; None without it. 0: no watchdog."""
     seconds = selectors.integer(node.annotation(WATCHDOG).value)
     return None if seconds is None else seconds * SECOND
 
 
 def safe_time(config: Object, longest_watchdog: int = DEFAULT_WATCHDOG, peer_batches: int = DEFAULT_BATCHES) -> int:
-    """The least time after which a silent node must have rebooted, in nanoseconds.
+    """Return the least time after which a failed node must have rebooted, in nanoseconds.
 
-    The node notices that it cannot reach the API server, asks its peers, and its watchdog bites
+    The node notices that it cannot reach the API server, asks its peers, and then its watchdog reboots it
     (medik8s/self-node-remediation: internal/reboot/calculator.go).
 
     Raises:
-        ValueError: a time of the config is no duration.
+        ValueError: a time of the config is not a valid duration.
     """
     errors = config["spec"]["maxApiErrorThreshold"].integer or _API_ERRORS
     notice = errors * (snr_time(config, "apiCheckInterval") + snr_time(config, "apiServerTimeout"))
@@ -106,16 +106,16 @@ def safe_time(config: Object, longest_watchdog: int = DEFAULT_WATCHDOG, peer_bat
 
 
 def configured_safe_time(config: Object) -> int | None:
-    """What the administrator wants instead, in nanoseconds; ignored where it is less than ``safe_time``."""
+    """Return the configured safe time in nanoseconds. The operator ignores it if it is less than ``safe_time``."""
     seconds = config.at("spec", "safeTimeToAssumeNodeRebootedSeconds").integer
     return None if seconds is None else seconds * SECOND
 
 
 def worst_safe_time(config: Object, cluster: Cluster, nodes: Iterable[Object] | None = None) -> int:
-    """The longest safe time among these nodes, by default all; the usual one where nodes cannot be seen.
+    """Return the longest safe time of these nodes (None: all nodes); the default one if nodes cannot be read.
 
     Raises:
-        ValueError: a time of the config is no duration.
+        ValueError: a time of the config is not a valid duration.
     """
     peers = cluster.cached(_peers)
     if peers is None:
@@ -129,10 +129,10 @@ def worst_safe_time(config: Object, cluster: Cluster, nodes: Iterable[Object] | 
 
 
 class _Peers(NamedTuple):
-    """All nodes, as SNR counts them."""
+    """All nodes of the cluster, as SNR counts them."""
 
     watchdogs: Mapping[str, int]
-    """By the node's name, in nanoseconds."""
+    """Watchdog timeouts by node name, in nanoseconds."""
     batches: int
 
 
@@ -150,12 +150,12 @@ def _peers(cluster: Cluster) -> _Peers | None:
 
 
 def snr_duration(cluster: Cluster, nodes: Iterable[Object] | None = None) -> int:
-    """How long SNR takes until the workload of one of these nodes is moved, in nanoseconds.
+    """Return how long SNR takes until the workload of one of these nodes can move, in nanoseconds.
 
-    Without a readable config, or with one that does not decode, the usual 180 s.
+    The default of 180 s applies if the config cannot be read or is not valid.
     """
     try:
-        configs = [each for each in cluster.list(SNR_CONFIG) if each.name == SNR_CONFIG_NAME]
+        configs = [config for config in cluster.list(SNR_CONFIG) if config.name == SNR_CONFIG_NAME]
         return max(
             max(worst_safe_time(config, cluster, nodes), configured_safe_time(config) or 0)
             for config in configs or [Object({})]
@@ -172,19 +172,19 @@ FAR_TIMEOUT: Final = 60 * SECOND
 """Defaults of the schema."""
 
 ACTIONS: Final = ("action", "--action")
-"""The parameters that say what the agent does to the node; any other spelling is just passed on."""
+"""The parameters with the action of the agent. The operator passes other spellings on unchecked."""
 
 
 def far_spec(template: Object) -> Field:
-    """What a FenceAgentsRemediationTemplate makes requests from."""
+    """Return the request template of a FenceAgentsRemediationTemplate."""
     return template.at("spec", "template", "spec")
 
 
 def far_duration(template: Object) -> int:
-    """How long FAR tries to fence a node before it fails, in nanoseconds: 320 s with the defaults.
+    """Return how long FAR tries to fence a node before it fails, in nanoseconds: 320 s with the defaults.
 
     Raises:
-        ValueError: a time of the template is no duration.
+        ValueError: a time of the template is not a valid duration.
     """
     spec = far_spec(template)
     retries = spec["retrycount"].integer
@@ -198,31 +198,31 @@ def _duration(field: Field, default: int) -> int:
 
 
 def far_parameters(template: Object) -> Iterator[tuple[str, Field]]:
-    """The parameters by name, each with its value or, where every node has its own, with the values by node."""
+    """Yield the parameters by name: shared ones with their value, node parameters with their values by node."""
     spec = far_spec(template)
     yield from spec["sharedparameters"].entries()
     yield from spec["nodeparameters"].entries()
 
 
 def far_values(template: Object) -> Iterator[tuple[str, Field]]:
-    """Every value of every parameter, with the parameter's name. They may be credentials: show none of them."""
+    """Yield every value with its parameter's name. Values can be credentials, so messages must not show them."""
     for name, value in far_parameters(template):
         if value.is_map:
-            yield from ((name, each) for _, each in value.entries())
+            yield from ((name, node_value) for _, node_value in value.entries())
         else:
             yield name, value
 
 
 def far_gaps(template: Object, nodes: Iterable[str]) -> Iterator[tuple[Field, list[str]]]:
-    """The parameters that some of these nodes have no value for, and those nodes.
+    """Yield the parameters that lack a value for some of these nodes, with those nodes.
 
-    A node with a Secret of its own may have the value there. The shared Secret cannot hold it: FAR refuses what is
-    said both there and for a node.
+    A node's own Secret may hold the value. The shared Secret cannot, because FAR rejects a parameter that is set both
+    there and for a node.
     """
     spec = far_spec(template)
     shared, secrets = spec["sharedparameters"].map, spec["nodeSecretNames"].map
-    bare = [name for name in nodes if name not in secrets]
+    without_secret = [name for name in nodes if name not in secrets]
     for parameter, values in spec["nodeparameters"].entries():
-        missing = [name for name in bare if name not in values.map]
+        missing = [name for name in without_secret if name not in values.map]
         if missing and parameter not in shared:
             yield values, missing

@@ -1,8 +1,8 @@
-"""When the VMs of a lost node run again.
+"""The time line from a node failure to the restart of its VMs.
 
-A node falls silent; the node controller notices after its grace period; the health check waits for its condition's
-time; remediators are called one after the other until one has made sure that the node is down. Only then are the
-node's pods gone for Kubernetes, and each VM does what its run strategy says.
+A node stops reporting. The node controller notices after its grace period. The health check waits for the time of its
+condition. It then calls remediators one after the other until one confirms that the node is down. Only then does
+Kubernetes delete the pods of the node, and the run strategy of each VM decides whether it restarts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ GRACE: Final[Mapping[str, int]] = {
     "MediumUpdateAverageReaction": 2 * MINUTE,
     "LowUpdateSlowReaction": 5 * MINUTE,
 }
-"""The same by the cluster's worker latency profile (openshift/api: config/v1/types_node.go)."""
+"""The grace period by worker latency profile (openshift/api: config/v1/types_node.go)."""
 
 
 class Event(enum.StrEnum):
-    """What can happen on the way."""
+    """The events of a time line."""
 
     SILENT = "silent"
     NOTICED = "noticed"
@@ -45,7 +45,7 @@ class Event(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something that happens, and when: counted from the moment in which the node falls silent."""
+    """An event and its time, counted from the moment in which the node stops reporting."""
 
     at: Span
     event: Event
@@ -54,33 +54,33 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One remediator at work."""
+    """The run of one remediator."""
 
     name: str
-    """What is done, by whom."""
+    """The remediator and its action."""
     takes: Span
     done: str
-    """What is true afterwards."""
+    """The state after success."""
     timeout: int | None = None
-    """After this long the next one begins, done or not; None: it has all the time in the world."""
+    """The time after which the next stage begins in any case; None if the stage has no time limit."""
 
     @property
     def cut_off(self) -> bool:
-        """Whether it is cancelled before it can be done."""
+        """Whether the stage is cancelled before it can finish."""
         return self.timeout is not None and self.takes.least > self.timeout
 
 
 class Restart(NamedTuple):
-    """When the VMs of a silent node can start elsewhere, and what that time is made of, in nanoseconds."""
+    """The time until the VMs of a failed node can start elsewhere, by its parts in nanoseconds."""
 
     grace: int
-    """Until anybody notices."""
+    """Until the node controller notices."""
     patience: int
     """Until the check acts."""
     wasted: int
-    """On remediators that are cancelled half-way."""
+    """Spent on remediators that are cancelled before they finish."""
     takes: Span
-    """What the first remediator takes that has enough time."""
+    """The duration of the first remediator that has enough time."""
 
     @property
     def at(self) -> Span:
@@ -89,13 +89,13 @@ class Restart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What happens after a node fell silent, in order."""
+    """The events after a node stops reporting, in order."""
 
     moments: tuple[Moment, ...]
     restart: Restart | None
-    """If that remediator succeeds; None: never."""
+    """The restart if the remediator succeeds; None if the VMs never restart."""
     never: str = ""
-    """Why never; empty if there is a restart."""
+    """Why the VMs never restart; empty if they do."""
     unseen: tuple[str, ...] = ()
 
 
@@ -103,23 +103,23 @@ class Timeline:
 
 
 def latency_profile(cluster: Cluster) -> str:
-    """The worker latency profile of an OpenShift cluster; empty for the default, and elsewhere.
+    """Return the worker latency profile of an OpenShift cluster; empty for the default and on other platforms.
 
     Raises:
-        Unseen: it cannot be told.
+        Unseen: the profile cannot be determined.
     """
     config = cluster.get(kinds.CONFIG_NODE, "", "cluster")
     return (config.at("spec", "workerLatencyProfile").text or "") if config else ""
 
 
 def patience(check: HealthCheck) -> int | None:
-    """How long Ready must be Unknown until the check acts; None: it never acts on a silent node."""
-    silent = [each.time for each in plan.symptoms(check) if (each.type, each.status) == ("Ready", "Unknown")]
-    return min((time for time in silent if time is not None), default=None)
+    """Return how long Ready must be Unknown until the check acts; None if it never acts on a node that stops reporting."""
+    times = [symptom.time for symptom in plan.symptoms(check) if symptom[:2] == ("Ready", "Unknown")]
+    return min((time for time in times if time is not None), default=None)
 
 
 def _never_acts(check: HealthCheck, cluster: Cluster) -> str:
-    """Why a check acts on no silent node, whatever happens; empty if it may."""
+    """Return why a check never acts on a node that stops reporting; empty if it can act."""
     selection = watching.selected_by(check, cluster)
     if check.selector.errors:
         return "the selector is malformed"
@@ -128,17 +128,17 @@ def _never_acts(check: HealthCheck, cluster: Cluster) -> str:
     budget = plan.budget(check, selection)
     if budget.never:
         return f"{budget.limit} {budget.limit_text}"
-    return "" if patience(check) is not None else "no condition is Ready=Unknown for a time that can be read"
+    return "" if patience(check) is not None else "no condition Ready=Unknown with a valid time is listed"
 
 
 # --- what the check does -----------------------------------------------------------------------------------------
 
-_PODS_GONE: Final = "the node is down for certain; its pods are removed, its VMs may start elsewhere"
-_DELETED: Final = "machine and node are gone; its VMs may start elsewhere"
+_PODS_GONE: Final = "the node is confirmed down and its pods are deleted; its VMs can start elsewhere"
+_DELETED: Final = "machine and node are deleted; its VMs can start elsewhere"
 
 
 def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
-    """The remediators that a check calls, in order."""
+    """Yield the runs of the remediators that a check calls, in order."""
     steps = plan.steps(check)
     nodes = watching.selected_by(check, cluster).objects if check.kind is kinds.NHC else None
     for step in steps:
@@ -147,47 +147,47 @@ def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
         if check.external:
             yield Stage("the bare metal operator power-cycles the host", Span(0, None), _PODS_GONE)
         else:
-            yield Stage("the Machine is deleted, its owner makes another", Span(0, None), _DELETED)
+            yield Stage("the Machine is deleted and its owner creates a new one", Span(0, None), _DELETED)
 
 
 def _stage(step: Step, cluster: Cluster, nodes: Iterable[Object] | None) -> Iterator[Stage | Unseen]:
     takes = Span(0, None)
     try:
         takes = plan.takes(step, cluster, nodes)
-    except Unseen as blind:
-        yield blind
+    except Unseen as unseen:
+        yield unseen
     done = _DELETED if step.kind is kinds.MDR_TEMPLATE else _PODS_GONE
     yield Stage(f"{step.remediator} {step.name}".rstrip(), takes, done, step.known_timeout)
 
 
-# --- the whole ---------------------------------------------------------------------------------------------------
+# --- the time line -----------------------------------------------------------------------------------------------
 
 
 def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
-    """What happens after a node that the check selects fell silent, if the check's limit lets it act."""
+    """Return the events after a selected node stops reporting, provided that the limit lets the check act."""
     unseen: list[str] = []
     profile = ""
     try:
         profile = latency_profile(cluster)
-    except Unseen as blind:
-        unseen.append(blind.what)
+    except Unseen as error:
+        unseen.append(error.what)
     grace = GRACE.get(profile, DEFAULT_GRACE)
-    said = f" of {profile}" if profile in GRACE else ""
+    source = f" of {profile}" if profile in GRACE else ""
     moments = [
-        Moment(exactly(0), Event.SILENT, "the node falls silent"),
-        Moment(exactly(grace), Event.NOTICED, f"Ready becomes Unknown, at the end of the grace period{said}"),
+        Moment(exactly(0), Event.SILENT, "the node stops reporting"),
+        Moment(exactly(grace), Event.NOTICED, f"Ready becomes Unknown, at the end of the grace period{source}"),
     ]
     never, wait = _never_acts(check, cluster), patience(check)
     if never or wait is None:
         return Timeline(tuple(moments), None, never, tuple(unseen))
     found = list(stages(check, cluster))
-    unseen += [each.what for each in found if isinstance(each, Unseen)]
-    steps = [each for each in found if isinstance(each, Stage)]
+    unseen += [stage.what for stage in found if isinstance(stage, Unseen)]
+    steps = [stage for stage in found if isinstance(stage, Stage)]
     acts = f"{check.obj.kind} {check.obj.name} acts: Ready was Unknown for {format_duration(wait)}"
     moments.append(Moment(exactly(grace + wait), Event.ACTS, acts))
     restart, begin = None, grace + wait
     for number, stage in enumerate(steps, 1):
-        condition = f"step {number}, if the node is still not healthy: " if number > 1 else ""
+        condition = f"step {number}, if the node is still unhealthy: " if number > 1 else ""
         moments.append(Moment(exactly(begin), Event.STEP, f"{condition}{stage.name}"))
         moments.append(_end(stage, begin))
         if restart is None and not stage.cut_off:
@@ -196,15 +196,15 @@ def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
             break
         begin += stage.timeout
         if number == len(steps):
-            moments.append(Moment(exactly(begin), Event.EXHAUSTED, "nothing more is tried"))
+            moments.append(Moment(exactly(begin), Event.EXHAUSTED, "no step is left"))
     if restart is None:
-        never = "no step has enough time" if steps else "no remediator is named"
+        never = "no step has enough time" if steps else "no remediator is set"
     return Timeline(tuple(moments), restart, never, tuple(dict.fromkeys(unseen)))
 
 
 def _end(stage: Stage, begin: int) -> Moment:
     if stage.cut_off:
-        what = f"cancelled half-way: it would need {stage.takes}"
+        what = f"cancelled before it finishes: it needs {stage.takes}"
         return Moment(exactly(begin + (stage.timeout or 0)), Event.CANCELLED, what)
     return Moment(stage.takes.after(begin), Event.DOWN, stage.done)
 
@@ -213,27 +213,27 @@ def _end(stage: Stage, begin: int) -> Moment:
 
 
 class VmOutcome(NamedTuple):
-    """Whether a VM runs again once its lost node is down for certain, and why."""
+    """Whether a VM restarts after its failed node is confirmed down, and why."""
 
     vmi: Object
     comes: bool | None
-    """None: it cannot be told."""
+    """None if it cannot be determined."""
     why: str
 
 
 def fates(nodes: Iterable[str], cluster: Cluster) -> Iterator[VmOutcome | Unseen]:
-    """What becomes of the VMs on these nodes once their node is lost."""
+    """Yield whether the VMs on these nodes restart after their node has failed."""
     for node in nodes:
         try:
             for vmi in vmis.on_node(cluster, node):
-                yield _fate(vmi, cluster)
-        except Unseen as blind:
-            yield blind
+                yield _outcome(vmi, cluster)
+        except Unseen as unseen:
+            yield unseen
 
 
-def _fate(vmi: Object, cluster: Cluster) -> VmOutcome:
+def _outcome(vmi: Object, cluster: Cluster) -> VmOutcome:
     try:
         after = vmis.comes_back(vmi, cluster, lost=True)
-    except Unseen as blind:
-        return VmOutcome(vmi, None, f"cannot see {blind.what}")
+    except Unseen as unseen:
+        return VmOutcome(vmi, None, f"cannot read {unseen.what}")
     return VmOutcome(vmi, after.comes, after.why)

@@ -1,6 +1,6 @@
-"""What each health check watches, and which checks watch the same.
+"""The objects that each health check watches, and checks that watch the same objects.
 
-What is linear in the machines, nodes or health checks of a cluster is computed once per cluster state.
+Work that is linear in the machines, nodes or health checks is done once per cluster state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from virt_admit.model.remediation.health_checks import HealthCheck
 
 
 def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
-    """The Machines of its namespace (and cluster), or for a NodeHealthCheck the Nodes, that a check watches."""
+    """Return the Machines of the namespace (and cluster) that a check watches; for a NodeHealthCheck, the Nodes."""
     if check.kind is kinds.NHC:
         return nodes.select(cluster, check.selector)
     kind = kinds.CAPI_MACHINE if check.kind is kinds.CAPI_MHC else kinds.MACHINE
@@ -28,13 +28,13 @@ def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
 
 
 def selected(obj: Object, cluster: Cluster) -> Selection:
-    """What the health check ``obj`` watches: a fact for rules."""
+    """Return the objects that the health check ``obj`` watches. Rules call it through ``Context.cached``."""
     return selected_by(health_checks.view(obj), cluster)
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A health check of the cluster, and what it watches."""
+    """A health check of the cluster, and the objects that it watches."""
 
     check: HealthCheck
     selection: Selection
@@ -44,36 +44,36 @@ class Watch:
 class Watches:
     """All health checks of one kind."""
 
-    homes: Mapping[str, tuple[Watch, ...]]
+    by_namespace: Mapping[str, tuple[Watch, ...]]
     unseen: str
-    """What could not be seen; empty if these are all."""
+    """The kinds that could not be read; empty if these are all checks."""
 
     def of(self, namespace: str) -> tuple[Watch, ...]:
-        """Those of a namespace; NodeHealthChecks have none."""
-        return self.homes.get(namespace or "default", ())
+        """Return the checks of a namespace. Cluster-scoped NodeHealthChecks have the empty namespace."""
+        return self.by_namespace.get(namespace or "default", ())
 
     def demand_all(self) -> None:
-        """Go on only if every check is seen.
+        """Raise unless every check is known.
 
         Raises:
-            Unseen: there may be more.
+            Unseen: more checks may exist.
         """
         if self.unseen:
             raise Unseen(self.unseen)
 
 
 def watches(cluster: Cluster, kind: Kind) -> Watches:
-    """The health checks of that kind, with what they watch."""
+    """Return the health checks of a kind with the objects that they watch."""
     return cluster.cached(_WATCHES[kind])
 
 
 def _watches(cluster: Cluster, kind: Kind) -> Watches:
     found, unseen = gather(cluster.list(kind))
-    homes: dict[str, list[Watch]] = {}
+    by_namespace: dict[str, list[Watch]] = {}
     for obj in found:
         check = health_checks.view(obj)
-        homes.setdefault(obj.namespace or "default", []).append(Watch(check, selected_by(check, cluster)))
-    return Watches({home: tuple(some) for home, some in homes.items()}, unseen)
+        by_namespace.setdefault(obj.namespace or "default", []).append(Watch(check, selected_by(check, cluster)))
+    return Watches({namespace: tuple(checks) for namespace, checks in by_namespace.items()}, unseen)
 
 
 _WATCHES: Final[Mapping[Kind, Callable[[Cluster], Watches]]] = {
@@ -82,26 +82,27 @@ _WATCHES: Final[Mapping[Kind, Callable[[Cluster], Watches]]] = {
 
 
 def rivals(check: HealthCheck, cluster: Cluster) -> Iterator[Watch]:
-    """The other checks of the same kind that watch some of the same, or have the same selector where Machines cannot
-    be seen. Checks that only replace machines which the cloud takes away are in nobody's way.
+    """Yield the other checks of the same kind that watch an object of this check.
+
+    If Machines cannot be read, checks with the same selector count. Termination handlers never conflict.
 
     Raises:
-        Unseen: at the end, where there may be more.
+        Unseen: after the known checks, if more may exist.
     """
     if check.handler:
         return
-    mine, everybody = selected_by(check, cluster), watches(cluster, check.kind)
-    for watch in everybody.of(check.obj.namespace):
+    selection, all_checks = selected_by(check, cluster), watches(cluster, check.kind)
+    for watch in all_checks.of(check.obj.namespace):
         other = watch.check
         if other.handler or other.obj.name == check.obj.name or other.cluster_name != check.cluster_name:
             continue
-        if not mine.positions.isdisjoint(watch.selection.positions) or _look_alike(mine, check, other):
+        if not selection.positions.isdisjoint(watch.selection.positions) or _must_overlap(selection, check, other):
             yield watch
-    mine.demand_all()
-    everybody.demand_all()
+    selection.demand_all()
+    all_checks.demand_all()
 
 
-def _look_alike(mine: Selection, check: HealthCheck, other: HealthCheck) -> bool:
-    """Whether two checks whose Machines cannot be seen must select the same."""
-    blind = bool(mine.unseen) and check.kind is not kinds.NHC
-    return blind and not check.selector.errors and check.selector == other.selector
+def _must_overlap(selection: Selection, check: HealthCheck, other: HealthCheck) -> bool:
+    """Return whether two checks with unknown Machines select the same ones, because their selectors are equal."""
+    unknown = bool(selection.unseen) and check.kind is not kinds.NHC
+    return unknown and not check.selector.errors and check.selector == other.selector

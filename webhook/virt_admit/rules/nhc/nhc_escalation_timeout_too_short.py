@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from virt_admit.model.kinds import NHC
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import plan
-from virt_admit.model.units import DURATION, MINUTE, parse_duration
+from virt_admit.model.units import DURATION, MINUTE, format_duration, parse_duration
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
@@ -22,10 +22,12 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             yield Finding(timeout.path, "timeout is missing; a step needs at least 1m. Write 5m.", cause=Cause.REQUIRED)
             continue
         try:
-            if parse_duration(timeout.value, DURATION) < MINUTE:
+            nanoseconds = parse_duration(timeout.value, DURATION)
+            if nanoseconds < MINUTE:
                 yield Finding(
                     timeout.path,
-                    f"{timeout.value} is less than 1m, so the operator rejects the check. Use at least 1m, preferably 5m.",
+                    f"{format_duration(nanoseconds)} is less than 1m, so the operator rejects it. "
+                    "Use at least 1m, preferably 5m.",
                 )
         except ValueError as error:
             yield Finding(timeout.path, f"{error}. One invalid time stops every NodeHealthCheck of the cluster.")

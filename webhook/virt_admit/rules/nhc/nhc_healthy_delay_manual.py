@@ -11,17 +11,18 @@ from collections.abc import Iterator
 
 from virt_admit.model.kinds import NHC
 from virt_admit.model.objects import Object
-from virt_admit.model.units import HEALTHY_DELAY, parse_duration
+from virt_admit.model.units import HEALTHY_DELAY, format_duration, parse_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     delay = obj.at("spec", "healthyDelay")
     try:
-        if delay.present and parse_duration(delay.value, HEALTHY_DELAY) < 0:
+        nanoseconds = parse_duration(delay.value, HEALTHY_DELAY) if delay.present else 0
+        if nanoseconds < 0:
             yield Finding(
                 delay.path,
-                f"the negative delay {delay.value} keeps recovered nodes in remediation. Use 0s or more, "
+                f"the negative delay {format_duration(nanoseconds)} keeps recovered nodes in remediation. Use 0s or more, "
                 "or annotate each recovered Node with remediation.medik8s.io/manually-confirmed-healthy.",
             )
     except ValueError:
