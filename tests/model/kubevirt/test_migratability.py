@@ -1,34 +1,26 @@
-"""Why a VM cannot migrate, reason by reason, and the order in which access modes are found."""
+"""Why a VM cannot migrate, reason by reason."""
 
 import pytest
 
 from tests.builders import claim, kubevirt, manifest, node
+from tests.model.kubevirt.migratability_cases import (
+    DEVICES,
+    MASQUERADE,
+    NO_INTERFACE,
+    PVC_PATH,
+    STUCK,
+    UNKNOWN,
+    YES,
+    T,
+    judged,
+    no,
+    pod_interface,
+    vm,
+    with_volume,
+)
 from virt_admit.model.cluster import NOTHING, Snapshot
 from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY, Migratable, assess
 from virt_admit.model.objects import Object
-
-MASQUERADE = {"networks": [{"name": "default", "pod": {}}], "interfaces": [{"name": "default", "masquerade": {}}]}
-
-
-def vm(spec=None, annotations=None, kind="VirtualMachine", metadata=None, **vm_spec):
-    """A VM on the pod network with masquerade, unless its spec says otherwise. ``spec`` is the VMI spec."""
-    spec = dict(spec or {})
-    devices = dict(spec.pop("devices", {}))
-    networks = spec.pop("networks", None)
-    if networks is None and "interfaces" not in devices and "autoattachPodInterface" not in devices:
-        networks, devices["interfaces"] = MASQUERADE["networks"], MASQUERADE["interfaces"]
-    domain = {"devices": devices} | spec.pop("domain", {})
-    template = {"metadata": {"annotations": annotations or {}}, "spec": {"domain": domain, **spec}}
-    if networks is not None:
-        template["spec"]["networks"] = networks
-    head = {"apiVersion": "kubevirt.io/v1", "kind": kind}
-    meta = {"name": "db", "namespace": "shop"} | (metadata or {})
-    return Object(head | {"metadata": meta, "spec": {"template": template, **vm_spec}})
-
-
-def bare(**vm_spec):
-    """A VM without networks and interfaces: it gets the cluster's default."""
-    return vm({"networks": [], "devices": {"interfaces": []}}, **vm_spec)
 
 
 def version(text):
@@ -42,34 +34,8 @@ def cluster_of(*objects):
     return Snapshot(objects)
 
 
-def judged(subject, *objects, complete=()):
-    found = assess(subject, Snapshot(objects, complete))
-    return found.migratable, [(reason.name, str(reason.path)) for reason in found.reasons]
-
-
-YES, UNKNOWN = (Migratable.YES, []), (Migratable.UNKNOWN, [])
-T = "spec.template.spec."
-DEVICES = T + "domain.devices"
-
-
-def no(name, path):
-    return Migratable.NO, [(name, path)]
-
-
-# --- interfaces (kubevirt/kubevirt:pkg/network/vmispec/interface.go#VerifyVMIMigratable) ---------------------------
-
-
-def pod_interface(**binding):
-    other = {"name": "other", "sriov": {}}
-    return {
-        "networks": [{"name": "other", "multus": {"networkName": "x", "default": True}}, {"name": "lan", "pod": {}}],
-        "devices": {"interfaces": [other, {"name": "lan", **binding}]},
-    }
-
-
-STUCK = no("InterfaceNotLiveMigratable", DEVICES + ".interfaces[1]")
-NO_INTERFACE = no("InterfaceNotLiveMigratable", DEVICES)
 OPT_IN = {BRIDGE_OPT_IN: ""}
+
 PLUGINS = kubevirt(network={"binding": {"moving": {"migration": {}}, "stuck": {"migration": None}}})
 
 
@@ -125,11 +91,12 @@ def test_the_opt_in_on_the_vm_itself_has_no_effect():
     assert "template only" in assess(misplaced, NOTHING).reasons[0].what
 
 
-# --- devices, launch security, processors --------------------------------------------------------------------------
-
 GPU = {"devices": {"gpus": [{"name": "a", "deviceName": "example.com/vgpu"}]}}
+
 GATE = {"developerConfiguration": {"featureGates": ["VGPULiveMigration"]}}
+
 MDEV = {"permittedHostDevices": {"mediatedDevices": [{"resourceName": "example.com/vgpu"}]}}
+
 STUCK_GPU = no("HostDeviceNotLiveMigratable", DEVICES + ".gpus")
 
 
@@ -196,7 +163,9 @@ def clock(enabled=True, architecture=None, policy=None):
 
 
 NO_CLOCK = no("NoTSCFrequencyNotLiveMigratable", T + "domain.features.hyperv.reenlightenment")
+
 SHOWS = node("a", {TSC_FREQUENCY: "2600000000"})
+
 MINIMUM = kubevirt(developerConfiguration={"minimumClusterTSCFrequency": 1})
 
 
@@ -240,12 +209,6 @@ def test_hyperv_passthrough(state, answer):
     assert judged(vm({"domain": domain, "networks": MASQUERADE["networks"]})) == answer
 
 
-def with_volume(**source):
-    return vm({"volumes": [None, {}, {"name": "root", **source}]})
-
-
-PVC_PATH = T + "volumes[2].persistentVolumeClaim.claimName"
-DV_PATH = T + "volumes[2].dataVolume.name"
 BY_CLAIM = with_volume(persistentVolumeClaim={"claimName": "root"})
 
 
@@ -350,230 +313,6 @@ def test_all_reasons_are_listed_and_certain_beats_unknown():
         "Disks",
     ]
     assert found.unseen == ("kubevirts.kubevirt.io", "persistentvolumeclaims shop/later")
-
-
-# --- instance types and preferences --------------------------------------------------------------------------------
-
-
-def named(kind, name, spec):
-    return manifest("instancetype.kubevirt.io/v1beta1", kind, name, spec=spec)
-
-
-def large(spec):
-    return named("VirtualMachineClusterInstancetype", "large", spec)
-
-
-def windows(spec):
-    return named("VirtualMachineClusterPreference", "windows", spec)
-
-
-LARGE = {"instancetype": {"name": "large"}}
-WINDOWS = {"preference": {"name": "windows"}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "answer"),
-    [
-        ({}, YES),
-        ({"gpus": [{}]}, no("HostDeviceNotLiveMigratable", "spec.instancetype")),
-        ({"hostDevices": [{}]}, no("HostDeviceNotLiveMigratable", "spec.instancetype")),
-        ({"launchSecurity": {"snp": {}}}, no("SEVNotLiveMigratable", "spec.instancetype")),
-    ],
-)
-def test_instance_types_count(spec, answer):
-    assert judged(vm(**LARGE), large(spec)) == answer
-
-
-@pytest.mark.parametrize(
-    ("spec", "answer"),
-    [
-        ({}, YES),
-        ({"preferredLaunchSecurity": {"tdx": {}}}, no("TDXNotLiveMigratable", "spec.preference")),
-        (
-            {"features": {"preferredHyperv": {"reenlightenment": {}}}},
-            no("NoTSCFrequencyNotLiveMigratable", "spec.preference"),
-        ),
-        (
-            {"preferredArchitecture": "s390x", "preferredLaunchSecurity": {}},
-            no("SecureExecutionNotLiveMigratable", "spec.preference"),
-        ),
-    ],
-)
-def test_preferences_count(spec, answer):
-    assert judged(vm(**WINDOWS), windows(spec), node("a")) == answer
-
-
-def test_a_preferred_masquerade_fills_gaps_only():
-    preference = windows({"devices": {"preferredInterfaceMasquerade": {}}})
-    assert judged(vm(pod_interface(), **WINDOWS), preference) == YES
-    assert judged(vm(pod_interface(bridge={}), **WINDOWS), preference) == STUCK
-    assert judged(bare(**WINDOWS), preference, kubevirt()) == NO_INTERFACE
-
-
-def test_a_preference_may_forbid_the_default_interface():
-    forbids = windows({"devices": {"preferredAutoattachPodInterface": False}})
-    assert judged(bare(**WINDOWS), forbids, kubevirt()) == YES
-
-
-def test_an_opt_in_may_come_from_instance_type_or_preference():
-    opts_in = {"annotations": {BRIDGE_OPT_IN: ""}}
-    assert judged(vm(pod_interface(bridge={}), **LARGE), large(opts_in)) == YES
-    assert judged(vm(pod_interface(bridge={}), **WINDOWS), windows(opts_in)) == YES
-    assert judged(bare(**LARGE), large(opts_in), kubevirt()) == YES
-
-
-@pytest.mark.parametrize("missing", [LARGE, WINDOWS])
-def test_what_an_unseen_instance_type_or_preference_may_bring(missing):
-    assert judged(vm(**missing)) == UNKNOWN
-    assert judged(vm(pod_interface(bridge={}), **missing)) == UNKNOWN
-    assert judged(vm(pod_interface(), **missing)) == UNKNOWN
-    assert judged(bare(**missing), kubevirt()) == UNKNOWN
-    stuck = no("HostDeviceNotLiveMigratable", DEVICES + ".hostDevices")
-    assert judged(vm({"devices": {"hostDevices": [{}]}}, **missing)) == stuck
-
-
-# --- access modes --------------------------------------------------------------------------------------------------
-
-RWX, RWO = {"accessModes": ["ReadWriteMany"]}, {"accessModes": ["ReadWriteOnce"]}
-NOT_SHARED = no("DisksNotLiveMigratable", DV_PATH)
-
-
-def from_template(spec, preference=None, kind="VirtualMachine"):
-    """A VM whose disk ``root`` is made from a template with this DataVolume spec."""
-    more = {"preference": {"name": preference}} if preference else {}
-    template = [
-        None,
-        {"metadata": {"name": "other"}, "spec": {"pvc": RWX}},
-        {"metadata": {"name": "root"}, "spec": spec},
-    ]
-    machine = with_volume(dataVolume={"name": "root"}).data["spec"]
-    whole = {**machine, "dataVolumeTemplates": template, **more}
-    if kind == "VirtualMachinePool":
-        metadata = {"name": "p", "namespace": "shop"}
-        head = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": kind, "metadata": metadata}
-        return Object(head | {"spec": {"virtualMachineTemplate": {"spec": whole}}})
-    return vm_of(whole)
-
-
-def vm_of(spec):
-    metadata = {"name": "db", "namespace": "shop"}
-    return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec})
-
-
-def data_volume(name, spec):
-    return manifest("cdi.kubevirt.io/v1beta1", "DataVolume", name, "shop", spec=spec)
-
-
-def storage_class(name, created="2026-01-01T00:00:00Z", vms=None, everything=None):
-    marks = {
-        "storageclass.kubevirt.io/is-default-virt-class": vms,
-        "storageclass.kubernetes.io/is-default-class": everything,
-    }
-    annotations = {key: value for key, value in marks.items() if value is not None}
-    metadata = {"annotations": annotations, "creationTimestamp": created}
-    return manifest("storage.k8s.io/v1", "StorageClass", name, metadata=metadata)
-
-
-def profile(name, *sets):
-    return manifest("cdi.kubevirt.io/v1beta1", "StorageProfile", name, status={"claimPropertySets": list(sets)})
-
-
-BLOCK_RWO, FILES_RWX = RWO | {"volumeMode": "Block"}, RWX | {"volumeMode": "Filesystem"}
-SHARED_PROFILE, LOCAL_PROFILE = profile("shared", RWX), profile("local", RWO)
-
-
-def test_the_claim_comes_first_then_the_template_then_the_data_volume():
-    says_no = from_template({"pvc": RWO})
-    assert judged(says_no, claim("root", "ReadWriteMany")) == YES
-    assert judged(says_no) == NOT_SHARED
-    assert judged(says_no, data_volume("root", {"pvc": RWX})) == NOT_SHARED
-    without_template = with_volume(dataVolume={"name": "root"})
-    assert judged(without_template, data_volume("root", {"pvc": RWX})) == YES
-    assert judged(without_template, data_volume("root", {"pvc": RWO})) == NOT_SHARED
-    assert judged(without_template, data_volume("root", {"pvc": RWX}), claim("root", "ReadWriteOnce")) == NOT_SHARED
-    assert judged(without_template) == UNKNOWN
-
-
-def test_a_template_may_be_used_as_a_claim():
-    machine = from_template({"pvc": RWO}).data["spec"]
-    volumes = [None, {}, {"persistentVolumeClaim": {"claimName": "root"}}]
-    machine["template"]["spec"]["volumes"] = volumes
-    assert judged(vm_of(machine)) == no("DisksNotLiveMigratable", PVC_PATH)
-
-
-def test_the_members_of_a_pool_get_claims_of_their_own():
-    pool = from_template({"pvc": RWX}, kind="VirtualMachinePool")
-    assert judged(pool, claim("root", "ReadWriteOnce"), data_volume("root", {"pvc": RWO})) == YES
-    pool.data["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"] = []
-    path = "spec.virtualMachineTemplate." + DV_PATH
-    assert judged(pool, claim("root", "ReadWriteOnce")) == no("DisksNotLiveMigratable", path)
-
-
-@pytest.mark.parametrize(
-    ("spec", "objects", "answer"),
-    [
-        ({"pvc": RWX}, [], YES),
-        ({"pvc": {}}, [SHARED_PROFILE, storage_class("shared", vms="true")], UNKNOWN),
-        ({"pvc": {"storageClassName": "shared"}}, [SHARED_PROFILE], UNKNOWN),
-        ({"storage": RWX}, [], YES),
-        ({"storage": RWO}, [], NOT_SHARED),
-        ({}, [], UNKNOWN),
-        ({"storage": {"storageClassName": "shared"}}, [SHARED_PROFILE], YES),
-        ({"storage": {"storageClassName": "local"}}, [LOCAL_PROFILE], NOT_SHARED),
-        ({"storage": {"storageClassName": "local"}}, [], UNKNOWN),
-        ({"storage": {"storageClassName": "local"}}, [profile("local")], UNKNOWN),
-        ({"storage": {"storageClassName": "local"}}, [profile("local", {})], UNKNOWN),
-        ({"storage": {"storageClassName": "x"}}, [profile("x", BLOCK_RWO, FILES_RWX)], NOT_SHARED),
-        ({"storage": {"storageClassName": "x", "volumeMode": "Filesystem"}}, [profile("x", BLOCK_RWO, FILES_RWX)], YES),
-        ({"storage": {"storageClassName": "x", "volumeMode": "Other"}}, [profile("x", BLOCK_RWO, FILES_RWX)], UNKNOWN),
-        ({"storage": {}}, [SHARED_PROFILE], UNKNOWN),
-        ({"storage": {}}, [SHARED_PROFILE, storage_class("shared", everything="true")], YES),
-        (
-            {"storage": {}},
-            [LOCAL_PROFILE, storage_class("local", vms="true"), storage_class("shared", everything="true")],
-            NOT_SHARED,
-        ),
-        (
-            {"storage": {}, "contentType": "archive"},
-            [SHARED_PROFILE, storage_class("local", vms="true"), storage_class("shared", everything="true")],
-            YES,
-        ),
-        ({"storage": {}}, [SHARED_PROFILE, storage_class("shared", vms="false")], UNKNOWN),
-        (
-            {"storage": {}},
-            [
-                SHARED_PROFILE,
-                storage_class("local", vms="true"),
-                storage_class("shared", "2026-02-02T00:00:00Z", "true"),
-            ],
-            YES,
-        ),
-        (
-            {"storage": {}},
-            [SHARED_PROFILE, storage_class("z", vms="true"), storage_class("shared", vms="true")],
-            YES,
-        ),
-    ],
-)
-def test_what_a_template_leads_to(spec, objects, answer):
-    assert judged(from_template(spec), *objects) == answer
-
-
-def test_a_preference_may_name_the_storage_class_of_templates():
-    open_spec = {"storage": {}}
-    prefers = windows({"volumes": {"preferredStorageClassName": "shared"}})
-    defaults = [storage_class("local", vms="true"), LOCAL_PROFILE, SHARED_PROFILE]
-    assert judged(from_template(open_spec, "windows"), prefers, *defaults) == YES
-    assert judged(from_template(open_spec, "windows"), *defaults) == UNKNOWN
-    named_class = {"storage": {"storageClassName": "local"}}
-    assert judged(from_template(named_class, "windows"), prefers, *defaults) == NOT_SHARED
-    only_volume = with_volume(dataVolume={"name": "root"})
-    only_volume.data["spec"]["preference"] = {"name": "windows"}
-    volume = data_volume("root", open_spec)
-    assert judged(only_volume, volume, prefers, *defaults) == NOT_SHARED
-
-
-# --- versions, facts -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

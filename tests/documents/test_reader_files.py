@@ -1,0 +1,69 @@
+"""Many documents in a file, and the files of a folder."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path as File
+
+import pytest
+
+from tests.documents.reading import VM
+from virt_admit.documents.reader import Document, DocumentError, find, parse
+
+
+@pytest.mark.parametrize("text", [VM + "---\n", '{"kind": "A", "spec": {"x": [1, 2, 3]}}\n'], ids=["YAML", "JSON"])
+def test_memory_does_not_grow_with_the_number_of_documents(text: str) -> None:
+    def peak(count: int) -> int:
+        content = text.encode() * count
+        tracemalloc.start()
+        assert sum(isinstance(each, Document) for each in parse(content, "many")) == count
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak - 2 * len(content)  # the text, and what the JSON reader knows of its lines
+
+    peak(1)
+    assert peak(600) < peak(200) + 50_000
+
+
+@pytest.fixture
+def folder(tmp_path: File) -> File:
+    for name in ("b.yaml", "a.yml", "c.json", "d.txt", ".hidden.yaml", "sub/z.yaml", "sub/.git/x.yaml", ".git/y.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "list.yaml.d").mkdir()
+    return tmp_path
+
+
+def names(found: Iterator[tuple[str, bytes | DocumentError]], folder: File) -> list[str]:
+    return [File(name).relative_to(folder).as_posix() for name, _ in found]
+
+
+def test_folders_are_walked_in_order(folder: File) -> None:
+    assert names(find([str(folder)]), folder) == ["a.yml", "b.yaml", "c.json", "sub/z.yaml"]
+    assert dict(find([str(folder / "sub")])) == {str(folder / "sub" / "z.yaml"): b"sub/z.yaml"}
+
+
+def test_named_files_are_read_whatever_their_name_and_once(folder: File) -> None:
+    paths = [str(folder / name) for name in ("d.txt", ".hidden.yaml", "b.yaml", "sub/../b.yaml")]
+    assert names(find([*paths, str(folder)]), folder) == [
+        *("d.txt", ".hidden.yaml", "b.yaml"),
+        *("a.yml", "c.json", "sub/z.yaml"),
+    ]
+
+
+def test_what_cannot_be_read_is_an_error_value(folder: File) -> None:
+    missing = str(folder / "missing.yaml")
+    (folder / "broken.yaml").symlink_to(missing)
+    results = dict(find([missing, str(folder), "a\x00b"]))
+    errors = {name: content for name, content in results.items() if isinstance(content, DocumentError)}
+    assert set(errors) == {missing, str(folder / "broken.yaml"), "a\x00b"}
+    assert str(errors[missing]) == f"{missing}: No such file or directory"
+    assert (errors[missing].file, errors[missing].line) == (missing, 0)
+    assert len(results) == 7
+
+
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a: 1")))
+    assert list(find(["-"])) == [("<stdin>", b"a: 1")]
