@@ -28,6 +28,15 @@ lock: .venv/.ready
 	$(UV) --all-extras --group dev pyproject.toml -o requirements-dev.lock
 	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | $(UV) - -o requirements-build.lock
 
+.PHONY: rule try
+## make rule ID=… write the two files of a new rule from a template
+rule: .venv/.ready
+	@$(BIN)/python -m tests.rules.author new "$(ID)"
+
+## make try ID=… run the cases, fields, snapshot and contract tests of one rule
+try: .venv/.ready
+	@$(BIN)/python -m tests.rules.author try "$(ID)"
+
 .PHONY: demo test unit coverage sandbox bench check format docs manifests clean
 ## make demo      start the webhook on loopback, send it every example over HTTPS, print what it says
 demo: .venv/.ready

@@ -11,7 +11,7 @@ from tests.dashboard import dashboard
 from tests.paths import ROOT
 from virt_admit.cli.rules import page
 from virt_admit.install import manifests
-from virt_admit.rules import load_rules
+from virt_admit.rules import InvalidRule, load_rules
 
 NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
 
@@ -63,7 +63,11 @@ def _rules_page() -> str:
 
 
 def main() -> int:
-    wanted = files()
+    try:
+        wanted = files()
+    except InvalidRule as error:
+        print(error, file=sys.stderr)
+        return 2
     if "--check" not in sys.argv:
         for path, content in wanted.items():
             path.parent.mkdir(parents=True, exist_ok=True)

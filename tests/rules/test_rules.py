@@ -1,48 +1,34 @@
-"""Every case of every rule, and what every rule owes its readers.
+"""Every case of every rule, and what every rule owes its readers. ``docs/case.schema.json`` describes the cases."""
 
-A case stands in ``webhook/rules/<family>/<rule>.yaml``:
-
-``name``       what is special about it
-``object``     the object that is judged
-``old``        the object before; makes the case an UPDATE
-``operation``  CREATE (or UPDATE with ``old``) unless said otherwise
-``user``, ``groups``, ``subresource``  of the request
-``cluster``    the other objects; every kind is complete unless ``complete`` lists the complete ones (``[]``: none)
-``serverVersion``
-``params``     as in a policy
-
-and expects
-
-``finds``      for each finding its path, or a map: ``path``, ``says`` (parts of the message), ``max_action``, ``value``
-``fix``        the JSON Patch of all findings
-``unseen``     parts of what the rule could not see; without the key the rule must have seen everything it needed
-"""
+import importlib
+import pkgutil
 
 import pytest
 import yaml
 
-from tests.rule_cases import rule_cases
+from tests.rules import cases
+from virt_admit import model
 from virt_admit.engine.admission_review import MAX_WARNING, Verdict
 from virt_admit.engine.review import run
-from virt_admit.model import json_patch, kinds
+from virt_admit.model import json_patch, kinds, reads
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.objects import Object
 from virt_admit.policy.parser import parse
 from virt_admit.rule import Action, Context, Operation
 from virt_admit.rules import load_rules
 
-
-def _read_cases():
-    for rule_id, cases in rule_cases().items():
-        rule = load_rules().by_id[rule_id]
-        for case in cases:
-            yield pytest.param(rule, case, id=f"{rule.id}/{case['name']}")
-
-
-CASES = list(_read_cases())
 ALL = list(load_rules())
-KEYS = {"name", "object", "old", "operation", "user", "groups", "subresource", "cluster", "complete", "serverVersion",
-        "params", "finds", "fix", "unseen"}  # fmt: skip
+PAIRS = list(cases.read(load_rules()))
+CASES = [pytest.param(rule, case, id=f"{rule.id}/{case.get('name')}") for rule, case in PAIRS]
+SHARED = {
+    (kind, path)
+    for module in pkgutil.walk_packages(model.__path__, f"{model.__name__}.")
+    for name, value in vars(importlib.import_module(module.name)).items()
+    if name.endswith("READS")
+    for kind, paths in value.items()
+    for path in paths
+}
+"""The fields that modules of the model declare for the rules."""
 
 
 def file_of(rule):
@@ -109,24 +95,61 @@ def params_of(rule, values):
 
 @pytest.mark.parametrize(("rule", "case"), CASES)
 def test_case(rule, case):
-    assert set(case) <= KEYS, "a case has a key that nothing reads"
-
     result, read = ask(rule, case)
 
     assert not result.error
+    assert read & set(kinds.ALL) <= set(rule.reads), f"{file_of(rule)}: add the kinds that the check looks up to reads"
+    as_expected(result, case)
+    for finding in result.findings:
+        fits(rule, finding)
+    fix_removes_findings(rule, case, result)
+    finds_no_more_without_a_cluster(rule, case, result)
+
+
+def as_expected(result, case):
+    """The findings, fixes and gaps are those that the case names."""
     expected = [{"path": each} if isinstance(each, str) else each for each in case.get("finds", [])]
     assert [str(finding.path) for finding in result.findings] == [each["path"] for each in expected]
-    for finding, wanted in zip(result.findings, expected, strict=True):
-        for part in wanted.get("says", []):
+    for finding, details in zip(result.findings, expected, strict=True):
+        for part in details.get("says", []):
             assert part in finding.message
-        assert str(finding.max_action) == wanted.get("max_action", str(finding.max_action))
-        if "value" in wanted:
-            assert finding.value == wanted["value"]
+        assert str(finding.max_action) == details.get("max_action", str(finding.max_action))
+        if "value" in details:
+            assert finding.value == details["value"]
     assert [step.as_json() for finding in result.findings for step in finding.fix] == case.get("fix", [])
     assert len(result.unseen) == len(case.get("unseen", [])), result.unseen
     for part, what in zip(case.get("unseen", []), result.unseen, strict=True):
         assert part in what
-    assert read & set(kinds.ALL) <= set(rule.reads), "the rule looks up kinds that it does not declare"
+
+
+def fits(rule, finding):
+    """A message is one line. The API server may cut a warning above 256 characters, and the remedy is at its end."""
+    assert "\n" not in finding.message
+    assert len(finding.message) <= 480, finding.message
+    if min(rule.action, finding.max_action) <= Action.WARN:
+        assert len(Verdict(rule, finding, Action.WARN).text) <= MAX_WARNING
+
+
+def fix_removes_findings(rule, case, result):
+    """After its fix an object has no finding of the rule."""
+    steps = [step for finding in result.findings for step in finding.fix]
+    if steps:
+        fixed = json_patch.apply(Object(case["object"]), steps)
+        again, _ = ask(rule, case | {"object": fixed.data})
+        assert not again.findings
+
+
+def finds_no_more_without_a_cluster(rule, case, result):
+    """Unseen is not absent: a denial that is found without any knowledge of the cluster is found with it too."""
+    without, _ = ask(rule, {**case, "cluster": [], "complete": []})
+    assert not without.error
+    known = {str(finding.path) for finding in result.findings}
+    for finding in without.findings:
+        assert str(finding.path) in known or min(finding.max_action, rule.action) < Action.DENY
+
+
+def test_case_files_are_valid():
+    assert list(cases.problems(load_rules())) == []
 
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
@@ -140,44 +163,27 @@ def test_every_rule_explains_itself(rule):
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
 def test_every_rule_has_a_bad_and_a_good_case(rule):
-    cases = [case for each, case in (param.values for param in CASES) if each is rule]
-    assert any(case.get("finds") for case in cases), "no case in which the rule finds something"
-    assert any(not case.get("finds") and "unseen" not in case for case in cases), "no case that is fine"
+    own = [case for each, case in PAIRS if each is rule]
+    place = cases.case_file(rule)
+    assert any(case.get("finds") for case in own), f"{place}: add a case in which the rule finds something"
+    assert any(not case.get("finds") and "unseen" not in case for case in own), f"{place}: add a case without findings"
 
 
-@pytest.mark.parametrize(("rule", "case"), CASES)
-def test_messages_are_one_line_that_fits(rule, case):
-    result, _ = ask(rule, case)
-    for finding in result.findings:
-        assert "\n" not in finding.message
-        assert len(finding.message) <= 480, finding.message
+@pytest.mark.parametrize("rule", [rule for rule in ALL if rule.reads], ids=lambda rule: rule.id)
+def test_the_fields_of_a_rule_exist_in_its_cases(rule):
+    """A misspelt field would be retained for nothing. Fields that the model declares are left out."""
+    objects = [data for each, case in PAIRS if each is rule for data in case.get("cluster", [])]
+    assert objects, (
+        f"{cases.case_file(rule)}: add a case with a cluster; the rule looks up {', '.join(map(str, rule.reads))}"
+    )
+    for kind, paths in rule.reads.items():
+        for path in (each for each in paths if (kind, each) not in SHARED and each not in reads.NAME):
+            found = any(kinds.of(Object(data)) is kind and has(data, reads.keys(path)) for data in objects)
+            assert found, f"{file_of(rule)}: no case has the field {path} of {kind}. Correct it in reads, or add a case"
 
 
-@pytest.mark.parametrize(("rule", "case"), CASES)
-def test_warnings_are_not_cut(rule, case):
-    """The API server may cut a warning above 256 characters; what to do stands at its end."""
-    result, _ = ask(rule, case)
-    for finding in result.findings:
-        if min(rule.action, finding.max_action) <= Action.WARN:
-            assert len(Verdict(rule, finding, Action.WARN).text) <= MAX_WARNING
-
-
-@pytest.mark.parametrize(("rule", "case"), CASES)
-def test_a_fix_makes_the_finding_go_away(rule, case):
-    result, _ = ask(rule, case)
-    steps = [step for finding in result.findings for step in finding.fix]
-    if steps:
-        fixed = json_patch.apply(Object(case["object"]), steps)
-        again, _ = ask(rule, case | {"object": fixed.data})
-        assert not again.findings
-
-
-@pytest.mark.parametrize(("rule", "case"), CASES)
-def test_without_a_cluster_a_rule_finds_no_more_than_a_warning_more(rule, case):
-    """Unseen is not absent: what is found without any knowledge of the cluster must be found with it too."""
-    with_cluster, _ = ask(rule, case)
-    without, _ = ask(rule, {**case, "cluster": [], "complete": []})
-    assert not without.error
-    known = {str(finding.path) for finding in with_cluster.findings}
-    for finding in without.findings:
-        assert str(finding.path) in known or min(finding.max_action, rule.action) < Action.DENY
+def has(value, path):
+    """Whether a value has something at a path; lists are passed through."""
+    if isinstance(value, list):
+        return any(has(item, path) for item in value)
+    return not path or (isinstance(value, dict) and path[0] in value and has(value[path[0]], path[1:]))

@@ -1,16 +1,19 @@
-"""Opinions: one ``<id>.py`` and one ``<id>.yaml`` (its cases) per rule, a folder per family.
+"""Opinions: one ``<id>.py`` and one ``<id>.yaml`` (its cases) per rule, a folder per first word of the ids.
 
-There is no list to edit: a module with a ``RULE`` is a rule.
+There is no list to edit: a module with a ``RULE`` is a rule. Its folder is the first word of its id.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
+from virt_admit.model import kinds, reads
 from virt_admit.model.kinds import Kind
 from virt_admit.rule import Rule
 
@@ -47,8 +50,60 @@ class Rules:
         return tuple(sorted(self.by_kind))
 
 
+class InvalidRule(ValueError):
+    """A rule file that cannot be used. The message is one line: the file, the problem, what to write."""
+
+
 @functools.cache
 def load_rules() -> Rules:
-    """Import every rule module of this package."""
-    files = Path(__file__).parent.glob("*/[!_]*.py")
-    return Rules(importlib.import_module(f"{__name__}.{file.parent.name}.{file.stem}").RULE for file in files)
+    """Import every rule module of this package.
+
+    Raises:
+        InvalidRule: a file has no valid ``RULE``.
+    """
+    return Rules(map(_load, sorted(Path(__file__).parent.glob("*/[!_]*.py"))))
+
+
+def _load(file: Path) -> Rule:
+    name = f"{file.parent.name}/{file.name}"
+    rule = getattr(importlib.import_module(f"{__name__}.{file.parent.name}.{file.stem}"), "RULE", None)
+    if not isinstance(rule, Rule):
+        raise InvalidRule(f"rules/{name}: RULE is missing. End the file with RULE = Rule(module=__name__, ...)")
+    if rule.id.partition("-")[0] != file.parent.name:
+        raise InvalidRule(
+            f"rules/{name}: move the file to rules/{rule.id.partition('-')[0]}/, the first word of its id"
+        )
+    for problem in problems(rule):
+        raise InvalidRule(f"rules/{name}: {problem}")
+    return rule
+
+
+_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_TOP: Final = ("metadata", "spec", "status", "data", "webhooks", "parameters", "provisioner", "rules")
+
+
+def problems(rule: Rule) -> Iterator[str]:
+    """Return what is wrong with the fields of a rule, each with what to write instead."""
+    if not isinstance(rule.reads, Mapping):
+        yield 'reads is not a mapping. Write reads={PVC: ("status.phase",)}'
+        return
+    for kind, paths in rule.reads.items():
+        if kind not in kinds.ALL:
+            yield f"reads names the unknown kind {kind!r}. Use a kind of model/kinds.py, or add a record there"
+        elif not isinstance(paths, tuple):
+            yield f"the fields of {kind} in reads are not a tuple. Write {kind.kind}: ({str(paths)!r},)"
+        else:
+            yield from (
+                f"reads names the unknown field {path!r} of {kind}. Write a path such as status.phase"
+                for path in paths
+                if not _is_path(path)
+            )
+
+
+def _is_path(path: object) -> bool:
+    if not isinstance(path, str):
+        return False
+    first, *rest = reads.keys(path)
+    if first == "metadata" and rest[:1] in (["annotations"], ["labels"]):
+        return all(rest)
+    return first in _TOP and all(_KEY.fullmatch(key) for key in rest)
