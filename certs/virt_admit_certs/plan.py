@@ -1,43 +1,31 @@
-"""What to do next: a pure function of what is stored, what was seen, the time and the settings.
+"""Decide the next step: a pure function of the stored state, the observation, the time and the settings.
 
-Eight steps keep certificates alive; the first one whose condition holds is due:
+Eight steps keep certificates valid. The first one whose condition holds is due:
 
 ========= ========================================================================================
-restore   the signer is damaged, this process remembers it: put it back and announce its successor
-bootstrap the signer is damaged and nobody remembers it: begin anew
-promote   the announced signer is trusted everywhere: serve under it, certified by the old one too
-note      the time of the last promotion is not known: the wait for the end of the old signers starts over
-retire    every serving cert of the older signers has expired: trust the signer alone
-announce  the signer comes to its end: make the next one and let it spread before anything uses it
-reissue   the serving cert cannot be used: make a new one
-renew     the serving cert comes to its end: make a new one
+restore   the signer is damaged and this process remembers it: restore it and announce its successor
+bootstrap the signer is damaged and not remembered: make a new one
+promote   the announced signer is trusted everywhere: use it, certified by the old one too
+note      the time of the last promotion is not known: restart the wait for the end of the old signers
+retire    every serving cert of the older signers has expired: trust only the signer
+announce  the signer expires soon: make the next one and publish it before its first use
+reissue   the serving cert is not valid: make a new one
+renew     the serving cert expires soon: make a new one
 ========= ========================================================================================
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, get_args
 
-from virt_admit_certs.issue import (
-    BACKDATED,
-    KEY_KINDS,
-    MAX_SIGNERS,
-    SKEW,
-    Certificate,
-    Pair,
-    State,
-    bound,
-    canonical_name,
-    issued_by,
-    kind_of,
-    names_of,
-    permits,
-    valid,
-)
+from virt_admit_certs.certificates import BACKDATED, SKEW, Certificate, Pair, issued_by, valid
+from virt_admit_certs.keys import kind_of
+from virt_admit_certs.names import name_constraints_of, names_of, permits
+from virt_admit_certs.schedule import RotationSettings
+from virt_admit_certs.state import MAX_SIGNERS, CertificateState
 
 StepName = Literal["restore", "bootstrap", "promote", "note", "retire", "announce", "reissue", "renew"]
 
@@ -45,7 +33,7 @@ STEPS: Final[tuple[StepName, ...]] = get_args(StepName)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RotationStep:
     """A step that is due, and why."""
 
     name: StepName
@@ -53,231 +41,62 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a process knows beside the store."""
+class Observation:
+    """What a process knows in addition to the store."""
 
     injected: bool = True
-    """Every existing webhook configuration of ours carries exactly the stored bundle."""
-    remembered: State | None = None
-    """The last good state, if this process loaded it shortly before the signer was damaged."""
+    """Every webhook configuration that exists carries exactly the stored bundle."""
+    remembered: CertificateState | None = None
+    """The last valid state, if this process loaded it shortly before the signer was damaged."""
     published: tuple[Certificate, ...] = ()
-    """The CA certificates that the configurations carry now. Read only while the signer is damaged."""
+    """The CA certificates that the configurations carry now. Empty unless the signer is damaged."""
 
 
-# Settings
-
-
-class SettingsError(ValueError):
-    """A setting that cannot be; the text names it and its value."""
-
-
-_UNITS: Final = {
-    "d": timedelta(days=1),
-    "h": timedelta(hours=1),
-    "m": timedelta(minutes=1),
-    "s": timedelta(seconds=1),
-    "ms": timedelta(milliseconds=1),
-}
-_DURATION: Final = re.compile(r"([0-9]+)(ms|[dhms])")
-_SHORTEST: Final = timedelta(minutes=10)  # as in HyperConverged's own validation of its certConfig
-_LONGEST: Final = timedelta(days=36_500)  # certificates cannot end after the year 9999
-
-
-def parse_duration(text: str) -> timedelta:
-    """Read ``48h``, ``4h48m``, ``30d`` or ``90s``. Raises ValueError."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is not a duration such as 48h, 4h48m, 30d or 90s")
-    try:
-        return sum((int(number) * _UNITS[unit] for number, unit in parts), timedelta())
-    except OverflowError:
-        raise ValueError(f"{text!r} is too long") from None
-
-
-def show_duration(duration: timedelta) -> str:
-    """The shortest text that :func:`parse_duration` reads back; whole milliseconds."""
-    text = ""
-    for unit in ("h", "m", "s", "ms"):
-        count, duration = divmod(duration, _UNITS[unit])
-        text += f"{count}{unit}" if count else ""
-    return text or "0s"
-
-
-SCHEDULE: Final = ("serving-duration", "serving-renew-before", "signer-duration", "signer-renew-before")
-
-PROFILES: Final[Mapping[str, tuple[str, str, str, str]]] = {
-    "daily": ("48h", "24h", "720h", "360h"),
-    "kubevirt": ("24h", "4h48m", "168h", "33h36m"),
-    "hco": ("24h", "12h", "48h", "24h"),
-    "15d": ("30d", "15d", "120d", "60d"),
-    "yearly": ("730d", "365d", "3650d", "1825d"),
-    "cluster": ("24h", "12h", "48h", "24h"),
-}
-"""The values of :data:`SCHEDULE` in each named schedule; in ``cluster`` those that HyperConverged leaves open."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The schedule, and what is issued. A field is the setting of that name with ``-`` for ``_``."""
-
-    serving_duration: timedelta = timedelta(hours=48)
-    serving_renew_before: timedelta = timedelta(hours=24)
-    signer_duration: timedelta = timedelta(hours=720)
-    signer_renew_before: timedelta = timedelta(hours=360)
-    propagation: timedelta = timedelta(seconds=60)
-    """The shortest time between the announcement of a signer and its first use."""
-    check_interval: timedelta = timedelta(seconds=10)
-    """Time between two rounds of the loop, ±20 %."""
-    key: str = "p256"
-    name_constraints: bool = False
-    """Signers are bound to the names."""
-    names: tuple[str, ...] = field(default=())
-    """DNS names and IP addresses of the serving cert. Not a flag of this group: the edge composes them."""
-
-    @property
-    def schedule(self) -> dict[str, timedelta]:
-        """The values of :data:`SCHEDULE`."""
-        return {name: getattr(self, name.replace("-", "_")) for name in SCHEDULE}
-
-    @property
-    def minimum_age(self) -> timedelta:
-        """No serving cert is renewed younger than this: 60 s, less only where unsafe intervals are allowed."""
-        return min(timedelta(seconds=60), self.serving_duration / 10)
-
-    @property
-    def retire_after(self) -> timedelta:
-        """How long after a promotion the last serving cert of an older signer has surely expired."""
-        return self.serving_duration + min(timedelta(minutes=5), self.serving_duration / 2)
-
-    @property
-    def worth_restoring(self) -> timedelta:
-        """A remembered signer that lives shorter than this is not put back."""
-        return min(timedelta(minutes=1), self.signer_duration / 10)
-
-
-SETTINGS: Final = (*(item.name.replace("_", "-") for item in fields(Settings) if item.name != "names"), "profile")
-"""The names of all settings: flag ``--certs-<name>``, environment ``VIRT_ADMIT_CERTS_<NAME>``."""
-
-
-def parse_settings(values: Mapping[str, str], *, names: tuple[str, ...] = (), unsafe: bool = False) -> Settings:
-    """Settings from texts by name (see :data:`SETTINGS`); what is not given comes from the profile.
-
-    ``unsafe`` lifts the lower limits, for tests that rotate every few seconds. Raises SettingsError.
-    """
-    unknown = sorted(set(values) - set(SETTINGS))
-    if unknown:
-        raise SettingsError(f"unknown setting {unknown[0]}; known are {', '.join(SETTINGS)}")
-    profile = values.get("profile", "daily")
-    if profile not in PROFILES:
-        raise SettingsError(f"profile is {profile}; it must be one of {', '.join(PROFILES)}")
-    texts = {**dict(zip(SCHEDULE, PROFILES[profile], strict=True)), **values}
-    durations: dict[str, timedelta] = {}
-    for name in (*SCHEDULE, "propagation", "check-interval"):
-        if name in texts:
-            try:
-                durations[name.replace("-", "_")] = parse_duration(texts[name])
-            except ValueError as error:
-                raise SettingsError(f"{name}: {error}") from None
-    try:
-        wanted = tuple(dict.fromkeys(canonical_name(name) for name in names))
-    except ValueError as error:
-        raise SettingsError(f"cert-name: {error}") from None
-    constraints = values.get("name-constraints", "off")
-    if constraints not in ("on", "off"):
-        raise SettingsError(f"name-constraints is {constraints}; it must be on or off")
-    settings = Settings(**durations, key=values.get("key", "p256"), name_constraints=constraints == "on", names=wanted)
-    check(settings, unsafe=unsafe)
-    return settings
-
-
-def check(settings: Settings, *, unsafe: bool = False) -> None:
-    """Refuse settings under which certificates would not stay alive. Raises SettingsError with names and values."""
-    if settings.key not in KEY_KINDS:
-        raise SettingsError(f"key is {settings.key}; it must be one of {', '.join(KEY_KINDS)}")
-    schedule = settings.schedule
-    for name, value in {
-        **schedule,
-        "propagation": settings.propagation,
-        "check-interval": settings.check_interval,
-    }.items():
-        if value > _LONGEST:
-            raise SettingsError(f"{name} is {show_duration(value)}; it must be at most {show_duration(_LONGEST)}")
-    most_often = timedelta(milliseconds=10 if unsafe else 1000)
-    if settings.check_interval < most_often:
-        found, least = show_duration(settings.check_interval), show_duration(most_often)
-        raise SettingsError(f"check-interval is {found}; it must be at least {least}")
-    for name, value in schedule.items():
-        shortest = timedelta(seconds=1) if unsafe else _SHORTEST
-        if value < shortest:
-            raise SettingsError(f"{name} is {show_duration(value)}; it must be at least {show_duration(shortest)}")
-    for role in ("serving", "signer"):
-        life, before = schedule[f"{role}-duration"], schedule[f"{role}-renew-before"]
-        if before >= life:
-            raise SettingsError(
-                f"{role}-renew-before is {show_duration(before)}; "
-                f"it must be shorter than {role}-duration, which is {show_duration(life)}"
-            )
-    if settings.signer_duration < settings.serving_duration:
-        raise SettingsError(
-            f"signer-duration is {show_duration(settings.signer_duration)}; "
-            f"it must not be shorter than serving-duration, which is {show_duration(settings.serving_duration)}"
-        )
-    overlap = 2 * settings.propagation + timedelta(hours=1)
-    if not unsafe and settings.signer_renew_before < overlap:
-        raise SettingsError(
-            f"signer-renew-before is {show_duration(settings.signer_renew_before)}; it must be at least twice "
-            f"propagation, which is {show_duration(settings.propagation)}, and an hour: {show_duration(overlap)}"
-        )
-
-
-# The plan
-
-
-def plan(state: State, seen: Seen, now: datetime, settings: Settings) -> Step | None:
-    """The step that is due, or None."""
+def plan(state: CertificateState, seen: Observation, now: datetime, settings: RotationSettings) -> RotationStep | None:
+    """Return the step that is due, or None."""
     signer = state.signer
     if signer is None or not valid(signer.cert, now):
         reason = _signer_fault(state, now)
         if can_restore(seen, now, settings):
-            return Step("restore", reason)
-        return Step("bootstrap", reason)
+            return RotationStep("restore", reason)
+        return RotationStep("bootstrap", reason)
     following = state.next if state.next and valid(state.next.cert, now) else None
     if following and seen.injected and now >= announced_at(state, following, now) + settings.propagation:
-        return Step("promote", "the announced signer has spread")
+        return RotationStep("promote", "the announced signer has spread")
     others = [cert for cert in state.bundle if cert != signer.cert]
     if others and not state.announced:
         promoted = promoted_at(state, now)
         if promoted is None:
-            return Step("note", "when the signer was promoted is not known")
+            return RotationStep("note", "when the signer was promoted is not known")
         if now >= promoted + settings.retire_after or all(cert.not_valid_after_utc <= now for cert in others):
-            return Step("retire", "the last serving cert of the older signers has expired")
+            return RotationStep("retire", "the last serving cert of the older signers has expired")
     if following is None and (reason := _announce_reason(state, signer, now, settings)):
-        return Step("announce", reason)
+        return RotationStep("announce", reason)
     if reason := serving_fault(state, now, settings):
-        return Step("reissue", reason)
+        return RotationStep("reissue", reason)
     if state.serving and (reason := _renew_reason(state, state.serving.cert, now, settings)):
-        return Step("renew", reason)
+        return RotationStep("renew", reason)
     return None
 
 
-def can_restore(seen: Seen, now: datetime, settings: Settings) -> bool:
-    """Whether a signer is remembered that still lives long enough."""
+def can_restore(seen: Observation, now: datetime, settings: RotationSettings) -> bool:
+    """Return whether a signer is remembered that remains valid long enough."""
     signer = seen.remembered.signer if seen.remembered else None
     return signer is not None and valid(signer.cert, now) and valid(signer.cert, now + settings.worth_restoring)
 
 
-def announced_at(state: State, following: Pair, now: datetime) -> datetime:
-    """When the next signer was announced, from the note or else from the certificate itself."""
+def announced_at(state: CertificateState, following: Pair, now: datetime) -> datetime:
+    """Return when the next signer was announced, from the note or else from the certificate."""
     return _past(state, "announced-at", now) or following.cert.not_valid_before_utc + BACKDATED
 
 
-def promoted_at(state: State, now: datetime) -> datetime | None:
-    """When the signer was promoted, or None if nobody knows."""
+def promoted_at(state: CertificateState, now: datetime) -> datetime | None:
+    """Return when the signer was promoted, or None if that is not known."""
     return _past(state, "promoted-at", now)
 
 
-def note_time(state: State, note: str) -> datetime | None:
-    """A time from the notes; None if it is missing or unreadable."""
+def note_time(state: CertificateState, note: str) -> datetime | None:
+    """Return a time from the notes; None if it is missing or not valid."""
     try:
         at = datetime.fromisoformat(state.notes.get(note, ""))
     except ValueError:
@@ -285,13 +104,13 @@ def note_time(state: State, note: str) -> datetime | None:
     return at.astimezone(UTC) if at.tzinfo else None
 
 
-def _past(state: State, note: str, now: datetime) -> datetime | None:
+def _past(state: CertificateState, note: str, now: datetime) -> datetime | None:
     at = note_time(state, note)
     return at if at and at <= now + SKEW else None
 
 
-def asked(state: State) -> Literal["serving", "signer"] | None:
-    """Which rotation somebody asked for (note ``rotate``: ``<what>/<anything>``) that has not been done yet."""
+def requested_rotation(state: CertificateState) -> Literal["serving", "signer"] | None:
+    """Return the requested rotation (note ``rotate``: ``<what>/<anything>``) that is not done yet, or None."""
     request = state.notes.get("rotate", "")
     if request == state.notes.get("rotate-done"):
         return None
@@ -303,8 +122,8 @@ def asked(state: State) -> Literal["serving", "signer"] | None:
     return None
 
 
-def phase(state: State) -> str:
-    """In one word where a state stands: empty, steady, announced (next signer spreads) or overlap (old one fades)."""
+def phase(state: CertificateState) -> str:
+    """Return the phase: empty, steady, announced (a next signer is published) or overlap (an old signer is trusted)."""
     if state.signer is None:
         return "empty"
     if state.announced:
@@ -313,7 +132,7 @@ def phase(state: State) -> str:
 
 
 def cert_fault(name: str, cert: Certificate, now: datetime) -> str:
-    """Why a certificate cannot be used at ``now``, or an empty text."""
+    """Return why a certificate is not valid at ``now``, or an empty text."""
     if now >= cert.not_valid_after_utc:
         return f"{name} has expired at {cert.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
     if not valid(cert, now):
@@ -321,8 +140,8 @@ def cert_fault(name: str, cert: Certificate, now: datetime) -> str:
     return ""
 
 
-def serving_fault(state: State, now: datetime, settings: Settings) -> str:
-    """Why the serving cert must not be shown, or an empty text."""
+def serving_fault(state: CertificateState, now: datetime, settings: RotationSettings) -> str:
+    """Return why the serving cert must not be used, or an empty text."""
     if state.serving is None:
         return _faults(state, "tls.")
     cert = state.serving.cert
@@ -336,16 +155,16 @@ def serving_fault(state: State, now: datetime, settings: Settings) -> str:
     return ""
 
 
-def servable_names(signer: Certificate, settings: Settings) -> tuple[str, ...]:
-    """The wanted names that the signer may sign for; those that it may not wait for the next one."""
+def servable_names(signer: Certificate, settings: RotationSettings) -> tuple[str, ...]:
+    """Return the names that the signer may sign for; the others wait for the next signer."""
     return tuple(name for name in settings.names if permits(signer, name)) or settings.names
 
 
-def renew_at(cert: Certificate, settings: Settings) -> datetime:
-    """When a serving cert becomes due.
+def renew_at(cert: Certificate, settings: RotationSettings) -> datetime:
+    """Return when a serving cert is due for renewal.
 
-    A serving cert whose life its signer cut short is renewed proportionally late, and never again before a tenth
-    of its life has passed: otherwise it would be due in every round.
+    If its signer shortens its life, the renewal is proportionally late, and never before a tenth of its life has
+    passed: otherwise it would be due in every round (external-secrets/external-secrets#1249).
     """
     made = cert.not_valid_before_utc + BACKDATED
     life = max(cert.not_valid_after_utc - made, timedelta())
@@ -353,8 +172,8 @@ def renew_at(cert: Certificate, settings: Settings) -> datetime:
     return max(cert.not_valid_after_utc - before, made + max(settings.minimum_age, life / 10))
 
 
-def deadlines(state: State, settings: Settings) -> Iterator[datetime]:
-    """Every time at which a step of this state can become due by the clock alone."""
+def deadlines(state: CertificateState, settings: RotationSettings) -> Iterator[datetime]:
+    """Yield every time at which a step of this state can become due by the clock alone."""
     if state.signer:
         end = state.signer.cert.not_valid_after_utc
         yield end
@@ -374,8 +193,10 @@ def deadlines(state: State, settings: Settings) -> Iterator[datetime]:
         yield promoted + settings.retire_after
 
 
-def upcoming(state: State, seen: Seen, now: datetime, settings: Settings) -> tuple[Step, datetime] | None:
-    """The next step and when it is due, if nothing but the clock changes."""
+def upcoming(
+    state: CertificateState, seen: Observation, now: datetime, settings: RotationSettings
+) -> tuple[RotationStep, datetime] | None:
+    """Return the next step and when it is due, if only the clock changes."""
     for at in (now, *sorted(at for at in deadlines(state, settings) if at > now)):
         step = plan(state, seen, at, settings)
         if step:
@@ -383,39 +204,39 @@ def upcoming(state: State, seen: Seen, now: datetime, settings: Settings) -> tup
     return None
 
 
-def _signer_fault(state: State, now: datetime) -> str:
+def _signer_fault(state: CertificateState, now: datetime) -> str:
     if state.signer is None:
         return _faults(state, "ca.")
     return cert_fault("the signer", state.signer.cert, now)
 
 
-def _announce_reason(state: State, signer: Pair, now: datetime, settings: Settings) -> str:
+def _announce_reason(state: CertificateState, signer: Pair, now: datetime, settings: RotationSettings) -> str:
     if state.announced:
         if state.next is None:
             return _faults(state, "next.")
         return cert_fault("the announced signer", state.next.cert, now)
     if sum(cert.not_valid_after_utc > now for cert in state.bundle) >= MAX_SIGNERS:
         return ""
-    if asked(state) == "signer":
-        return "a rotation of the signer was asked for"
+    if requested_rotation(state) == "signer":
+        return "a signer rotation was requested"
     if now >= signer.cert.not_valid_after_utc - settings.signer_renew_before:
         return f"the signer expires at {signer.cert.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
     if kind_of(signer.key) != settings.key:
         return f"the signer has a {kind_of(signer.key)} key; wanted is {settings.key}"
     if refused := [name for name in settings.names if not permits(signer.cert, name)]:
         return f"the signer may not sign for {', '.join(refused)}"
-    if settings.name_constraints and not bound(signer.cert):
-        return "the signer is not bound to names"
+    if settings.name_constraints and not name_constraints_of(signer.cert):
+        return "the signer has no name constraints"
     return ""
 
 
-def _renew_reason(state: State, serving: Certificate, now: datetime, settings: Settings) -> str:
-    if asked(state) == "serving":
-        return "a new serving cert was asked for"
+def _renew_reason(state: CertificateState, serving: Certificate, now: datetime, settings: RotationSettings) -> str:
+    if requested_rotation(state) == "serving":
+        return "a new serving cert was requested"
     if now >= renew_at(serving, settings):
         return f"the serving cert expires at {serving.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
     return ""
 
 
-def _faults(state: State, prefix: str) -> str:
+def _faults(state: CertificateState, prefix: str) -> str:
     return "; ".join(fault for fault in state.faults if fault.startswith(prefix))

@@ -1,4 +1,4 @@
-"""What a store's certificates are, in words: the value behind ``virt-admit certs status``."""
+"""Describe the certificates of a store: the value behind ``virt-admit certs status``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from virt_admit_certs.issue import BACKDATED, Certificate, State, certs_pem, names_of, parse_bundle, sha256
-from virt_admit_certs.plan import Seen, Settings, cert_fault, phase, serving_fault, upcoming
-from virt_admit_certs.steps import timestamp
-from virt_admit_certs.store import Configuration, Entry
+from virt_admit_certs.certificates import BACKDATED, Certificate, certs_pem, sha256, timestamp
+from virt_admit_certs.names import names_of
+from virt_admit_certs.plan import Observation, cert_fault, phase, serving_fault, upcoming
+from virt_admit_certs.schedule import RotationSettings
+from virt_admit_certs.state import CertificateState, parse_bundle
+from virt_admit_certs.webhook_configurations import WebhookConfiguration, WebhookEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,13 @@ class CertStatus:
 
 @dataclass(frozen=True, slots=True)
 class StepStatus:
-    """The next step, if nothing but the clock changes."""
+    """The next step, if only the clock changes."""
 
     name: str
     reason: str
     at: str
     seconds: int
-    """From now until then; 0: it is due."""
+    """Seconds until the step is due; 0 if it is due now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,12 @@ class EntryStatus:
     """Its kind."""
     name: str
     injected: bool
-    """It carries exactly the bundle; of an external issuer's at least the bundle."""
+    """It carries exactly the bundle; for an external issuer, at least the bundle."""
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """Everything about a store's certificates that can be told without secrets."""
+class StoreStatus:
+    """Everything about the certificates of a store that is not secret."""
 
     phase: str
     signer: CertStatus | None
@@ -61,14 +63,14 @@ class Status:
     clock_offset: float
     """Seconds that the API server's clock is ahead."""
     faults: tuple[str, ...]
-    """What needs attention; empty: everything is fine."""
+    """What needs attention."""
 
     def as_json(self) -> dict[str, Any]:
-        """The status as JSON data."""
+        """Return the status as JSON data."""
         return {"version": 1, **asdict(self)}
 
     def as_text(self) -> str:
-        """The status as lines for people."""
+        """Return the status as lines for people."""
         lines = [f"phase      {self.phase}"]
         for role, cert in (("signer", self.signer), ("next", self.next), ("serving", self.serving)):
             if cert:
@@ -82,7 +84,7 @@ class Status:
             when = "now" if self.step.seconds == 0 else f"in {_in_words(self.step.seconds)}, at {self.step.at}"
             lines.append(f"next step  {self.step.name} {when}: {self.step.reason}")
         for entry in self.entries:
-            if entry.injected:  # the others are among the faults
+            if entry.injected:  # the others are in the faults
                 lines.append(f"webhook    {entry.configuration} {entry.name} carries the bundle")
         if self.clock_offset:
             lines.append(f"clock      the API server is {self.clock_offset:+.0f} s from this machine")
@@ -91,23 +93,23 @@ class Status:
 
 
 def status(
-    state: State,
+    state: CertificateState,
     now: datetime,
-    settings: Settings,
+    settings: RotationSettings,
     *,
-    configurations: Sequence[Configuration] = (),
+    configurations: Sequence[WebhookConfiguration] = (),
     external: bool = False,
     clock_offset: float = 0.0,
-) -> Status:
-    """Judge a state. ``external``: somebody else issues, so there is no signer of ours and no plan."""
+) -> StoreStatus:
+    """Describe a state. With ``external``, another issuer owns the certificates: no signer and no plan."""
     entries = tuple(
         EntryStatus(configuration.kind, entry.name, _injected(entry, state, external))
         for configuration in configurations
         for entry in configuration.entries
     )
     injected = all(entry.injected for entry in entries)
-    following = None if external else upcoming(state, Seen(injected=injected), now, settings)
-    return Status(
+    following = None if external else upcoming(state, Observation(injected=injected), now, settings)
+    return StoreStatus(
         phase="external" if external else phase(state),
         signer=described(state.signer.cert) if state.signer else None,
         next=described(state.next.cert) if state.next else None,
@@ -127,14 +129,14 @@ def status(
     )
 
 
-def _injected(entry: Entry, state: State, external: bool) -> bool:
-    if external:  # CAs from before it stay beside it
+def _injected(entry: WebhookEntry, state: CertificateState, external: bool) -> bool:
+    if external:  # earlier CAs remain in the bundle
         return set(state.bundle) <= set(parse_bundle(entry.bundle, []))
     return entry.bundle == certs_pem(state.bundle)
 
 
 def _faults(
-    state: State, now: datetime, settings: Settings, entries: Iterable[EntryStatus], external: bool
+    state: CertificateState, now: datetime, settings: RotationSettings, entries: Iterable[EntryStatus], external: bool
 ) -> Iterable[str]:
     yield from (fault for fault in state.faults if not external or fault.startswith("tls."))
     if state.serving and external:
@@ -154,7 +156,7 @@ def _faults(
 
 
 def _ends(name: str, cert: Certificate, now: datetime, renew_before: timedelta = timedelta.max) -> Iterable[str]:
-    """A quarter of its life is left, and it should have been renewed already."""
+    """Yield a fault if less than a quarter of its life remains, and its renewal is overdue."""
     life = cert.not_valid_after_utc - cert.not_valid_before_utc - BACKDATED
     left = cert.not_valid_after_utc - now
     if timedelta() < left < min(life / 4, renew_before):
@@ -162,7 +164,7 @@ def _ends(name: str, cert: Certificate, now: datetime, renew_before: timedelta =
 
 
 def described(cert: Certificate) -> CertStatus:
-    """A certificate in words."""
+    """Return the description of a certificate."""
     return CertStatus(
         subject=cert.subject.rfc4514_string(),
         issuer=cert.issuer.rfc4514_string(),

@@ -1,4 +1,4 @@
-"""A call as an API server would make it: what is shown, and why a bundle does not trust it."""
+"""Call a webhook as an API server would: which certificates it sends, and why a bundle does not trust them."""
 
 from __future__ import annotations
 
@@ -14,37 +14,43 @@ from typing import Any, Final
 
 from cryptography import x509
 
-from virt_admit_certs.issue import Certificate
+from virt_admit_certs.certificates import Certificate
 
 PATIENCE: Final = 10.0
-"""Seconds to connect, and for each read; an API server gives the handshake as long."""
+"""Seconds to connect, and for each read; the timeout of an API server for the handshake."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a call fails, and what helps: a line each."""
+class CallFailure:
+    """Why a call fails, and the remedy: one line each."""
 
     reason: str
     remedy: str
 
 
 def chain(host: str, port: int) -> tuple[Certificate, ...]:
-    """What is shown to everybody, trusted or not, the serving cert first.
+    """Return the certificates that a server sends, without verifying them, the serving cert first.
 
-    Raises OSError if nobody answers, and ssl.SSLError if there is no handshake.
+    Raises:
+        OSError: no server answers.
+        ssl.SSLError: the handshake fails.
     """
     context = _context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with _connected(host, port, host, context) as connection:
-        return tuple(x509.load_der_x509_certificate(der) for der in _shown(connection))
+        return tuple(x509.load_der_x509_certificate(der) for der in _sent_certificates(connection))
 
 
-def call(host: str, port: int, server_name: str, bundle: bytes, path: str = "/validate") -> Failure | None:
-    """Send a review of nothing to ``host``, verified as ``server_name`` with ``bundle`` (PEM); None: it is answered.
+def call(host: str, port: int, server_name: str, bundle: bytes, path: str = "/validate") -> CallFailure | None:
+    """Send a review to ``host`` that matches no rule; return why it fails, or None if it is answered.
 
-    Without a bundle the roots of this machine count, as those of its own machine do for an API server. Raises OSError
-    if nobody answers.
+    Args:
+        server_name: the name to verify.
+        bundle: PEM to verify with. If empty, the root CAs of this machine, as an API server does.
+
+    Raises:
+        OSError: no server answers.
     """
     context = _context()
     try:
@@ -57,11 +63,11 @@ def call(host: str, port: int, server_name: str, bundle: bytes, path: str = "/va
     except ssl.SSLError as error:
         return _tls_failure(error, server_name)
     except UnicodeDecodeError:
-        return Failure("the bundle is not PEM", _PUBLISH)
+        return CallFailure("the bundle is not valid PEM", _PUBLISH)
 
 
 def _context() -> ssl.SSLContext:
-    """A client like the API server's: a trusted CA need not be a root, and only names in the SAN count."""
+    """Return a context like the API server's: a trusted CA need not be a root, and only names in the SAN count."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -82,35 +88,37 @@ def _connected(host: str, port: int, server_name: str, context: ssl.SSLContext) 
         raise
 
 
-def _shown(connection: Any) -> list[bytes]:
+def _sent_certificates(connection: Any) -> list[bytes]:
     if hasattr(connection, "get_unverified_chain"):
         return list(connection.get_unverified_chain())
     # Python 3.11 and 3.12 have it under a private name only
     return [ssl.PEM_cert_to_DER_cert(cert.public_bytes()) for cert in connection._sslobj.get_unverified_chain()]
 
 
-def _review(connection: ssl.SSLSocket, server_name: str, path: str) -> Failure | None:
+def _review(connection: ssl.SSLSocket, server_name: str, path: str) -> CallFailure | None:
     uid = str(uuid.uuid4())
     client = http.client.HTTPConnection(server_name)
     client.sock = connection
     try:
-        with contextlib.suppress(ConnectionError, ssl.SSLEOFError):  # the alert that says why is there to be read
-            client.request("POST", path, json.dumps(_nothing(uid)), {"Content-Type": "application/json"})
-        answer = client.getresponse()
-        body = answer.read()
+        with contextlib.suppress(
+            ConnectionError, ssl.SSLEOFError
+        ):  # reading the response raises the alert with the reason
+            client.request("POST", path, json.dumps(_review_without_rules(uid)), {"Content-Type": "application/json"})
+        response = client.getresponse()
+        body = response.read()
     except (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLEOFError) as error:
-        return Failure(f"no answer to a review ({type(error).__name__})", f"{_CLIENT}; or {_LOG}")
-    if answer.status != HTTPStatus.OK:
-        return Failure(f"a review to {path} is answered with HTTP status {answer.status}", _PATH)
+        return CallFailure(f"no response to a review ({type(error).__name__})", f"{_CLIENT}; or {_LOG}")
+    if response.status != HTTPStatus.OK:
+        return CallFailure(f"the response to a review at {path} has HTTP status {response.status}", _PATH)
     try:
         answered = json.loads(body)["response"]["uid"] == uid
     except (ValueError, TypeError, KeyError):
         answered = False
-    return None if answered else Failure(f"what answers at {path} is not an admission webhook", _PATH)
+    return None if answered else CallFailure(f"the server at {path} is not an admission webhook", _PATH)
 
 
-def _nothing(uid: str) -> dict[str, Any]:
-    """A review that no rule has an opinion on."""
+def _review_without_rules(uid: str) -> dict[str, Any]:
+    """Return a review that no rule applies to."""
     kind = {"group": "", "version": "v1"}
     name = "virt-admit-certs-verify"
     return {
@@ -130,38 +138,38 @@ def _nothing(uid: str) -> dict[str, Any]:
     }
 
 
-_STATUS: Final = "virt-admit certs status says what is stored and which step comes next"
-_LOG: Final = "the log of the webhook says why"
-_PATH: Final = "give the URL of the webhook itself, ending in /validate or /mutate"
+_STATUS: Final = "run virt-admit certs status: it shows what is stored and the next step"
+_LOG: Final = "read the log of the webhook"
+_PATH: Final = "use the URL of the webhook itself, ending in /validate or /mutate"
 _PUBLISH: Final = (
     "the caBundle must be what virt-admit certs bundle prints; the webhook repairs it within seconds if it may patch it"
 )
-_CLIENT: Final = "it demands a client certificate (--client-ca), which API servers have only if they are told to"
-_NONE: Final = "it has no certificate to show yet: virt-admit certs status"
+_CLIENT: Final = "the webhook requires a client certificate (--client-ca); API servers send one only if configured to"
+_NONE: Final = "the webhook has no certificate yet: run virt-admit certs status"
 
 _VERIFICATIONS: Final = {  # by the codes of openssl/x509_vfy.h
     **dict.fromkeys((2, 18, 19, 20, 21), _PUBLISH),
-    9: "the clock of whoever issued it is ahead, or the one of this machine behind",
-    10: f"it was not renewed: {_STATUS}",
-    **dict.fromkeys((62, 64), "serve with --cert-name and that name, or have it issued for that name"),
+    9: "the clock of the issuer is ahead, or the clock of this machine is behind",
+    10: f"the certificate was not renewed: {_STATUS}",
+    **dict.fromkeys((62, 64), "serve with --cert-name and that name, or issue the certificate for that name"),
 }
 _ALERTS: Final = (
     ("CERTIFICATE_REQUIRED", _CLIENT),
     ("HANDSHAKE_FAILURE", _NONE),
-    ("PROTOCOL_VERSION", "both sides speak TLS 1.2 or newer, but not the same one: see --tls-min-version"),
-    ("WRONG_VERSION_NUMBER", "that port does not speak TLS: give the one of --bind"),
-    ("RECORD_LAYER_FAILURE", "that port does not speak TLS: give the one of --bind"),
+    ("PROTOCOL_VERSION", "both sides speak TLS 1.2 or newer, but no common version: see --tls-min-version"),
+    ("WRONG_VERSION_NUMBER", "that port does not speak TLS: use the port of --bind"),
+    ("RECORD_LAYER_FAILURE", "that port does not speak TLS: use the port of --bind"),
 )
 
 
-def _tls_failure(error: ssl.SSLError, server_name: str) -> Failure:
+def _tls_failure(error: ssl.SSLError, server_name: str) -> CallFailure:
     if isinstance(error, ssl.SSLCertVerificationError):
         remedy = _VERIFICATIONS.get(error.verify_code, _STATUS)
-        return Failure(error.verify_message.rstrip(".") or f"not trusted as {server_name}", remedy)
+        return CallFailure(error.verify_message.rstrip(".") or f"not trusted as {server_name}", remedy)
     if isinstance(error, ssl.SSLEOFError):  # asyncio sends no alerts
-        return Failure("it hangs up in the handshake", f"{_NONE}; or it takes no TLS version that this machine speaks")
+        return CallFailure("the connection closes during the handshake", f"{_NONE}; or there is no common TLS version")
     reason = error.reason or type(error).__name__
     for part, remedy in _ALERTS:
         if part in reason:
-            return Failure(reason.replace("_", " ").lower(), remedy)
-    return Failure(reason.replace("_", " ").lower(), _LOG)
+            return CallFailure(reason.replace("_", " ").lower(), remedy)
+    return CallFailure(reason.replace("_", " ").lower(), _LOG)

@@ -8,13 +8,13 @@ import ssl
 import threading
 from collections.abc import Callable
 
-from virt_admit_certs.context import Front
+from virt_admit_certs.tls import TlsContextProvider
 
 
 class Server:
     """Answers each connection with one byte, in one thread; counts nothing and keeps nothing."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: TlsContextProvider) -> None:
         self._front = front
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self._socket.getsockname()[1]

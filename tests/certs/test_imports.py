@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-STRANGERS = ("webhook", "flask", "gunicorn", "prometheus_client", "kubernetes", "click", "yaml")
-MODULES = ("issue", "plan", "steps", "store", "rotate", "context", "status", "commands", "verify")
+import virt_admit_certs
+
+STRANGERS = ("virt_admit", "flask", "gunicorn", "prometheus_client", "kubernetes", "click", "yaml")
+PACKAGE = Path(virt_admit_certs.__file__).parent
+MODULES = sorted(
+    ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
+    for file in PACKAGE.rglob("*.py")
+    if file.name != "__init__.py"
+)
 
 
 @pytest.mark.parametrize("module", MODULES)

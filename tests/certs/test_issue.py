@@ -15,30 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.certs.world import DAY, HOUR, NAMES, SECOND, START, trusts
-from virt_admit_certs import issue
-from virt_admit_certs.issue import (
-    KEYS,
+from virt_admit_certs.certificates import (
     Pair,
-    State,
-    bound,
-    bundle_of,
-    canonical_name,
     certs_pem,
-    good_for,
     is_authority,
     issued_by,
-    key_pem,
-    names_of,
     new_cross,
-    new_key,
     new_serving,
     new_signer,
-    ordered,
-    parse,
-    permits,
-    render,
+    sha256,
     valid,
 )
+from virt_admit_certs.keys import key_pem, kind_of, new_key
+from virt_admit_certs.names import canonical_name, good_for, name_constraints_of, names_of, permits
+from virt_admit_certs.state import KEYS, CertificateState, bundle_of, ordered, parse, render
 
 LIFE = timedelta(days=30)
 
@@ -53,11 +43,11 @@ def new() -> Pair:
     return new_signer(START + 15 * DAY, LIFE)
 
 
-def full(old: Pair, new: Pair) -> State:
+def full(old: Pair, new: Pair) -> CertificateState:
     """A state in which everything exists: a signer promoted, and the next one announced."""
     third = new_signer(START + 16 * DAY, LIFE)
     cross = new_cross(new.cert, old, START + 15 * DAY)
-    return State(
+    return CertificateState(
         signer=new,
         bundle=ordered([old.cert, new.cert, third.cert]),
         serving=new_serving(new, NAMES, START + 15 * DAY, 2 * DAY),
@@ -138,11 +128,11 @@ class TestIssued:
     def test_kinds_of_keys(self, kind):
         signer = new_signer(START, LIFE, kind)
 
-        assert issue.kind_of(signer.key) == kind
+        assert kind_of(signer.key) == kind
         assert issued_by(new_serving(signer, NAMES, START, DAY, kind).cert, signer.cert)
 
     def test_rsa(self):
-        assert issue.kind_of(new_key("rsa2048")) == "rsa2048"
+        assert kind_of(new_key("rsa2048")) == "rsa2048"
 
     def test_an_unknown_kind_of_key_is_named(self):
         with pytest.raises(ValueError, match=r"rsa512.*p256"):
@@ -233,7 +223,7 @@ class TestBound:
         cross = new_cross(signer, old, START)
 
         assert extension(cross, x509.NameConstraints) == extension(signer, x509.NameConstraints)
-        assert bound(new_cross(old.cert, old, START)) is None
+        assert name_constraints_of(new_cross(old.cert, old, START)) is None
 
     @pytest.mark.parametrize(
         ("names", "name", "permitted"),
@@ -283,7 +273,7 @@ class TestBundle:
         found = ordered([*same_time, newer, *same_time])
 
         assert found[0] == newer
-        assert list(found[1:]) == sorted(same_time, key=issue.sha256)
+        assert list(found[1:]) == sorted(same_time, key=sha256)
         assert ordered(reversed(found)) == found
 
     def test_expired_ones_leave_with_a_save_and_at_most_eight_stay(self, old):

@@ -13,46 +13,32 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.certs.world import DAILY, DAY, HOUR, NAMES, SECOND, START, pem, trusts
-from virt_admit_certs import plan as planning
-from virt_admit_certs.issue import (
-    State,
-    bound,
-    issued_by,
-    names_of,
-    new_serving,
-    new_signer,
-    ordered,
-    parse,
-    permits,
-    render,
-)
-from virt_admit_certs.plan import (
+from virt_admit_certs.certificates import issued_by, new_serving, new_signer, timestamp
+from virt_admit_certs.keys import kind_of
+from virt_admit_certs.names import name_constraints_of, names_of, permits
+from virt_admit_certs.plan import STEPS, Observation, RotationStep, phase, plan, renew_at, requested_rotation, upcoming
+from virt_admit_certs.schedule import (
     PROFILES,
     SETTINGS,
-    STEPS,
-    Seen,
-    Settings,
-    SettingsError,
-    Step,
-    asked,
+    RotationSettings,
+    RotationSettingsError,
     parse_duration,
     parse_settings,
-    phase,
-    plan,
-    renew_at,
     show_duration,
-    upcoming,
 )
-from virt_admit_certs.steps import perform, revoke, timestamp
+from virt_admit_certs.state import CertificateState, ordered, parse, render
+from virt_admit_certs.steps import perform, revoke
 
 MINUTE = timedelta(minutes=1)
 RENEW = START + 24 * HOUR
 ANNOUNCE = START + 360 * HOUR
-INJECTED = Seen(injected=True)
-NOT_INJECTED = Seen(injected=False)
+INJECTED = Observation(injected=True)
+NOT_INJECTED = Observation(injected=False)
 
 
-def do(state: State, at: datetime, seen: Seen = INJECTED, settings: Settings = DAILY) -> State:
+def do(
+    state: CertificateState, at: datetime, seen: Observation = INJECTED, settings: RotationSettings = DAILY
+) -> CertificateState:
     """Do the step that is due, through what a store would keep of it."""
     step = plan(state, seen, at, settings)
     assert step is not None
@@ -60,12 +46,14 @@ def do(state: State, at: datetime, seen: Seen = INJECTED, settings: Settings = D
     return parse(render(after), after.notes)
 
 
-def name(state: State, at: datetime, seen: Seen = INJECTED, settings: Settings = DAILY) -> str | None:
+def name(
+    state: CertificateState, at: datetime, seen: Observation = INJECTED, settings: RotationSettings = DAILY
+) -> str | None:
     step = plan(state, seen, at, settings)
     return step.name if step else None
 
 
-def run(state: State, at: datetime, until: datetime, seen: Seen = INJECTED) -> State:
+def run(state: CertificateState, at: datetime, until: datetime, seen: Observation = INJECTED) -> CertificateState:
     """Do everything that comes due, when it comes due."""
     while (following := upcoming(state, seen, at, DAILY)) and following[1] <= until:
         at = following[1]
@@ -73,7 +61,7 @@ def run(state: State, at: datetime, until: datetime, seen: Seen = INJECTED) -> S
     return state
 
 
-STEADY = do(State(), START)
+STEADY = do(CertificateState(), START)
 FRESH = replace(STEADY, serving=new_serving(STEADY.signer, NAMES, ANNOUNCE - 12 * HOUR, 48 * HOUR))
 ANNOUNCED = do(FRESH, ANNOUNCE)
 OVERLAP = do(ANNOUNCED, ANNOUNCE + MINUTE)
@@ -83,7 +71,7 @@ SIGNER_END = START + 720 * HOUR
 
 
 def test_the_states_of_this_file_are_what_they_are_called():
-    assert [phase(s) for s in (State(), STEADY, FRESH, ANNOUNCED, OVERLAP)] == [
+    assert [phase(s) for s in (CertificateState(), STEADY, FRESH, ANNOUNCED, OVERLAP)] == [
         "empty",
         "steady",
         "steady",
@@ -93,14 +81,26 @@ def test_the_states_of_this_file_are_what_they_are_called():
     assert not any(s.faults for s in (STEADY, FRESH, ANNOUNCED, OVERLAP))
 
 
-ROWS: list[tuple[str, State, datetime, Seen, str | None]] = [
+ROWS: list[tuple[str, CertificateState, datetime, Observation, str | None]] = [
     # what, state, now, seen, the step that is due
-    ("nothing stored", State(), START, INJECTED, "bootstrap"),
-    ("nothing stored, remembered", State(), START, Seen(remembered=STEADY), "restore"),
-    ("nothing stored, no signer remembered", State(), START, Seen(remembered=State()), "bootstrap"),
-    ("remembered for a minute", State(), SIGNER_END - MINUTE - SECOND, Seen(remembered=STEADY), "restore"),
-    ("remembered for less", State(), SIGNER_END - MINUTE, Seen(remembered=STEADY), "bootstrap"),
-    ("remembered from the future", State(), START - DAY, Seen(remembered=STEADY), "bootstrap"),
+    ("nothing stored", CertificateState(), START, INJECTED, "bootstrap"),
+    ("nothing stored, remembered", CertificateState(), START, Observation(remembered=STEADY), "restore"),
+    (
+        "nothing stored, no signer remembered",
+        CertificateState(),
+        START,
+        Observation(remembered=CertificateState()),
+        "bootstrap",
+    ),
+    (
+        "remembered for a minute",
+        CertificateState(),
+        SIGNER_END - MINUTE - SECOND,
+        Observation(remembered=STEADY),
+        "restore",
+    ),
+    ("remembered for less", CertificateState(), SIGNER_END - MINUTE, Observation(remembered=STEADY), "bootstrap"),
+    ("remembered from the future", CertificateState(), START - DAY, Observation(remembered=STEADY), "bootstrap"),
     ("signer's last second", STEADY, SIGNER_END - SECOND, INJECTED, "announce"),
     ("signer expired", STEADY, SIGNER_END, INJECTED, "bootstrap"),
     ("signer five minutes early", STEADY, START - HOUR - 5 * MINUTE, INJECTED, None),
@@ -134,11 +134,11 @@ def test_row(state, now, seen, expected):
     assert name(state, now, seen) == expected
 
 
-def noted(state: State, **notes: str) -> State:
+def noted(state: CertificateState, **notes: str) -> CertificateState:
     return replace(state, notes={**state.notes, **{key.replace("_", "-"): value for key, value in notes.items()}})
 
 
-def without(state: State, note: str) -> State:
+def without(state: CertificateState, note: str) -> CertificateState:
     return replace(state, notes={key: value for key, value in state.notes.items() if key != note})
 
 
@@ -192,7 +192,10 @@ class TestNotes:
     def test_losing_every_note_breaks_nothing(self):
         for state, at in ((STEADY, START), (ANNOUNCED, ANNOUNCE), (OVERLAP, ANNOUNCE + MINUTE)):
             bare = replace(state, notes={})
-            assert plan(bare, INJECTED, at, DAILY) in (None, Step("note", "when the signer was promoted is not known"))
+            assert plan(bare, INJECTED, at, DAILY) in (
+                None,
+                RotationStep("note", "when the signer was promoted is not known"),
+            )
 
     def test_notes_for_people(self):
         assert (OVERLAP.notes["phase"], ANNOUNCED.notes["phase"]) == ("overlap", "announced")
@@ -203,7 +206,7 @@ class TestNotes:
 class TestFaults:
     NOW = ANNOUNCE + MINUTE
 
-    def damaged(self, state: State, key: str, value: bytes = b"garbage") -> State:
+    def damaged(self, state: CertificateState, key: str, value: bytes = b"garbage") -> CertificateState:
         return parse({**render(state), key: value}, state.notes)
 
     @pytest.mark.parametrize(
@@ -219,7 +222,7 @@ class TestFaults:
         ],
     )
     def test_one(self, key, steady, announced, overlap):
-        def damaged_step(state: State, now: datetime) -> str | None:
+        def damaged_step(state: CertificateState, now: datetime) -> str | None:
             return name(self.damaged(state, key) if key in render(state) else state, now)
 
         assert damaged_step(STEADY, START) == steady
@@ -232,7 +235,7 @@ class TestFaults:
             for first in data:
                 for second in data:
                     broken = parse({**data, first: b"garbage", second: b""}, state.notes)
-                    seen = Seen(remembered=state)
+                    seen = Observation(remembered=state)
                     steps = 0
                     while plan(broken, seen, now, DAILY):
                         broken = do(broken, now, seen)
@@ -281,7 +284,9 @@ class TestFaults:
     def test_a_serving_cert_of_another_signer(self):
         foreign = replace(STEADY, serving=new_serving(new_signer(START, DAY), NAMES, START, HOUR))
 
-        assert plan(foreign, INJECTED, START, DAILY) == Step("reissue", "the serving cert is not signed by the signer")
+        assert plan(foreign, INJECTED, START, DAILY) == RotationStep(
+            "reissue", "the serving cert is not signed by the signer"
+        )
 
     def test_a_serving_cert_from_the_future(self):
         late = replace(STEADY, serving=new_serving(STEADY.signer, NAMES, START + 2 * HOUR, HOUR))
@@ -309,7 +314,7 @@ class TestFaults:
             state = do(state, at, settings=wanted)
 
         assert steps[:2] == ["announce", "promote"]
-        assert planning.kind_of(state.signer.key) == planning.kind_of(state.serving.key) == "p384"
+        assert kind_of(state.signer.key) == kind_of(state.serving.key) == "p384"
 
 
 class TestBoundSigners:
@@ -317,27 +322,27 @@ class TestBoundSigners:
     MORE = replace(ON, names=(*NAMES, "more.example"))
 
     def test_from_the_first_one_on(self):
-        state = do(State(), START, settings=self.ON)
+        state = do(CertificateState(), START, settings=self.ON)
 
-        assert bound(state.signer.cert)
+        assert name_constraints_of(state.signer.cert)
         assert plan(state, INJECTED, START, self.ON) is None
         assert plan(state, INJECTED, START, DAILY) is None  # switched off: the next signer is free
 
     def test_switched_on_the_next_signer_is_bound(self):
         state = do(STEADY, START, settings=self.ON)
-        assert bound(state.next.cert)
+        assert name_constraints_of(state.next.cert)
         assert plan(state, INJECTED, START, self.ON) is None
 
         state = do(state, START + MINUTE, settings=self.ON)
 
-        assert bound(state.signer.cert)
-        assert bound(state.cross)
+        assert name_constraints_of(state.signer.cert)
+        assert name_constraints_of(state.cross)
         assert trusts(pem(STEADY.signer.cert), (state.serving.cert, *state.chain), START + MINUTE)
         assert plan(state, INJECTED, START + MINUTE, self.ON) is None
 
     @pytest.mark.parametrize("switched_off", [False, True])
     def test_a_further_name_waits_for_a_signer_that_may_sign_for_it(self, switched_off):
-        state = do(State(), START, settings=self.ON)
+        state = do(CertificateState(), START, settings=self.ON)
         wanted = replace(self.MORE, name_constraints=not switched_off)
 
         announced = do(state, START, settings=wanted)
@@ -346,11 +351,11 @@ class TestBoundSigners:
         promoted = do(announced, START + MINUTE, settings=wanted)
 
         assert names_of(promoted.serving.cert) == wanted.names
-        assert bool(bound(promoted.signer.cert)) != switched_off
+        assert bool(name_constraints_of(promoted.signer.cert)) != switched_off
         assert plan(promoted, INJECTED, START + MINUTE, wanted) is None
 
     def test_while_it_waits_what_is_issued_is_for_the_others(self):
-        state = do(State(), START, settings=self.MORE)
+        state = do(CertificateState(), START, settings=self.MORE)
         other = replace(self.MORE, names=(*NAMES, "other.example"))
         announced = do(state, START, settings=other)
 
@@ -361,7 +366,7 @@ class TestBoundSigners:
         assert name(reissued, START, NOT_INJECTED, settings=other) is None
 
     def test_fewer_names_need_no_other_signer(self):
-        state = do(State(), START, settings=self.MORE)
+        state = do(CertificateState(), START, settings=self.MORE)
 
         assert name(state, START, settings=self.ON) == "reissue"
         state = do(state, START, settings=self.ON)
@@ -371,7 +376,7 @@ class TestBoundSigners:
 
     def test_without_any_name_in_common_it_signs_all_the_same(self):
         """Nobody trusts that, but the certificate says what is wrong, and the next signer is announced."""
-        state = do(State(), START, settings=self.ON)
+        state = do(CertificateState(), START, settings=self.ON)
         moved = replace(self.ON, names=("elsewhere.svc",))
 
         state = do(do(state, START, settings=moved), START, NOT_INJECTED, settings=moved)
@@ -386,7 +391,7 @@ class TestSteps:
         published = (new_signer(START, 60 * DAY).cert, new_signer(START, HOUR).cert)
         now = ANNOUNCE + HOUR
 
-        after = do(left, now, Seen(published=published))
+        after = do(left, now, Observation(published=published))
 
         assert set(after.bundle) == {after.signer.cert, *OVERLAP.bundle, published[0]}
         assert after.notes["promoted-at"] == timestamp(now)
@@ -400,7 +405,7 @@ class TestSteps:
 
     def test_restore(self):
         now = ANNOUNCE + 2 * MINUTE
-        after = do(State(), now, Seen(remembered=OVERLAP))
+        after = do(CertificateState(), now, Observation(remembered=OVERLAP))
 
         assert after.signer.cert == OVERLAP.signer.cert
         assert set(after.bundle) == {*OVERLAP.bundle, after.next.cert}
@@ -466,7 +471,7 @@ class TestSteps:
             state = do(do(state, at), at + MINUTE)
 
         assert len(state.bundle) == 8
-        assert asked(state) == "signer"
+        assert requested_rotation(state) == "signer"
         later = at + 49 * HOUR
         assert name(state, later) == "retire"
         assert name(do(state, later), later) == "announce"
@@ -490,11 +495,11 @@ class TestSteps:
         assert (read.chain, read.cross, read.next) == ((), None, None)
         assert trusts(pem(*read.bundle), (read.serving.cert,), now)
         assert name(read, now) is None
-        assert asked(read) is None
+        assert requested_rotation(read) is None
 
     def test_a_step_that_the_state_does_not_allow_is_an_error(self):
         with pytest.raises(LookupError):
-            perform(Step("promote", ""), STEADY, INJECTED, START, DAILY)
+            perform(RotationStep("promote", ""), STEADY, INJECTED, START, DAILY)
 
 
 class TestClippedServing:
@@ -526,7 +531,7 @@ class TestClippedServing:
 
 class TestUpcoming:
     def test_a_year_of_forecasts_comes_true(self):
-        at, state, counts = START, State(), dict.fromkeys(STEPS, 0)
+        at, state, counts = START, CertificateState(), dict.fromkeys(STEPS, 0)
         while at < START + 365 * DAY:
             following = upcoming(state, INJECTED, at, DAILY)
             assert following is not None
@@ -581,8 +586,8 @@ class TestDurations:
 
 class TestSettings:
     def test_defaults_are_the_daily_profile(self):
-        assert parse_settings({}) == Settings()
-        assert parse_settings({"profile": "daily"}) == Settings()
+        assert parse_settings({}) == RotationSettings()
+        assert parse_settings({"profile": "daily"}) == RotationSettings()
 
     def test_names_of_settings(self):
         assert set(SETTINGS) == {
@@ -646,7 +651,7 @@ class TestSettings:
         ],
     )
     def test_refused_with_names_and_values(self, values, parts):
-        with pytest.raises(SettingsError) as refused:
+        with pytest.raises(RotationSettingsError) as refused:
             parse_settings(values)
 
         assert all(part in str(refused.value) for part in parts)
@@ -667,7 +672,7 @@ class TestSettings:
         parse_settings(values)
 
     def test_a_name_that_cannot_be_is_refused(self):
-        with pytest.raises(SettingsError, match=r"cert-name.*a b"):
+        with pytest.raises(RotationSettingsError, match=r"cert-name.*a b"):
             parse_settings({}, names=("a b",))
 
     def test_unsafe_intervals_lift_the_lower_limits_only(self):
@@ -681,17 +686,17 @@ class TestSettings:
         settings = parse_settings(quick, unsafe=True)
 
         assert (settings.minimum_age, settings.retire_after) == (timedelta(seconds=0.8), 12 * SECOND)
-        with pytest.raises(SettingsError):
+        with pytest.raises(RotationSettingsError):
             parse_settings(quick)
-        with pytest.raises(SettingsError):
+        with pytest.raises(RotationSettingsError):
             parse_settings({**quick, "serving-renew-before": "8s"}, unsafe=True)
-        with pytest.raises(SettingsError):
+        with pytest.raises(RotationSettingsError):
             parse_settings({**quick, "serving-duration": "0s"}, unsafe=True)
 
 
 @st.composite
-def schedules(draw: Callable[..., int]) -> Settings:
-    """Settings that are accepted, most of them near a limit."""
+def schedules(draw: Callable[..., int]) -> RotationSettings:
+    """RotationSettings that are accepted, most of them near a limit."""
     serving = draw(st.integers(11, 3000))
     serving_before = draw(st.one_of(st.integers(10, serving - 1), st.sampled_from([10, serving - 1])))
     signer = draw(st.integers(max(serving, 63), 9000))
@@ -716,7 +721,7 @@ def test_under_all_settings_nothing_expires_and_nothing_storms(settings, data):
     shorter, and a new signer is announced in one round and promoted in another.
     """
     longest = min(settings.serving_renew_before, settings.signer_renew_before / 2) / 3
-    at, state, renewals = START, do(State(), START, settings=settings), []
+    at, state, renewals = START, do(CertificateState(), START, settings=settings), []
     for _ in range(60):
         while step := plan(state, INJECTED, at, settings):
             if step.name == "renew":

@@ -16,25 +16,20 @@ import pytest
 
 from tests.certs.world import DAILY, DAY, HOUR, KINDS, NAMES, SECOND, START, FakeApi, Replica, Time, pem, trusts
 from tests.waiting import eventually
-from virt_admit_certs import rotate
-from virt_admit_certs.context import Front
-from virt_admit_certs.issue import (
-    State,
-    certs_pem,
-    key_pem,
-    names_of,
-    new_serving,
-    new_signer,
-    ordered,
-    parse,
-    parse_certs,
-    render,
-    sha256,
-)
-from virt_admit_certs.plan import Settings, SettingsError, parse_settings
-from virt_admit_certs.rotate import Clock, Rotator
-from virt_admit_certs.steps import perform, timestamp
-from virt_admit_certs.store import Configurations, Directory, ExternalDirectory, ExternalSecret, SecretStore
+from virt_admit_certs import reconciler, rotate
+from virt_admit_certs.certificates import certs_pem, new_serving, new_signer, sha256, timestamp
+from virt_admit_certs.keys import key_pem
+from virt_admit_certs.names import names_of
+from virt_admit_certs.plan import Observation, plan
+from virt_admit_certs.rotate import Rotator
+from virt_admit_certs.schedule import RotationSettings, RotationSettingsError, parse_settings
+from virt_admit_certs.server_clock import ServerClock
+from virt_admit_certs.state import CertificateState, ordered, parse, parse_certs, render
+from virt_admit_certs.steps import perform
+from virt_admit_certs.stores.directory import Directory, ExternalDirectory
+from virt_admit_certs.stores.secret import ExternalSecret, SecretStore
+from virt_admit_certs.tls import TlsContextProvider
+from virt_admit_certs.webhook_configurations import WebhookConfigurations
 
 MINUTE = timedelta(minutes=1)
 ANNOUNCE = START + 360 * HOUR
@@ -60,13 +55,13 @@ def pass_time(now: Time, until: datetime, *replicas: Replica, every: timedelta =
 
 
 class TestClock:
-    def clock(self, now: Time) -> Clock:
+    def clock(self, now: Time) -> ServerClock:
         self.error = timedelta()
-        return Clock(lambda: now.now + self.error, now.monotonic)
+        return ServerClock(lambda: now.now + self.error, now.monotonic)
 
     def test_without_an_api_server_local_time_counts(self, now):
         clock = self.clock(now)
-        clock.hear(None)
+        clock.observe_date(None)
 
         assert (clock.now(), clock.offset) == (START, 0)
 
@@ -74,7 +69,7 @@ class TestClock:
     def test_the_api_servers_time_counts(self, now, seconds):
         clock = self.clock(now)
         self.error = -seconds * SECOND
-        clock.hear(START)
+        clock.observe_date(START)
 
         assert clock.offset == seconds
         assert clock.now() == START
@@ -82,14 +77,14 @@ class TestClock:
     @pytest.mark.parametrize("seconds", [-1.9, -1, 0, 1, 1.9])
     def test_less_than_two_seconds_is_the_headers_resolution(self, now, seconds):
         clock = self.clock(now)
-        clock.hear(START + seconds * SECOND)
+        clock.observe_date(START + seconds * SECOND)
 
         assert clock.offset == 0
 
     def test_one_answer_that_lay_around_is_forgiven(self, now):
         clock = self.clock(now)
         for late in (0, 0, 0, 300, 0):
-            clock.hear(now.now - late * SECOND)
+            clock.observe_date(now.now - late * SECOND)
             assert clock.offset == 0
             now.now += 10 * SECOND
 
@@ -97,10 +92,10 @@ class TestClock:
     def test_a_step_of_the_local_clock_counts_at_once(self, now, step):
         clock = self.clock(now)
         for _ in range(5):
-            clock.hear(now.now)
+            clock.observe_date(now.now)
             now.now += 10 * SECOND
         self.error = step
-        clock.hear(now.now)
+        clock.observe_date(now.now)
 
         assert clock.now() == now.now
         assert clock.offset == -step.total_seconds()
@@ -125,7 +120,7 @@ class TestLife:
 
         for _ in range(10):
             now.now += 10 * SECOND
-            assert not replica.rotator.round()
+            assert not replica.rotator.reconcile_once()
 
         assert api.requests - before == {"get secret": 10, "get configuration": 20}
 
@@ -139,7 +134,7 @@ class TestLife:
         while now.now < ANNOUNCE + 60 * HOUR:
             now.now += 10 * SECOND if now.now < ANNOUNCE + 3 * MINUTE and now.now >= ANNOUNCE else 30 * MINUTE
             for replica in random.Random(1).sample(replicas, 3):
-                replica.rotator.round()
+                replica.rotator.reconcile_once()
                 assert all(api.trusts(other.chain) for other in replicas)
 
         assert api.state.signer.cert != old
@@ -210,7 +205,7 @@ class TestLife:
 
         assert wrong.steps("renew") + right.steps("renew") > 20
         assert wrong.events["step", "reissue"] + right.events["step", "reissue"] == 0
-        assert wrong.rotator.facts.offset == -error.total_seconds()
+        assert wrong.rotator.status.offset == -error.total_seconds()
 
     @pytest.mark.parametrize("jump", [-40 * DAY, -3 * DAY, 3 * DAY, 40 * DAY])
     def test_a_local_clock_that_jumps_and_back(self, api, now, jump):
@@ -280,7 +275,7 @@ class TestFaults:
     def test_secret_damaged(self, api, now, replica, key, value):
         if value == "foreign":
             foreign = new_signer(START, DAY)
-            value = render(State(signer=foreign, bundle=(foreign.cert,),
+            value = render(CertificateState(signer=foreign, bundle=(foreign.cert,),
                                  serving=new_serving(foreign, NAMES, START, DAY)))[key]  # fmt: skip
         signer, before = api.state.signer.cert, replica.chain
         api.edit({key: value})
@@ -351,7 +346,7 @@ class TestFaults:
         api.overwrite_bundles(pem(new_signer(START, DAY).cert) if bundle == "foreign" else bundle)
         assert not api.trusts(replica.chain)
 
-        replica.rotator.round()
+        replica.rotator.reconcile_once()
 
         assert api.trusts(replica.chain)
 
@@ -359,13 +354,13 @@ class TestFaults:
         api = FakeApi(now)
         replica = Replica(api)
         replica.settle()
-        assert replica.rotator.facts.injected == {}
+        assert replica.rotator.status.injected == {}
         api.register("MutatingWebhookConfiguration")
 
-        replica.rotator.round()
+        replica.rotator.reconcile_once()
 
         assert api.trusts(replica.chain)
-        assert replica.rotator.facts.injected == {"MutatingWebhookConfiguration": True}
+        assert replica.rotator.status.injected == {"MutatingWebhookConfiguration": True}
 
     @pytest.mark.parametrize("verb", ["get configuration", "patch configuration"])
     def test_rights_on_configurations_taken_away(self, api, now, replica, verb):
@@ -376,14 +371,14 @@ class TestFaults:
         assert replica.steps("renew") > 10
         assert api.trusts(replica.chain)
         assert replica.events["error", "forbidden"] > 0
-        assert not any(replica.rotator.facts.injected.values())
+        assert not any(replica.rotator.status.injected.values())
 
         api.forbidden = set()
         pass_time(now, now.now + HOUR, replica)
 
         assert replica.steps("promote") == 1
         assert api.trusts(replica.chain)
-        assert all(replica.rotator.facts.injected.values())
+        assert all(replica.rotator.status.injected.values())
 
     def test_all_rights_taken_away(self, api, now, replica):
         api.forbidden = {"get secret"}
@@ -404,10 +399,10 @@ class TestFaults:
             (setattr(api, "before", lambda _verb: None), other.settle()) if verb == "patch secret" else None
         )
 
-        assert replica.rotator.round()
+        assert replica.rotator.reconcile_once()
 
         assert replica.events["conflict", ""] == 1
-        assert not replica.rotator.round()
+        assert not replica.rotator.reconcile_once()
         assert (replica.steps("renew"), other.steps("renew")) == (0, 1)
         assert replica.chain == other.chain
 
@@ -484,7 +479,9 @@ class TestGuard:
         replica.settle()
         shown = replica.chain
         foreign = new_signer(START, 30 * DAY)
-        state = State(signer=foreign, bundle=(foreign.cert,), serving=new_serving(foreign, NAMES, START, 2 * DAY))
+        state = CertificateState(
+            signer=foreign, bundle=(foreign.cert,), serving=new_serving(foreign, NAMES, START, 2 * DAY)
+        )
         api.forbidden = {"patch configuration"}
         api.edit(render(state))
 
@@ -503,7 +500,7 @@ class TestGuard:
         api.forbidden = {"patch configuration"}
         now.now += 3 * DAY
         foreign = new_signer(now.now, 30 * DAY)
-        api.edit(render(State(signer=foreign, bundle=(foreign.cert,),
+        api.edit(render(CertificateState(signer=foreign, bundle=(foreign.cert,),
                               serving=new_serving(foreign, NAMES, now.now, 2 * DAY))))  # fmt: skip
 
         replica.settle()
@@ -574,9 +571,9 @@ class TestReadiness:
 
     def test_facts(self, api, now):
         replica = Replica(api)
-        assert replica.rotator.facts.certificates == {}
+        assert replica.rotator.status.certificates == {}
         replica.settle()
-        facts = replica.rotator.facts
+        facts = replica.rotator.status
 
         assert facts.checked == START
         assert facts.injected == dict.fromkeys(KINDS, True)
@@ -593,8 +590,8 @@ class TestErrors:
         replica.settle()
         for error in (RuntimeError("a bug"), OSError(5, "disk"), MemoryError(), KeyError("x")):
             with monkeypatch.context() as patched:
-                patched.setattr(rotate, "parse", lambda *_, error=error: (_ for _ in ()).throw(error))
-                assert not replica.rotator.round()
+                patched.setattr(reconciler, "parse", lambda *_, error=error: (_ for _ in ()).throw(error))
+                assert not replica.rotator.reconcile_once()
         now.now += DAY
         replica.settle()
 
@@ -609,7 +606,7 @@ class TestErrors:
         clock = [1000.0]
         monkeypatch.setattr(rotate.time, "monotonic", lambda: clock[0])
         for _ in range(120):
-            replica.rotator.round()
+            replica.rotator.reconcile_once()
             clock[0] += 1
 
         assert [record.reason for record in caplog.records if record.levelno == logging.WARNING] == ["unreachable"] * 2
@@ -623,7 +620,7 @@ class TestErrors:
         def refuse(*_: bytes) -> None:
             raise ssl.SSLError("no")
 
-        monkeypatch.setattr(replica.rotator, "_show_pem", refuse)
+        monkeypatch.setattr(replica.rotator._presenter, "_set_certificate", refuse)
         now.now += DAY
         replica.settle()
         assert replica.chain == shown
@@ -638,7 +635,7 @@ class TestErrors:
         monkeypatch.setattr(SecretStore, "save", lambda *_: False)
         monkeypatch.setattr(rotate.random, "uniform", lambda *_: 0.0)
 
-        replica.rotator.settle()
+        replica.rotator.reconcile()
 
         assert replica.events["conflict", ""] == 10
 
@@ -647,15 +644,15 @@ class TestErrors:
         assert [record.offset for record in caplog.records if hasattr(record, "offset")] == [-61]
 
     def test_settings_that_change_are_followed_and_bad_ones_are_not(self, api, now, caplog):
-        caplog.set_level("INFO", "virt_admit_certs.rotate")
-        wanted: list[Settings] = [DAILY]
+        caplog.set_level("INFO", "virt_admit_certs")
+        wanted: list[RotationSettings] = [DAILY]
 
-        def follow() -> Settings:
+        def follow() -> RotationSettings:
             if not wanted:
-                raise SettingsError("serving-duration is 1s; it must be at least 10m")
+                raise RotationSettingsError("serving-duration is 1s; it must be at least 10m")
             return wanted[0]
 
-        replica = Replica(api, follow=follow)
+        replica = Replica(api, get_settings=follow)
         replica.settle()
         now.now += 5 * HOUR
         wanted[0] = replace(DAILY, serving_renew_before=47 * HOUR)
@@ -693,37 +690,37 @@ class TestExternal:
     def rotator(self, store: Any, shown: list[bytes], now: Time, **options: Any) -> Rotator:
         return Rotator(
             store,
-            Settings(names=NAMES[:1]),
-            show=lambda cert, _key: shown.append(cert),
-            clock=Clock(now, now.monotonic),
+            RotationSettings(names=NAMES[:1]),
+            set_certificate=lambda cert, _key: shown.append(cert),
+            clock=ServerClock(now, now.monotonic),
             **options,
         )
 
     def test_a_secret_is_followed_and_never_written(self, api, now, shown):
         signer = new_signer(START, 90 * DAY)
         rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now)
-        assert not rotator.round()
+        assert not rotator.reconcile_once()
         assert not rotator.readiness()[0].ready
         for _ in range(5):
             serving = new_serving(signer, NAMES, now.now, 3 * DAY)
             self.secret(api, serving, signer)
-            assert not rotator.round()
+            assert not rotator.reconcile_once()
             assert shown[-1] == certs_pem([serving.cert])
             assert rotator.readiness()[0].ready
             now.now += DAY
 
         assert len(shown) == 5
         assert api.requests["patch secret"] == api.requests["patch configuration"] == 0
-        assert rotator.facts.certificates["serving"] == serving.cert
+        assert rotator.status.certificates["serving"] == serving.cert
 
     @pytest.mark.parametrize("damage", ["missing", "mismatch", "half", "expired", "names", "future"])
     def test_what_is_bad_does_not_replace_what_is_good(self, api, now, shown, damage):
         signer = new_signer(START - 10 * DAY, 90 * DAY)
         good, other = (new_serving(signer, NAMES, START, 3 * DAY) for _ in range(2))
         events: list[tuple[str, str]] = []
-        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, count=lambda *event: events.append(event))
+        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, on_event=lambda *event: events.append(event))
         self.secret(api, good, signer)
-        rotator.round()
+        rotator.reconcile_once()
         assert events == []
 
         if damage == "missing":
@@ -736,7 +733,7 @@ class TestExternal:
             names = ("other.svc",) if damage == "names" else NAMES
             made = {"expired": START - 5 * DAY, "future": START + 5 * DAY}.get(damage, START)
             self.secret(api, new_serving(signer, names, made, 3 * DAY), signer)
-        rotator.round()
+        rotator.reconcile_once()
 
         assert shown == [certs_pem([good.cert])]
         assert events == [("error", "certificate")]
@@ -747,7 +744,7 @@ class TestExternal:
         rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now)
         for _ in range(2):
             self.secret(api, new_serving(signer, ["*.virt-admit.svc"], START, DAY), signer)
-            rotator.round()
+            rotator.reconcile_once()
 
         assert len(shown) == 2
 
@@ -756,44 +753,44 @@ class TestExternal:
         expired = new_serving(signer, NAMES, START - 5 * DAY, 3 * DAY)
         rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now)
         self.secret(api, expired, signer)
-        rotator.round()
+        rotator.reconcile_once()
         assert shown == [certs_pem([expired.cert])]
         assert not rotator.readiness()[0].ready
 
         good = new_serving(signer, NAMES, START, 3 * DAY)
         self.secret(api, good, signer)
-        rotator.round()
+        rotator.reconcile_once()
         assert shown[-1] == certs_pem([good.cert])
         assert rotator.readiness()[0].ready
 
     def test_its_authority_is_published_beside_the_one_before_it(self, api, now, shown):
         old, new = new_signer(START, 90 * DAY), new_signer(START + DAY, 90 * DAY)
-        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, configurations=Configurations(api))
+        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, configurations=WebhookConfigurations(api))
         before = new_serving(old, NAMES, START, 30 * DAY)
         self.secret(api, before, old)
-        rotator.round()
+        rotator.reconcile_once()
         assert api.published == [pem(old.cert)] * 4
         self.secret(api, new_serving(new, NAMES, START, 30 * DAY), new)
         now.now += DAY
-        rotator.round()
+        rotator.reconcile_once()
         assert api.published == [pem(new.cert, old.cert)] * 4
         assert api.trusts((before.cert,))
         requests = api.requests["patch configuration"]
-        rotator.round()
+        rotator.reconcile_once()
         assert api.requests["patch configuration"] == requests
 
         now.now = START + 90 * DAY
         self.secret(api, new_serving(new, NAMES, now.now, DAY), new)
-        rotator.round()
+        rotator.reconcile_once()
         assert api.published == [pem(new.cert)] * 4
 
     def test_without_an_authority_nothing_is_published(self, api, now, shown):
         signer = new_signer(START, 90 * DAY)
-        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, configurations=Configurations(api))
+        rotator = self.rotator(ExternalSecret(api, "a", "b"), shown, now, configurations=WebhookConfigurations(api))
         self.secret(api, new_serving(signer, NAMES, START, DAY), signer)
         api.edit({"ca.crt": None})
 
-        rotator.round()
+        rotator.reconcile_once()
 
         assert api.published == [b""] * 4
         assert len(shown) == 1
@@ -812,16 +809,16 @@ class TestExternal:
 
         put()
         rotator = self.rotator(ExternalDirectory(tmp_path), shown, now)
-        rotator.round()
+        rotator.reconcile_once()
         second = put()
         clock[0] += 0.9
-        rotator.refresh()
+        rotator.reload_if_changed()
         assert len(shown) == 1
         clock[0] += 0.1
-        rotator.refresh()
+        rotator.reload_if_changed()
         assert shown[-1] == second
         clock[0] += 1
-        rotator.refresh()
+        rotator.reload_if_changed()
         assert len(shown) == 2
 
     def test_no_connection_waits_for_the_api_server(self, api, tmp_path, now, shown, monkeypatch):
@@ -838,28 +835,28 @@ class TestExternal:
             (tmp_path / "tls.key").chmod(0o600)
 
         put(signers[0])
-        rotator = self.rotator(ExternalDirectory(tmp_path), shown, now, configurations=Configurations(api))
-        rotator.round()
+        rotator = self.rotator(ExternalDirectory(tmp_path), shown, now, configurations=WebhookConfigurations(api))
+        rotator.reconcile_once()
         before = api.requests.copy()
         put(signers[1])
         clock[0] += 1
-        rotator.refresh()
-        assert (api.requests, len(shown), rotator._wake.is_set()) == (before, 1, True)
+        rotator.reload_if_changed()
+        assert (api.requests, len(shown), rotator._requested.is_set()) == (before, 1, True)
 
-        rotator.round()
+        rotator.reconcile_once()
 
         assert len(shown) == 2
         assert set(api.published) == {certs_pem(ordered([signer.cert for signer in signers]))}
 
     def test_a_look_that_fails_is_counted(self, tmp_path, now, shown, monkeypatch):
         events: list[tuple[str, str]] = []
-        rotator = self.rotator(ExternalDirectory(tmp_path), shown, now, count=lambda *event: events.append(event))
+        rotator = self.rotator(ExternalDirectory(tmp_path), shown, now, on_event=lambda *event: events.append(event))
 
         def fail(*_: object) -> bool:
             raise OSError(5, "input/output error")
 
         monkeypatch.setattr(ExternalDirectory, "stale", fail)
-        rotator.refresh()
+        rotator.reload_if_changed()
 
         assert events == [("error", "storage")]
 
@@ -871,17 +868,17 @@ class TestDirectoryMode:
             name: Rotator(
                 Directory(tmp_path),
                 DAILY,
-                show=lambda cert, _key, name=name: shown[name].append(cert),
-                clock=Clock(now, now.monotonic),
+                set_certificate=lambda cert, _key, name=name: shown[name].append(cert),
+                clock=ServerClock(now, now.monotonic),
             )
             for name in shown
         }
         for _ in range(40):
             for rotator in rotators.values():
-                while rotator.round():
+                while rotator.reconcile_once():
                     pass
             for name in shown:
-                rotators[name].round()
+                rotators[name].reconcile_once()
                 chain = tuple(parse_certs(shown[name][-1], [], name))
                 assert trusts((tmp_path / "ca.crt").read_bytes(), chain, now.now)
             assert shown["a"][-1] == shown["b"][-1] == (tmp_path / "tls.crt").read_bytes()
@@ -890,17 +887,19 @@ class TestDirectoryMode:
         assert len(shown["a"]) > 15
 
     def test_a_foreign_loop_is_seen_by_the_next_connection(self, tmp_path, now, monkeypatch):
-        front = Front()
-        rotator = Rotator(Directory(tmp_path), DAILY, show=front.show, clock=Clock(now, now.monotonic))
-        rotator.settle()
-        first = front.shown
+        front = TlsContextProvider()
+        rotator = Rotator(
+            Directory(tmp_path), DAILY, set_certificate=front.set_certificate, clock=ServerClock(now, now.monotonic)
+        )
+        rotator.reconcile()
+        first = front.served
         clock = [time.monotonic() + 2]
         monkeypatch.setattr(rotate.time, "monotonic", lambda: clock[0])
         directory = Directory(tmp_path)
         loaded = directory.load()
         state = parse(loaded.data, {"rotate": "serving/1"})
-        step = rotate.plan(state, rotate.Seen(), now.now, DAILY)
-        assert directory.save(render(perform(step, state, rotate.Seen(), now.now, DAILY)), {}, loaded.version)
+        step = plan(state, Observation(), now.now, DAILY)
+        assert directory.save(render(perform(step, state, Observation(), now.now, DAILY)), {}, loaded.version)
 
         in_round, over = threading.Event(), threading.Event()
 
@@ -909,50 +908,54 @@ class TestDirectoryMode:
                 in_round.set()
                 over.wait()
 
-        round_, connection = (threading.Thread(target=each, daemon=True) for each in (make_keys, rotator.refresh))
+        round_, connection = (
+            threading.Thread(target=each, daemon=True) for each in (make_keys, rotator.reload_if_changed)
+        )
         round_.start()
         in_round.wait()
         connection.start()
         connection.join(10)
         assert not connection.is_alive(), "connections do not wait for a round"
-        assert front.shown == first
+        assert front.served == first
         over.set()
         round_.join()
 
-        rotator.refresh()
+        rotator.reload_if_changed()
 
-        assert front.shown != first
+        assert front.served != first
 
     def test_half_a_file(self, tmp_path, now):
-        front = Front()
-        rotator = Rotator(Directory(tmp_path), DAILY, show=front.show, clock=Clock(now, now.monotonic))
-        rotator.settle()
+        front = TlsContextProvider()
+        rotator = Rotator(
+            Directory(tmp_path), DAILY, set_certificate=front.set_certificate, clock=ServerClock(now, now.monotonic)
+        )
+        rotator.reconcile()
         file = tmp_path / "tls.crt"
         file.write_bytes(file.read_bytes()[:200])
-        before = front.shown
+        before = front.served
 
-        assert rotator.round()
-        assert front.shown == before
-        assert not rotator.round()
-        assert front.shown != before
+        assert rotator.reconcile_once()
+        assert front.served == before
+        assert not rotator.reconcile_once()
+        assert front.served != before
 
 
 class TestThread:
     def test_start_wake_stop(self):
         api = FakeApi(Time(datetime.now(UTC)))
         api.register()
-        front = Front()
+        front = TlsContextProvider()
         rotator = Rotator(
             SecretStore(api, "a", "b"),
-            Settings(check_interval=HOUR, names=NAMES),
-            show=front.show,
-            configurations=Configurations(api),
+            RotationSettings(check_interval=HOUR, names=NAMES),
+            set_certificate=front.set_certificate,
+            configurations=WebhookConfigurations(api),
         )
         rotator.start()
-        eventually(lambda: front.shown is not None and all(api.published))
+        eventually(lambda: front.served is not None and all(api.published))
         rounds = api.requests["get secret"]
         api.overwrite_bundles(None)
-        rotator.wake()
+        rotator.request_reconcile()
         eventually(lambda: all(api.published))
         assert api.requests["get secret"] > rounds
         rotator.stop()
@@ -961,26 +964,28 @@ class TestThread:
     def test_it_is_woken_once_a_second_whoever_asks(self, tmp_path, monkeypatch):
         clock = [1000.0]
         monkeypatch.setattr(rotate.time, "monotonic", lambda: clock[0])
-        rotator = Rotator(Directory(tmp_path), DAILY, show=lambda *_: None)
+        rotator = Rotator(Directory(tmp_path), DAILY, set_certificate=lambda *_: None)
         woken = []
         for _ in range(5):
-            rotator.wake()
-            woken.append(rotator._wake.is_set())
-            rotator._wake.clear()
+            rotator.request_reconcile()
+            woken.append(rotator._requested.is_set())
+            rotator._requested.clear()
             clock[0] += 0.5
 
         assert woken == [True, False, True, False, True]
 
     def test_the_start_waits_for_a_certificate_but_not_for_ever(self, api, tmp_path):
-        front = Front()
-        rotator = Rotator(Directory(tmp_path), replace(DAILY, check_interval=HOUR), show=front.show)
+        front = TlsContextProvider()
+        rotator = Rotator(
+            Directory(tmp_path), replace(DAILY, check_interval=HOUR), set_certificate=front.set_certificate
+        )
         rotator.start(patience=60)
-        assert front.shown is not None
+        assert front.served is not None
         rotator.stop()
 
         answered = threading.Event()
         api.before = lambda _verb: answered.wait(60)
-        rotator = Rotator(SecretStore(api, "a", "b"), DAILY, show=front.show)
+        rotator = Rotator(SecretStore(api, "a", "b"), DAILY, set_certificate=front.set_certificate)
         rotator.start(patience=0.01)
         assert api.requests == {}
         answered.set()
@@ -1000,16 +1005,21 @@ class TestThread:
             unsafe=True,
         )
         quick = replace(quick, check_interval=timedelta(milliseconds=100))
-        front = Front()
+        front = TlsContextProvider()
         events: list[tuple[str, str]] = []
-        rotator = Rotator(Directory(tmp_path), quick, show=front.show, count=lambda *event: events.append(event))
-        rotator.settle()
+        rotator = Rotator(
+            Directory(tmp_path),
+            quick,
+            set_certificate=front.set_certificate,
+            on_event=lambda *event: events.append(event),
+        )
+        rotator.reconcile()
         rotator.start()
         try:
             deadline = time.monotonic() + 60
             while events.count(("step", "promote")) < 2:
                 assert time.monotonic() < deadline
-                assert front.shown.not_after > datetime.now(UTC)
+                assert front.served.not_after > datetime.now(UTC)
                 time.sleep(0.1)
         finally:
             rotator.stop()
@@ -1041,8 +1051,8 @@ def test_no_key_in_any_log(api, now, caplog, tmp_path):
     remember()
     api.down = True
     replica.settle()
-    rotator = Rotator(Directory(tmp_path), DAILY, show=lambda *_: (_ for _ in ()).throw(ValueError("no")))
-    rotator.settle()
+    rotator = Rotator(Directory(tmp_path), DAILY, set_certificate=lambda *_: (_ for _ in ()).throw(ValueError("no")))
+    rotator.reconcile()
 
     told = "\n".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records) + caplog.text
     assert len(caplog.records) > 20

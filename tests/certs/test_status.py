@@ -11,12 +11,18 @@ import pytest
 
 from tests.certs.world import DAILY, DAY, HOUR, NAMES, START, FakeApi, Replica, Time, pem
 from virt_admit_certs import commands
+from virt_admit_certs.certificates import new_signer, sha256
 from virt_admit_certs.commands import StoreError, advance, bundle, request_rotation, revoke, rotation_done
-from virt_admit_certs.issue import State, key_pem, names_of, new_signer, parse, render, sha256
-from virt_admit_certs.plan import Seen, parse_settings, upcoming
-from virt_admit_certs.status import Status, status
+from virt_admit_certs.keys import key_pem
+from virt_admit_certs.names import names_of
+from virt_admit_certs.plan import Observation, upcoming
+from virt_admit_certs.schedule import parse_settings
+from virt_admit_certs.state import CertificateState, parse, render
+from virt_admit_certs.status import StoreStatus, status
 from virt_admit_certs.steps import perform
-from virt_admit_certs.store import Configurations, Directory, SecretStore
+from virt_admit_certs.stores.directory import Directory
+from virt_admit_certs.stores.secret import SecretStore
+from virt_admit_certs.webhook_configurations import WebhookConfigurations
 
 MINUTE = timedelta(minutes=1)
 
@@ -34,8 +40,8 @@ def api(now) -> FakeApi:
     return api
 
 
-def told(api: FakeApi, **options: object) -> Status:
-    return status(api.state, api.time.now, DAILY, configurations=Configurations(api).read(), **options)
+def told(api: FakeApi, **options: object) -> StoreStatus:
+    return status(api.state, api.time.now, DAILY, configurations=WebhookConfigurations(api).read(), **options)
 
 
 class TestStatus:
@@ -96,7 +102,7 @@ class TestStatus:
             assert not any(line in everything for line in key_pem(pair.key).decode().splitlines())
 
     def test_nothing_stored(self, now):
-        found = status(State(), START, DAILY)
+        found = status(CertificateState(), START, DAILY)
 
         assert (found.phase, found.signer, found.serving) == ("empty", None, None)
         assert found.step.name == "bootstrap"
@@ -143,8 +149,8 @@ class TestStatus:
 
     def test_a_schedule_that_renews_late_is_no_fault(self, now):
         late = parse_settings({"profile": "kubevirt"}, names=NAMES)
-        step, _ = upcoming(State(), Seen(), START, late)
-        state = perform(step, State(), Seen(), START, late)
+        step, _ = upcoming(CertificateState(), Observation(), START, late)
+        state = perform(step, CertificateState(), Observation(), START, late)
 
         assert status(state, START + 19 * HOUR, late).faults == ()  # five of 24 hours left, due at 4h48m
         assert status(state, START + 20 * HOUR, late).faults != ()
@@ -197,14 +203,14 @@ class TestCommands:
         advance(directory, DAILY, now)
         now.now += DAY
         monkeypatch.setattr(Directory, "save", lambda *_: False)
-        monkeypatch.setattr(commands, "_PAUSE", 0)
+        monkeypatch.setattr(commands, "_RETRY_SECONDS", 0)
 
         for command in (
             lambda: advance(directory, DAILY, now),
             lambda: request_rotation(directory, "serving"),
             lambda: revoke(directory, DAILY, now),
         ):
-            with pytest.raises(StoreError, match="changes all the time"):
+            with pytest.raises(StoreError, match="keeps changing"):
                 command()
 
     def test_an_empty_store_has_nothing_to_rotate_or_print(self, directory):

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.certs.world import HOUR, KINDS, NAMES, SECOND, START, FakeApi, Replica, Time, trusts
-from virt_admit_certs.issue import KEYS
-from virt_admit_certs.plan import PROFILES, STEPS, Settings, parse_settings
+from virt_admit_certs.plan import STEPS
+from virt_admit_certs.schedule import PROFILES, RotationSettings, parse_settings
+from virt_admit_certs.state import KEYS
 
 MINUTE = timedelta(minutes=1)
 TEN_YEARS = timedelta(days=3653)
@@ -25,7 +26,7 @@ TEN_YEARS = timedelta(days=3653)
 class Years:
     """Three replicas and what happens to them."""
 
-    def __init__(self, settings: Settings, replicas: int = 3) -> None:
+    def __init__(self, settings: RotationSettings, replicas: int = 3) -> None:
         self.settings = settings
         self.hour = settings.serving_renew_before / 24  # as long as an hour is on the daily schedule
         self.now = Time()
@@ -56,7 +57,7 @@ class Years:
                 continue
             leaf = replica.chain[0]
             if leaf.not_valid_after_utc <= self.now.now:
-                checked = replica.rotator.facts.checked
+                checked = replica.rotator.status.checked
                 assert checked is not None
                 assert self.now.now - checked > self.settings.serving_renew_before - self.hour, (
                     "expired though it was connected"
@@ -244,7 +245,7 @@ def test_api_servers_that_learn_of_a_bundle_ninety_seconds_late() -> None:
             years.rotation_is_asked_for(0, 1)
         late.append(set(years.api.published))
         for replica in years.replicas:
-            replica.rotator.round()
+            replica.rotator.reconcile_once()
             crossed += len(replica.chain) > 1
             assert all(trusts(bundle, replica.chain, years.now.now) for bundle in late[0] | late[-1])
         years.now.now += 10 * SECOND

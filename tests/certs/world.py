@@ -10,10 +10,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from virt_admit_certs.issue import Certificate, State, certs_pem, issued_by, parse, parse_bundle, parse_certs
-from virt_admit_certs.plan import Settings, parse_settings
-from virt_admit_certs.rotate import Clock, Rotator
-from virt_admit_certs.store import Answer, ApiError, Configurations, SecretStore
+from virt_admit_certs.certificates import Certificate, certs_pem, issued_by
+from virt_admit_certs.kube_api import ApiError, ApiResponse
+from virt_admit_certs.rotate import Rotator
+from virt_admit_certs.schedule import RotationSettings, parse_settings
+from virt_admit_certs.server_clock import ServerClock
+from virt_admit_certs.state import CertificateState, parse, parse_bundle, parse_certs
+from virt_admit_certs.stores.secret import SecretStore
+from virt_admit_certs.webhook_configurations import WebhookConfigurations
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("virt-admit-webhook.virt-admit.svc", "virt-admit-webhook.virt-admit.svc.cluster.local")
@@ -96,9 +100,9 @@ class FakeApi:
     # What can be seen
 
     @property
-    def state(self) -> State:
+    def state(self) -> CertificateState:
         if self.secret is None:
-            return State()
+            return CertificateState()
         notes = {
             key.removeprefix("virt-admit.io/"): value
             for key, value in self.secret["metadata"].get("annotations", {}).items()
@@ -120,12 +124,31 @@ class FakeApi:
 
     # The API
 
-    def get_secret(self, namespace: str, name: str) -> Answer:
+    def request_json(
+        self, method: str, path: str, body: Any = None, *, media_type: str = "", query: Mapping[str, str] = {}
+    ) -> ApiResponse:
+        """Route a request by its path, as a real API server does."""
+        *_, namespace, resource, name = path.split("/")
+        if resource == "secrets":
+            if method == "GET":
+                return self.get_secret(namespace, name)
+            assert media_type == "application/apply-patch+yaml"
+            force = query.get("force") == "true"
+            return self.apply_secret(namespace, name, body, manager=query["fieldManager"], force=force)
+        kind = next(kind for kind in KINDS if f"{kind.lower()}s" == resource)
+        if method == "GET":
+            return self.get_configuration(kind, name)
+        assert media_type == "application/json-patch+json"
+        return self.patch_configuration(kind, name, body, manager=query["fieldManager"])
+
+    def get_secret(self, namespace: str, name: str) -> ApiResponse:
         if refused := self._arrive("get secret"):
             return refused
         return self._found(self.secret)
 
-    def apply_secret(self, namespace: str, name: str, body: Mapping[str, Any], *, manager: str, force: bool) -> Answer:
+    def apply_secret(
+        self, namespace: str, name: str, body: Mapping[str, Any], *, manager: str, force: bool
+    ) -> ApiResponse:
         if refused := self._arrive("patch secret"):
             return refused
         wanted_version, wanted_uid = (body["metadata"].get(key) for key in ("resourceVersion", "uid"))
@@ -166,12 +189,14 @@ class FakeApi:
             self.secret["metadata"]["resourceVersion"] = self._next()
         return self._found(self.secret)
 
-    def get_configuration(self, kind: str, name: str) -> Answer:
+    def get_configuration(self, kind: str, name: str) -> ApiResponse:
         if refused := self._arrive("get configuration"):
             return refused
         return self._found(self.configurations.get(kind))
 
-    def patch_configuration(self, kind: str, name: str, operations: list[dict[str, Any]], *, manager: str) -> Answer:
+    def patch_configuration(
+        self, kind: str, name: str, operations: list[dict[str, Any]], *, manager: str
+    ) -> ApiResponse:
         if refused := self._arrive("patch configuration"):
             return refused
         if kind not in self.configurations:
@@ -194,20 +219,20 @@ class FakeApi:
         self.configurations[kind] = body
         return self._found(body)
 
-    def _arrive(self, verb: str) -> Answer | None:
+    def _arrive(self, verb: str) -> ApiResponse | None:
         self.before(verb)
         self.requests[verb] += 1
         if self.down:
-            raise ApiError("unreachable", "the API server did not answer")
+            raise ApiError(0, "the API server does not answer")
         return self._answer(403) if verb in self.forbidden else None
 
-    def _answer(self, status: int) -> Answer:
-        return Answer(status, {}, self.time.now.replace(microsecond=0))
+    def _answer(self, status: int) -> ApiResponse:
+        return ApiResponse(status, {}, self.time.now.replace(microsecond=0))
 
-    def _found(self, body: Mapping[str, Any] | None) -> Answer:
+    def _found(self, body: Mapping[str, Any] | None) -> ApiResponse:
         if body is None:
             return self._answer(404)
-        return Answer(200, body, self.time.now.replace(microsecond=0))  # read at once: no copy needed
+        return ApiResponse(200, body, self.time.now.replace(microsecond=0))  # read at once: no copy needed
 
     def _next(self) -> str:
         self._version += 1
@@ -236,7 +261,7 @@ class _Line:
 
     def __getattr__(self, request: str) -> Any:
         if self._replica.cut:
-            raise ApiError("unreachable", "the API server did not answer")
+            raise ApiError(0, "the API server does not answer")
         return getattr(self._replica.api, request)
 
 
@@ -246,9 +271,9 @@ class Replica:
     def __init__(
         self,
         api: FakeApi,
-        settings: Settings = DAILY,
+        settings: RotationSettings = DAILY,
         *,
-        follow: Callable[[], Settings] | None = None,
+        get_settings: Callable[[], RotationSettings] | None = None,
         error: timedelta = timedelta(),
         name: str = "a",
     ) -> None:
@@ -260,11 +285,11 @@ class Replica:
         self.rotator = Rotator(
             SecretStore(_Line(self), "virt-admit", "virt-admit-certs"),
             settings,
-            show=self._show,
-            follow=follow,
-            configurations=Configurations(_Line(self)),
-            count=lambda what, label: self.events.update([(what, label)]),
-            clock=Clock(lambda: api.time.now + self.error, api.time.monotonic),
+            set_certificate=self._show,
+            get_settings=get_settings,
+            configurations=WebhookConfigurations(_Line(self)),
+            on_event=lambda what, label: self.events.update([(what, label)]),
+            clock=ServerClock(lambda: api.time.now + self.error, api.time.monotonic),
             identity=name,
         )
 
@@ -275,7 +300,7 @@ class Replica:
     def settle(self) -> None:
         """Rounds until nothing is due, without sleeping."""
         for _ in range(20):
-            if not self.rotator.round():
+            if not self.rotator.reconcile_once():
                 return
         raise AssertionError("the loop does not come to rest")
 

@@ -25,9 +25,13 @@ from tests.certs.world import DAILY, FakeApi, Replica, Time
 from virt_admit.cli import main
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.objects import Object
-from virt_admit_certs.context import Front
-from virt_admit_certs.issue import Pair, certs_pem, key_pem, names_of, new_cross, new_serving, new_signer, parse, sha256
-from virt_admit_certs.store import Directory, KubernetesApi
+from virt_admit_certs.certificates import Pair, certs_pem, new_cross, new_serving, new_signer, sha256
+from virt_admit_certs.keys import key_pem
+from virt_admit_certs.kube_api import KubeApi
+from virt_admit_certs.names import names_of
+from virt_admit_certs.state import parse
+from virt_admit_certs.stores.directory import Directory
+from virt_admit_certs.tls import TlsContextProvider
 
 NAME = "virt-admit-webhook.virt-admit.svc"
 
@@ -57,7 +61,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
         for webhook in body["webhooks"]:
             webhook["clientConfig"] = {"service": {"name": "virt-admit-webhook", "namespace": "virt-admit"}}
     Replica(api).settle()
-    monkeypatch.setattr(KubernetesApi, "connect", lambda *_: api)
+    monkeypatch.setattr(KubeApi, "connect", lambda *_: api)
     return api
 
 
@@ -304,8 +308,8 @@ class TestRotate:
 
     def test_what_is_not_ours(self, folder, tmp_path):
         assert run("rotate", "--certs-external", folder)[2].startswith("somebody else issues")
-        assert run("rotate", "--certs", tmp_path / "empty")[2].startswith("there is no signer yet")
-        assert run("bundle", "--certs", tmp_path / "empty")[2].startswith("there is no signer yet")
+        assert run("rotate", "--certs", tmp_path / "empty")[2].startswith("the store has no signer yet")
+        assert run("bundle", "--certs", tmp_path / "empty")[2].startswith("the store has no signer yet")
 
 
 @pytest.mark.parametrize(("args", "code", "stream"), [((), 0, "out"), (("certs",), 2, "err"), (("policy",), 2, "err")])
@@ -350,7 +354,7 @@ class Listener(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, front: Front | None) -> None:
+    def __init__(self, front: TlsContextProvider | None) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
         self.front = front
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -358,7 +362,7 @@ class Listener(ThreadingHTTPServer):
     def finish_request(self, request: Any, address: Any) -> None:
         with contextlib.suppress(OSError):
             if self.front:
-                request = self.front.current().wrap_socket(request, server_side=True)
+                request = self.front.current_context().wrap_socket(request, server_side=True)
             super().finish_request(request, address)
             request.close()
 
@@ -384,7 +388,7 @@ class TestVerify:
     def listen(self) -> Iterator[Any]:
         listeners = []
 
-        def start(front: Front | None) -> str:
+        def start(front: TlsContextProvider | None) -> str:
             listener = Listener(front)
             listeners.append(listener)
             return f"https://127.0.0.1:{listener.server_port}"
@@ -398,11 +402,11 @@ class TestVerify:
     def signer(self) -> Pair:
         return new_signer(self.NOW, timedelta(days=1))
 
-    def front(self, signer: Pair, *names: str, life: float = 1, chain: Any = (), **options: Any) -> Front:
+    def front(self, signer: Pair, *names: str, life: float = 1, chain: Any = (), **options: Any) -> TlsContextProvider:
         """A front that shows a cert for some names and hours."""
-        front = Front(**options)
+        front = TlsContextProvider(**options)
         pair = new_serving(signer, names or ("127.0.0.1", NAME), self.NOW, timedelta(hours=life))
-        front.show(certs_pem([pair.cert, *chain]), key_pem(pair.key))
+        front.set_certificate(certs_pem([pair.cert, *chain]), key_pem(pair.key))
         return front
 
     def ca_file(self, tmp_path: Path, *signers: Pair) -> Path:
@@ -438,16 +442,16 @@ class TestVerify:
             ("stranger", "unable to get local issuer", "virt-admit certs bundle prints"),
             ("name", "not valid for '127.0.0.1'", "--cert-name"),
             ("expired", "certificate has expired", "virt-admit certs status"),
-            ("none", "alert handshake failure", "no certificate to show yet"),
+            ("none", "alert handshake failure", "no certificate yet"),
             ("client", "certificate required", "--client-ca"),
             ("plain", "", "--bind"),
-            ("garbage", "not PEM", "virt-admit certs bundle prints"),
+            ("garbage", "not valid PEM", "virt-admit certs bundle prints"),
             ("/nowhere", "HTTP status 404", "ending in /validate or /mutate"),
             ("/other", "not an admission webhook", "ending in /validate or /mutate"),
         ],
     )
     def test_it_fails_with_a_remedy(self, listen, signer, tmp_path, fault, reason, remedy):
-        front: Front | None = self.front(signer)
+        front: TlsContextProvider | None = self.front(signer)
         trusted = new_signer(self.NOW, timedelta(days=1)) if fault == "stranger" else signer
         ca = self.ca_file(tmp_path, trusted)
         match fault:
@@ -456,7 +460,7 @@ class TestVerify:
             case "expired":
                 front = self.front(signer, life=-0.5)
             case "none":
-                front = Front()
+                front = TlsContextProvider()
             case "client":
                 front = self.front(signer, client_ca=trustme.CA().cert_pem.bytes())
             case "plain":
@@ -491,12 +495,12 @@ class TestVerify:
 
         assert code == 1
         assert out.startswith("shown      no certificate\n")
-        assert "it hangs up in the handshake\n           it has no certificate to show yet" in out
+        assert "the connection closes during the handshake\n           the webhook has no certificate yet" in out
 
     def test_each_configuration_is_a_caller(self, listen, api):
         state = api.state
-        front = Front()
-        front.show(certs_pem([state.serving.cert]), key_pem(state.serving.key))
+        front = TlsContextProvider()
+        front.set_certificate(certs_pem([state.serving.cert]), key_pem(state.serving.key))
         url = listen(front)
 
         code, out, _ = run("verify", url)

@@ -20,7 +20,7 @@ from virt_admit.install.doctor import Observation, Status, diagnose, exit_code
 from virt_admit.install.inspect import Unreadable
 from virt_admit.rules import load_rules
 from virt_admit.settings import SERVICE_NAMES
-from virt_admit_certs.issue import certs_pem, new_cross, new_serving, new_signer
+from virt_admit_certs.certificates import certs_pem, new_cross, new_serving, new_signer
 
 RULES = load_rules()
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from virt_admit.model.objects import Object
 from virt_admit.serving import gunicorn_app
 from virt_admit.serving.certificates import schedule_of
 from virt_admit.settings import Certs, Settings
-from virt_admit_certs.plan import SettingsError, show_duration
+from virt_admit_certs.schedule import RotationSettingsError, show_duration
 
 SERVICE = ("virt-admit-webhook.virt-admit.svc", "virt-admit-webhook.virt-admit.svc.cluster.local")
 ELSEWHERE = tuple(name.replace(".virt-admit.", ".shop.") for name in SERVICE)
@@ -142,7 +142,7 @@ def test_a_schedule_of_the_cluster_that_cannot_be_is_refused():
     settings = Settings(certs=Certs(directory=Path("d"), schedule={"profile": "cluster"}))
     brief = {"duration": "48h", "renewBefore": "30m"}
 
-    with pytest.raises(SettingsError, match="signer-renew-before is 30m"):
+    with pytest.raises(RotationSettingsError, match="signer-renew-before is 30m"):
         schedule_of(settings, Snapshot([hyperconverged(ca=brief)]))
 
 

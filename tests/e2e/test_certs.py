@@ -30,9 +30,11 @@ from virt_admit.install import manifests
 from virt_admit.install.manifests import NAME
 from virt_admit.rules import load_rules
 from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE
+from virt_admit_certs.certificates import certs_pem
 from virt_admit_certs.commands import request_rotation, rotation_done
-from virt_admit_certs.issue import State, certs_pem, parse
-from virt_admit_certs.store import KubernetesApi, SecretStore
+from virt_admit_certs.kube_api import KubeApi
+from virt_admit_certs.state import CertificateState, parse
+from virt_admit_certs.stores.secret import SecretStore
 
 RBAC = MANIFESTS / "base" / "rbac.yaml"
 SHOP = "shop-of-certs"
@@ -90,7 +92,7 @@ class Cluster:
             for entry in configuration["webhooks"]
         ]
 
-    def state(self) -> State:
+    def state(self) -> CertificateState:
         """What the Secret holds."""
         got = self.plane.kubectl("get", "secret", SECRET, "-n", NAMESPACE, "-o", "json", "--ignore-not-found")
         secret = json.loads(got.stdout or "{}")
@@ -197,7 +199,7 @@ def serving(plane: ControlPlane, kubeconfig: Path, folder: Path, settings: dict[
 def test_rotations_of_certificate_and_ca_fail_no_request(plane, kubeconfig, tmp_path):
     with serving(plane, kubeconfig, tmp_path, QUICK | SHORT) as cluster:
         kubectl, posters = Kubectl(cluster), cluster.posters(2)
-        store = SecretStore(KubernetesApi.connect(str(plane.kubeconfig)), NAMESPACE, SECRET)
+        store = SecretStore(KubeApi.connect(str(plane.kubeconfig)), NAMESPACE, SECRET)
         with Load(kubectl, *posters) as load:
             for number in range(25):
                 request = request_rotation(store, "signer" if number % 5 else "serving")

@@ -29,9 +29,10 @@ from tests.https.reviews import review, vm
 from tests.load import Load, Poster
 from tests.waiting import eventually
 from virt_admit.serving.gunicorn_app import GC_INTERVAL
+from virt_admit_certs.certificates import Pair, certs_pem, new_serving, new_signer, sha256
 from virt_admit_certs.commands import request_rotation, rotation_done
-from virt_admit_certs.issue import Pair, certs_pem, key_pem, new_serving, new_signer, sha256
-from virt_admit_certs.store import Directory
+from virt_admit_certs.keys import key_pem
+from virt_admit_certs.stores.directory import Directory
 
 FINE = json.dumps(review(vm())).encode()
 NOW = datetime.now(UTC)

@@ -26,7 +26,7 @@ from virt_admit.rule import Action
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
 from virt_admit.serving.metrics import Metrics
-from virt_admit_certs.rotate import Facts
+from virt_admit_certs.rotation_status import RotatorStatus
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DOCS = "\n".join(page.read_text() for page in PAGES if page.parent != ROOT)
@@ -135,7 +135,7 @@ def test_policies_in_the_docs_are_policies(text):
 def families() -> dict[str, tuple[str, set[str]]]:
     """Type and labels of each metric of ours."""
     metrics = Metrics()
-    metrics.follow_certificates(Facts)
+    metrics.follow_certificates(RotatorStatus)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
     scanned = scan_metrics.gauges(Report(()), {}, 1.0)
     found = {}

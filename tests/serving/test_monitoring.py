@@ -18,7 +18,7 @@ from virt_admit.reports import scan_metrics
 from virt_admit.reports.report import Report
 from virt_admit.rules import load_rules
 from virt_admit.serving.metrics import Metrics
-from virt_admit_certs.rotate import Facts
+from virt_admit_certs.rotation_status import RotatorStatus
 
 ENTRIES = [entry for each in manifests.webhooks(load_rules().at_admission) for entry in each["webhooks"]]
 
@@ -35,7 +35,7 @@ KUBE_STATE_METRICS = {"kube_cronjob_status_last_successful_time"}
 def series() -> set[str]:
     """The names of all series that the webhook and the scan tell."""
     metrics = Metrics()
-    metrics.follow_certificates(Facts)
+    metrics.follow_certificates(RotatorStatus)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
     found = set()
     for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0)):

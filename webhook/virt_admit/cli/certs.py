@@ -21,12 +21,18 @@ from virt_admit.model.cluster import NOTHING, Cluster
 from virt_admit.model.kinds import HCO
 from virt_admit.serving.certificates import follows_cluster, schedule_of, store_of
 from virt_admit.settings import Certs, Settings
-from virt_admit_certs import commands, plan, verify
+from virt_admit_certs import commands, verify
+from virt_admit_certs.certificates import Certificate
 from virt_admit_certs.commands import StoreError
-from virt_admit_certs.issue import Certificate, names_of, parse
-from virt_admit_certs.rotate import Clock
+from virt_admit_certs.kube_api import ApiError, KubeApi
+from virt_admit_certs.names import names_of
+from virt_admit_certs.schedule import SETTINGS, RotationSettings
+from virt_admit_certs.server_clock import ServerClock
+from virt_admit_certs.state import parse
 from virt_admit_certs.status import CertStatus, described, status
-from virt_admit_certs.store import ApiError, Configurations, Directory, KubernetesApi, Loaded, Store
+from virt_admit_certs.stores.directory import Directory
+from virt_admit_certs.stores.protocol import Loaded, Store
+from virt_admit_certs.webhook_configurations import WebhookConfigurations
 
 PATIENCE: Final = timedelta(minutes=5)
 """How long ``--wait`` waits for somebody else, beside the time that a new signer spreads."""
@@ -70,9 +76,9 @@ class Place:
     """Where certificates are kept, as it was found."""
 
     store: Store
-    configurations: Configurations | None
-    settings: plan.Settings
-    clock: Clock
+    configurations: WebhookConfigurations | None
+    settings: RotationSettings
+    clock: ServerClock
     loaded: Loaded
 
 
@@ -83,7 +89,7 @@ def place_of(options: dict[str, Any]) -> Place:
     knows all of them.
 
     Raises:
-        SettingError, SettingsError: they contradict each other.
+        SettingError, RotationSettingsError: they contradict each other.
         StoreError: there is no cluster.
         OSError, ApiError: it cannot be read.
     """
@@ -96,8 +102,8 @@ def place_of(options: dict[str, Any]) -> Place:
     loaded = store.load()
     serving = parse(loaded.data).serving
     names = names_of(serving.cert) if serving else cert_names(certs, ())
-    clock = Clock()
-    clock.hear(loaded.date)
+    clock = ServerClock()
+    clock.observe_date(loaded.date)
     settings = schedule_of(Settings(certs=certs, cert_names=(*names, *options["cert_name"])), _cluster(certs, options))
     return Place(store, configurations, settings, clock, loaded)
 
@@ -218,10 +224,10 @@ def _wait(done: Callable[[], bool], patience: timedelta) -> bool:
 @output_flag()
 def issue(directory: Path, cert_name: Sequence[str], output: str, **schedule: str | None) -> int:
     """Issue a CA and a certificate into DIR, or renew what is due there, as `serve --certs DIR` would."""
-    values = {name: value for name in plan.SETTINGS if (value := schedule[f"certs_{name.replace('-', '_')}"])}
+    values = {name: value for name in SETTINGS if (value := schedule[f"certs_{name.replace('-', '_')}"])}
     certs = Certs(directory=directory, schedule=values)
     settings = schedule_of(Settings(certs=certs, cert_names=cert_names(certs, cert_name)))
-    store, clock = Directory(directory), Clock()
+    store, clock = Directory(directory), ServerClock()
     done = [step.name for step in commands.advance(store, settings, clock.now)]
     told = status(parse(store.load().data), clock.now(), settings)
     if output == "json":
@@ -286,7 +292,7 @@ def show_trials(
     if ca_file:
         callers = [Caller(str(ca_file), server_name or host, ca_file.read_bytes())]
     else:
-        callers = list(_callers(Configurations(KubernetesApi.connect(kubeconfig, context)), server_name))
+        callers = list(_callers(WebhookConfigurations(KubeApi.connect(kubeconfig, context)), server_name))
     if not callers:
         raise StoreError("there is no webhook configuration virt-admit: give --ca-file")
     try:
@@ -307,7 +313,7 @@ def show_trials(
     return int(not all(trial.succeeds for trial in trials))
 
 
-def _callers(configurations: Configurations, server_name: str | None) -> Iterator[Caller]:
+def _callers(configurations: WebhookConfigurations, server_name: str | None) -> Iterator[Caller]:
     """One for each configuration, name and bundle: entries that share all three make the same calls."""
     for configuration in configurations.read():
         alike: dict[tuple[str, bytes], list[str]] = {}

@@ -16,9 +16,10 @@ import click
 from virt_admit import __version__
 from virt_admit.install.doctor import Observation, Status, diagnose, exit_code
 from virt_admit.install.inspect import Json, Unreadable
-from virt_admit.kube.client import Api, ApiError
+from virt_admit.kube.client import Api
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
+from virt_admit_certs.kube_api import ApiError
 
 COLORS = {Status.OK: "green", Status.NOTE: "cyan", Status.WRONG: "red", Status.UNKNOWN: "yellow"}
 PATIENCE = 5
@@ -54,7 +55,7 @@ class Asked:
         try:
             found: Json = json.loads(self._api.body(path, query))
         except ApiError as error:
-            if error.code == HTTPStatus.NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise Unreadable(str(error)) from None
         return found

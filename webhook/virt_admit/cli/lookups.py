@@ -17,6 +17,7 @@ from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object
 from virt_admit.settings import SettingError
+from virt_admit_certs.kube_api import ApiError
 
 if TYPE_CHECKING:
     from virt_admit.kube.client import Api
@@ -69,13 +70,13 @@ def list_live(
     Raises:
         ClickException: the options name no cluster, or it does not answer.
     """
-    from virt_admit.kube import client, informers  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit.kube import informers  # noqa: PLC0415 - importing kubernetes takes 0.3 s
 
     server = connect(source)
     try:
         with progress("reading", len(stores), quiet) as show:
             return informers.snapshot(server, stores, namespace, show)
-    except client.ApiError as error:
+    except ApiError as error:
         raise failure(error) from None
 
 

@@ -18,7 +18,7 @@ from virt_admit.policy.policy import Policy
 from virt_admit.reports import formats
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
-from virt_admit_certs import plan
+from virt_admit_certs.schedule import PROFILES, SETTINGS
 
 LEVELS: Final = ("deny", "warn", "audit", "never")
 
@@ -210,12 +210,12 @@ _SCHEDULE_HELP: Final = {
     "check-interval": "Interval of the rotation loop.  [default: 10s]",
     "key": "p256, p384, rsa2048 or rsa3072.  [default: p256]",
     "name-constraints": "on: a signer may only sign the names of the certificate.  [default: off]",
-    "profile": f"Sets the four durations at once: {', '.join(plan.PROFILES)}.  [default: daily]",
+    "profile": f"Sets the four durations at once: {', '.join(PROFILES)}.  [default: daily]",
 }
 
 issue_flags: Final = _combined(
     flag("--cert-name", multiple=True, metavar="NAME", help="Further DNS name or IP address in the certificate."),
-    *(flag(f"--certs-{setting}", metavar="VALUE", help=_SCHEDULE_HELP[setting]) for setting in plan.SETTINGS),
+    *(flag(f"--certs-{setting}", metavar="VALUE", help=_SCHEDULE_HELP[setting]) for setting in SETTINGS),
 )
 """What is issued, and when it is renewed."""
 

@@ -15,7 +15,7 @@ from virt_admit.rules import load_rules
 from virt_admit.serving import logs
 from virt_admit.serving.certificates import schedule_of
 from virt_admit.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE, Certs, SettingError, Settings, address
-from virt_admit_certs import plan
+from virt_admit_certs.schedule import SETTINGS
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 """The kubelet sets this variable in every pod."""
@@ -152,7 +152,7 @@ def certs_settings(options: Mapping[str, Any], in_cluster: bool) -> Certs:
         raise SettingError(
             "--certs-external-ca needs --certs-external or --certs-external-secret: it uses the ca.crt there"
         )
-    schedule = {name: options[f"certs_{name.replace('-', '_')}"] for name in plan.SETTINGS}
+    schedule = {name: options[f"certs_{name.replace('-', '_')}"] for name in SETTINGS}
     return Certs(
         directory=stores["--certs"],
         secret=stores["--certs-secret"] or ("" if given else CERTS_SECRET),

@@ -24,7 +24,9 @@ from virt_admit.policy import parser
 from virt_admit.policy.policy import PolicyError
 from virt_admit.rules import Rules
 from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE
-from virt_admit_certs.issue import Certificate, good_for, issued_by, names_of, parse_bundle, parse_certs, valid
+from virt_admit_certs.certificates import Certificate, issued_by, valid
+from virt_admit_certs.names import good_for, names_of
+from virt_admit_certs.state import parse_bundle, parse_certs
 
 OLDEST: Final = Version(1, 30)
 """The first Kubernetes release with match conditions switched on for good."""

@@ -23,7 +23,6 @@ from virt_admit.kube.client import (
     PAGE,
     PATIENCE,
     Api,
-    ApiError,
     MalformedResponse,
     NotFound,
     malformed_as_error,
@@ -34,6 +33,7 @@ from virt_admit.kube.field_filter import looked_up_kinds
 from virt_admit.model import json_codec
 from virt_admit.model.kinds import BUILT_IN_GROUPS, Kind
 from virt_admit.rules import Rules
+from virt_admit_certs.kube_api import ApiError
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +81,9 @@ def read(api: Api, store: KindStore, progress: Callable[[int], None] = lambda _:
         try:
             by_namespace, resource_version = _pages(api, path, store, progress)
         except ApiError as error:
-            if error.code == 403 and store.namespace and not api.has_namespace(store.namespace):
+            if error.status == 403 and store.namespace and not api.has_namespace(store.namespace):
                 raise NotFound(404, "the namespace does not exist") from None
-            if error.code != 404:
+            if error.status != 404:
                 raise
             continue
         store.replace(by_namespace, State.LISTED)
@@ -203,16 +203,16 @@ class Informer:
         """Update the state of the kind after a failure. Known objects stay while the API server is unavailable."""
         before = self.store.state
         self.current = isinstance(error, NotFound)
-        if isinstance(error, (NotFound, MalformedResponse)) or error.code in (401, 403, 404, 410):
+        if isinstance(error, (NotFound, MalformedResponse)) or error.status in (401, 403, 404, 410):
             self._resume_point = None
         if isinstance(error, NotFound):
             self.store.replace({}, State.ABSENT)
-        elif error.code in (401, 403):
+        elif error.status in (401, 403):
             self.store.replace({}, State.REFUSED)
         details = {"kind": str(self.store.kind), "error": str(error)}
         if self.store.state is State.REFUSED and before is not State.REFUSED:
             log.warning("look-ups of a kind are forbidden", extra=details)
-        elif error.code and self._failures == WARN_AFTER_FAILURES:
+        elif error.status and self._failures == WARN_AFTER_FAILURES:
             log.warning("a kind cannot be read", extra=details)
         else:
             log.debug("informer of a kind restarts", extra=details)
@@ -317,11 +317,11 @@ def _sweep(api: Api, store: KindStore, namespace: str, progress: Callable[[Kind,
         except NotFound:
             store.replace({}, State.ABSENT)
         except ApiError as error:
-            if error.code == 403 and namespace and store.kind.namespaced and not store.namespace:
+            if error.status == 403 and namespace and store.kind.namespaced and not store.namespace:
                 store.namespace = namespace
-            elif error.code == 403:
+            elif error.status == 403:
                 store.replace({}, State.REFUSED)
-            elif error.code == 401 or failures == PATIENCE:
+            elif error.status == 401 or failures == PATIENCE:
                 raise
             else:
                 failures += 1

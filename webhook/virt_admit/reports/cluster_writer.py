@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from virt_admit.engine.admission_review import line
-from virt_admit.kube.client import PATIENCE, Api, ApiError, path_of, pause
+from virt_admit.kube.client import PATIENCE, Api, path_of, pause
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import cut
@@ -30,6 +30,7 @@ from virt_admit.reports.formats.policy_reports import (
 from virt_admit.reports.report import ObjectResult, rows_of
 from virt_admit.rule import POLICY_FINDING, Action
 from virt_admit.rules import load_rules
+from virt_admit_certs.kube_api import ApiError
 
 MANAGER: Final = "virt-admit-scan"
 """The field manager of the reports."""
@@ -86,7 +87,7 @@ def _own_reports(api: Api, kind: Kind, namespace: str, unreadable: frozenset[str
     try:
         return _retry(read)
     except ApiError as error:
-        what = f"{kind} is not installed" if error.code == 404 else f"cannot list {kind}: {error}"
+        what = f"{kind} is not installed" if error.status == 404 else f"cannot list {kind}: {error}"
         raise NotWritten(what) from None
 
 
@@ -99,7 +100,7 @@ def _delete(api: Api, address: Address) -> None:
     try:
         _retry(lambda: api.delete(path_of(*address)))
     except ApiError as error:
-        if error.code != 404:
+        if error.status != 404:
             raise _not_written("delete", address, error) from None
 
 
@@ -130,7 +131,7 @@ def _update_or_create(api: Api, address: Address, body: dict[str, Any]) -> None:
         try:
             api.patch(path_of(*address), "merge-patch+json", update)
         except ApiError as error:
-            if error.code != 404:
+            if error.status != 404:
                 raise
             api.post(path_of(*address[:2]), body)
 
@@ -181,7 +182,7 @@ def _namespace(obj: dict[str, Any]) -> str:
 
 def _is_namespace_gone(error: ApiError) -> bool:
     """Return whether the namespace was deleted during the scan."""
-    return error.code == 404 or (error.code == 403 and "being terminated" in str(error))
+    return error.status == 404 or (error.status == 403 and "being terminated" in str(error))
 
 
 def _retry(call: Callable[[], T]) -> T:
@@ -191,7 +192,7 @@ def _retry(call: Callable[[], T]) -> T:
         try:
             return call()
         except ApiError as error:
-            if failures == PATIENCE or (400 <= error.code < 500 and error.code != 429):
+            if failures == PATIENCE or (400 <= error.status < 500 and error.status != 429):
                 raise
         failures += 1
         time.sleep(pause(failures))

@@ -1,4 +1,4 @@
-"""Where the settings say that certificates are kept, and when they are renewed."""
+"""The certificate store and the rotation settings that the settings of a process name."""
 
 from __future__ import annotations
 
@@ -8,29 +8,34 @@ from virt_admit.model.cluster import NOTHING, Cluster, Unseen
 from virt_admit.model.kubevirt import cert_settings
 from virt_admit.model.kubevirt.configuration import hyperconverged
 from virt_admit.settings import Certs, Settings
-from virt_admit_certs import plan, store
+from virt_admit_certs.kube_api import KubeApi
+from virt_admit_certs.schedule import RotationSettings, parse_settings
+from virt_admit_certs.stores.directory import Directory, ExternalDirectory
+from virt_admit_certs.stores.protocol import Store
+from virt_admit_certs.stores.secret import ExternalSecret, SecretStore
+from virt_admit_certs.webhook_configurations import WebhookConfigurations
 
 
-def schedule_of(settings: Settings, cluster: Cluster = NOTHING) -> plan.Settings:
-    """When certificates are renewed, and for which names; with the profile ``cluster`` as its HyperConverged says.
+def schedule_of(settings: Settings, cluster: Cluster = NOTHING) -> RotationSettings:
+    """Return when certificates are renewed, and for which names. The profile ``cluster`` reads HyperConverged.
 
     Raises:
-        plan.SettingsError: values that do not go together.
+        RotationSettingsError: a value is not valid, or two values contradict each other.
     """
     values = settings.certs.schedule
     if follows_cluster(settings.certs):
         values = {**_schedule_in(cluster), **values}
     unsafe = os.environ.get("VIRT_ADMIT_CERTS_UNSAFE_INTERVALS") == "1"
-    return plan.parse_settings(values, names=settings.cert_names, unsafe=unsafe)
+    return parse_settings(values, names=settings.cert_names, unsafe=unsafe)
 
 
 def follows_cluster(certs: Certs) -> bool:
-    """Whether the schedule depends on the cluster."""
+    """Return whether the schedule depends on the cluster."""
     return certs.schedule.get("profile") == "cluster"
 
 
 def _schedule_in(cluster: Cluster) -> dict[str, str]:
-    """What HyperConverged says of certificates; nothing while it cannot be seen."""
+    """Return the certificate settings of HyperConverged; empty if it cannot be read."""
     try:
         found = hyperconverged(cluster)
     except Unseen:
@@ -43,21 +48,21 @@ def _schedule_in(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def store_of(settings: Settings) -> tuple[store.Store, store.Configurations | None]:
-    """Where certificates are kept, and the webhook configurations if we publish the CA there.
+def store_of(settings: Settings) -> tuple[Store, WebhookConfigurations | None]:
+    """Return the certificate store, and the webhook configurations if the CA is published there.
 
     Raises:
-        ApiError: a cluster is needed and none is configured.
+        ApiError: the store needs a cluster, and none is configured.
     """
     certs = settings.certs
     if certs.directory is not None:
-        return store.Directory(certs.directory), None
+        return Directory(certs.directory), None
     if certs.external is not None and not certs.external_ca:
-        return store.ExternalDirectory(certs.external), None
-    api = store.KubernetesApi.connect(settings.kubeconfig, settings.context)
-    configurations = store.Configurations(api) if certs.secret or certs.external_ca else None
+        return ExternalDirectory(certs.external), None
+    api = KubeApi.connect(settings.kubeconfig, settings.context)
+    configurations = WebhookConfigurations(api) if certs.secret or certs.external_ca else None
     if certs.external is not None:
-        return store.ExternalDirectory(certs.external), configurations
-    kind = store.SecretStore if certs.secret else store.ExternalSecret
+        return ExternalDirectory(certs.external), configurations
+    kind = SecretStore if certs.secret else ExternalSecret
     namespace, _, name = (certs.secret or certs.external_secret).partition("/")
     return kind(api, namespace, name), configurations

@@ -22,7 +22,7 @@ from gunicorn.workers import gasgi
 
 from virt_admit.serving.worker import Worker
 from virt_admit.settings import Settings, address
-from virt_admit_certs import store
+from virt_admit_certs.kube_api import ApiError
 
 KEEPALIVE: Final = 120
 """Seconds. Must exceed the 90 s after which the API server closes idle connections, Go's default (kubernetes/apimachinery:
@@ -82,7 +82,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
 
     def _tls(self, _config: Any, _default: Any) -> ssl.SSLContext:
         assert self.worker is not None  # noqa: S101 - gunicorn loads the app first
-        return self.worker.front.context
+        return self.worker.tls.context
 
     def _started(self, process: Any) -> None:
         worker = self.worker
@@ -120,7 +120,7 @@ def _exit_on_config_error() -> Iterator[None]:
     """What keeps a worker from serving is said in one line, and ends the others too."""
     try:
         yield
-    except (ValueError, OSError, store.ApiError) as error:
+    except (ValueError, OSError, ApiError) as error:
         print(f"virt-admit: {error}", file=sys.stderr)
         raise SystemExit(_LOAD_ERROR) from None
 

@@ -26,7 +26,7 @@ from virt_admit import __version__
 from virt_admit.engine.admission_review import Reply
 from virt_admit.kube.cache import Informed
 from virt_admit.rule import Action
-from virt_admit_certs.rotate import Facts
+from virt_admit_certs.rotation_status import RotatorStatus
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -120,7 +120,7 @@ class Metrics:
             self.rule_unseen.labels(rule.id).inc()
 
     def certificate_event(self, what: str, label: str) -> None:
-        """Count an event of the rotation loop (virt_admit_certs.rotate.Count)."""
+        """Count an event of the rotation loop (virt_admit_certs.rotation_events.OnEvent)."""
         if what == "step":
             self.certificate_rotations.labels(label).inc()
         elif what == "conflict":
@@ -128,9 +128,9 @@ class Metrics:
         elif what == "error":
             self.certificate_errors.labels(label).inc()
 
-    def follow_certificates(self, facts: Callable[[], Facts]) -> None:
+    def follow_certificates(self, status: Callable[[], RotatorStatus]) -> None:
         """Tell at each scrape what the rotation loop knows."""
-        self.registry.register(_Certificates(facts))
+        self.registry.register(_Certificates(status))
 
     def follow_informers(self, informed: Callable[[], Iterable[Informed]]) -> None:
         """Tell at each scrape what the informers know."""
@@ -159,18 +159,18 @@ class _Informers(Collector):
 
 
 class _Certificates(Collector):
-    def __init__(self, facts: Callable[[], Facts]) -> None:
-        self.facts = facts
+    def __init__(self, status: Callable[[], RotatorStatus]) -> None:
+        self.status = status
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        facts = self.facts()
+        status = self.status()
         expiry = GaugeMetricFamily(
             "virt_admit_certificate_expiry_timestamp_seconds", "When the certificate ends.", labels=("certificate",)
         )
         begin = GaugeMetricFamily(
             "virt_admit_certificate_not_before_timestamp_seconds", "When it begins.", labels=("certificate",)
         )
-        for name, certificate in facts.certificates.items():
+        for name, certificate in status.certificates.items():
             expiry.add_metric((name,), certificate.not_valid_after_utc.timestamp())
             begin.add_metric((name,), certificate.not_valid_before_utc.timestamp())
         injected = GaugeMetricFamily(
@@ -178,16 +178,16 @@ class _Certificates(Collector):
             "Whether every entry of the webhook configuration carries our bundle.",
             labels=("configuration",),
         )
-        for kind, carried in facts.injected.items():
+        for kind, carried in status.injected.items():
             injected.add_metric((kind,), carried)
         yield from (expiry, begin, injected)
         yield GaugeMetricFamily(
             "virt_admit_certificate_last_check_timestamp_seconds",
             "The last round of the rotation loop that could read its store.",
-            facts.checked.timestamp() if facts.checked else 0,
+            status.checked.timestamp() if status.checked else 0,
         )
         yield GaugeMetricFamily(
-            "virt_admit_certificate_clock_offset_seconds", "How far the API server's clock is ahead.", facts.offset
+            "virt_admit_certificate_clock_offset_seconds", "How far the API server's clock is ahead.", status.offset
         )
 
 

@@ -29,8 +29,8 @@ from virt_admit.serving.reload import Reloaded
 from virt_admit.serving.views import admission_app, ops_app
 from virt_admit.serving.wsgi_bridge import bridge
 from virt_admit.settings import Settings
-from virt_admit_certs.context import Failure, Front
 from virt_admit_certs.rotate import Rotator
+from virt_admit_certs.tls import HandshakeFailure, TlsContextProvider
 
 log = logging.getLogger(__name__)
 
@@ -55,15 +55,15 @@ class Worker:
         self.policy = self._policy_source()
         self._read = self._today = Policy()
         self.cluster = self._cluster_source()
-        self.front = Front(
+        self.tls = TlsContextProvider(
             tls_min_version=settings.tls_min_version,
             client_ca=settings.client_ca.read_bytes() if settings.client_ca else None,
             client_names=settings.client_names,
         )
         self.rotator = self._rotator()
-        self.front.refresh = self._refresher()
-        self.front.failed = self._handshake_failed
-        self.metrics.follow_certificates(lambda: self.rotator.facts)
+        self.tls.before_connection = self._refresher()
+        self.tls.on_handshake_failure = self._handshake_failed
+        self.metrics.follow_certificates(lambda: self.rotator.status)
 
     def app(self) -> Any:
         """The admission app as gunicorn's asgi worker calls it."""
@@ -139,26 +139,26 @@ class Worker:
         return Rotator(
             place,
             schedule_of(self.settings),
-            show=self.front.show,
-            follow=lambda: schedule_of(self.settings, self.cluster()),
+            set_certificate=self.tls.set_certificate,
+            get_settings=lambda: schedule_of(self.settings, self.cluster()),
             configurations=configurations,
-            count=self.metrics.certificate_event,
+            on_event=self.metrics.certificate_event,
         )
 
-    def _handshake_failed(self, reason: Failure) -> None:
+    def _handshake_failed(self, reason: HandshakeFailure) -> None:
         self.metrics.handshake_failures.labels(reason).inc()
         if reason in ("peer_distrusts", "peer_expired"):
-            self.rotator.wake()  # its caBundle may have been overwritten
+            self.rotator.request_reconcile()  # its caBundle may have been overwritten
 
     def _refresher(self) -> Callable[[], None]:
         """What is looked at before each handshake: whether certificates or the clients' CA have changed."""
         if self.settings.client_ca is None:
-            return self.rotator.refresh
-        believe = Reloaded(lambda file: self.front.replace_client_ca(file.read_bytes()), self.settings.client_ca)
+            return self.rotator.reload_if_changed
+        believe = Reloaded(lambda file: self.tls.replace_client_ca(file.read_bytes()), self.settings.client_ca)
 
         def refresh() -> None:
             believe()
-            self.rotator.refresh()
+            self.rotator.reload_if_changed()
 
         return refresh
 

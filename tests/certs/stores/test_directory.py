@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from virt_admit_certs import store as storing
-from virt_admit_certs.store import Directory, ExternalDirectory
+from virt_admit_certs.stores import directory as storing
+from virt_admit_certs.stores.directory import Directory, ExternalDirectory
+from virt_admit_certs.stores.protocol import Loaded
 
 OLD = {"ca.crt": b"old ca", "ca.key": b"old key", "tls.crt": b"old cert", "tls.key": b"old tls", "cross.crt": b"x"}
 NEW = {"ca.crt": b"new ca", "ca.key": b"new key", "tls.crt": b"new cert", "tls.key": b"new tls", "next.crt": b"y"}
@@ -54,7 +55,7 @@ class TestSaved:
         assert loaded.date is None
 
     def test_nothing_yet(self, path):
-        assert Directory(path).load() == storing.Loaded()
+        assert Directory(path).load() == Loaded()
         assert not path.exists()
 
     def test_can_be_read_as_files(self, root):
@@ -315,7 +316,7 @@ def test_two_processes_on_one_directory(root):
     script = textwrap.dedent(
         """
         import sys
-        from virt_admit_certs.store import Directory
+        from virt_admit_certs.stores.directory import Directory
         directory, done, lost = Directory(sys.argv[1]), 0, 0
         loaded = directory.load()
         print("ready", flush=True)
@@ -432,12 +433,12 @@ class TestExternal:
         versions = iter(range(100))
         monkeypatch.setattr(storing, "_version", lambda *_: str(next(versions)))
 
-        with pytest.raises(OSError, match="change while they are read"):
+        with pytest.raises(OSError, match="keep changing while they are read"):
             ExternalDirectory(tmp_path).load()
 
     def test_missing_files_are_missing_keys(self, tmp_path):
         assert ExternalDirectory(tmp_path).load().data == {}
-        assert ExternalDirectory(tmp_path / "none").load() == storing.Loaded()
+        assert ExternalDirectory(tmp_path / "none").load() == Loaded()
 
     def test_is_never_written(self, mount):
         with pytest.raises(NotImplementedError):

@@ -16,8 +16,9 @@ import trustme
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.certs.listener import Server
-from virt_admit_certs.context import Front, build_context
-from virt_admit_certs.issue import KEY_KINDS, Pair, certs_pem, key_pem, new_cross, new_serving, new_signer, sha256
+from virt_admit_certs.certificates import Pair, certs_pem, new_cross, new_serving, new_signer, sha256
+from virt_admit_certs.keys import KEY_KINDS, key_pem
+from virt_admit_certs.tls import TlsContextProvider, build_context
 
 NOW = datetime.now(UTC)
 REFUSED = (OSError, AssertionError)  # a client may read the end before it knows that it is not let in
@@ -33,8 +34,8 @@ def serving(signer: Pair, kind: str = "p256") -> Pair:
     return new_serving(signer, NAMES, NOW, timedelta(hours=1), kind)
 
 
-def show(front: Front, pair: Pair, *chain: object) -> None:
-    front.show(certs_pem([pair.cert, *chain]), key_pem(pair.key))
+def show(front: TlsContextProvider, pair: Pair, *chain: object) -> None:
+    front.set_certificate(certs_pem([pair.cert, *chain]), key_pem(pair.key))
 
 
 def client(*trusted: Pair) -> ssl.SSLContext:
@@ -47,7 +48,7 @@ def client(*trusted: Pair) -> ssl.SSLContext:
 def serve() -> Iterator[object]:
     servers: list[Server] = []
 
-    def start(front: Front) -> int:
+    def start(front: TlsContextProvider) -> int:
         servers.append(Server(front))
         return servers[-1].port
 
@@ -67,7 +68,7 @@ def connect(port: int, context: ssl.SSLContext, name: str | None = "webhook.test
 
 
 def test_a_thousand_connections_over_fifty_swaps(serve, signer):
-    front = Front()
+    front = TlsContextProvider()
     pairs = [serving(signer) for _ in range(51)]
     show(front, pairs[0])
     port = serve(front)
@@ -99,16 +100,16 @@ def test_a_thousand_connections_over_fifty_swaps(serve, signer):
 
     assert (failures, connections) == ([], 1000)
     assert len(seen) >= 25
-    assert front.shown is not None
-    assert front.shown.sha256 == sha256(pairs[-1].cert)
-    assert front.shown.not_after == pairs[-1].cert.not_valid_after_utc
+    assert front.served is not None
+    assert front.served.sha256 == sha256(pairs[-1].cert)
+    assert front.served.not_after == pairs[-1].cert.not_valid_after_utc
 
 
 @pytest.mark.parametrize("trusted", ["old", "new", "both"])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_the_cross_certificate_convinces_every_verifier(serve, signer, trusted, version):
     following = new_signer(NOW, timedelta(days=2))
-    front = Front()
+    front = TlsContextProvider()
     show(front, serving(following), new_cross(following.cert, signer, NOW))
     context = client(*{"old": [signer], "new": [following], "both": [signer, following]}[trusted])
     context.minimum_version = context.maximum_version = version
@@ -117,7 +118,7 @@ def test_the_cross_certificate_convinces_every_verifier(serve, signer, trusted, 
 
 
 def test_without_the_cross_certificate_the_old_signer_does_not_do(serve, signer):
-    front = Front()
+    front = TlsContextProvider()
     show(front, serving(new_signer(NOW, timedelta(days=2))))
 
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -126,11 +127,13 @@ def test_without_the_cross_certificate_the_old_signer_does_not_do(serve, signer)
 
 @pytest.mark.parametrize("through", ["the signer", "its cross certificate"])
 def test_verifiers_believe_a_bound_signer_for_its_names_alone(serve, signer, through):
-    bound = new_signer(NOW, timedelta(days=1), names=NAMES)
-    trusted, chain = (bound, ()) if through == "the signer" else (signer, (new_cross(bound.cert, signer, NOW),))
+    constrained = new_signer(NOW, timedelta(days=1), names=NAMES)
+    trusted, chain = (
+        (constrained, ()) if through == "the signer" else (signer, (new_cross(constrained.cert, signer, NOW),))
+    )
     for names, believed in ((NAMES, True), (("localhost", "stolen.example"), False), (("localhost", "::1"), False)):
-        front = Front()
-        show(front, new_serving(bound, names, NOW, timedelta(hours=1)), *chain)
+        front = TlsContextProvider()
+        show(front, new_serving(constrained, names, NOW, timedelta(hours=1)), *chain)
         with contextlib.nullcontext() if believed else pytest.raises(ssl.SSLCertVerificationError, match="subtree"):
             assert connect(serve(front), client(trusted), "localhost")
 
@@ -138,14 +141,14 @@ def test_verifiers_believe_a_bound_signer_for_its_names_alone(serve, signer, thr
 @pytest.mark.parametrize("kind", KEY_KINDS)
 def test_every_kind_of_key_is_served(serve, kind):
     signer = new_signer(NOW, timedelta(days=1), kind)
-    front = Front()
+    front = TlsContextProvider()
     show(front, serving(signer, kind))
 
     assert connect(serve(front), client(signer))
 
 
 def test_before_the_first_certificate_there_is_an_alert_and_afterwards_an_answer(serve, signer):
-    front = Front()
+    front = TlsContextProvider()
     port = serve(front)
 
     with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
@@ -156,18 +159,18 @@ def test_before_the_first_certificate_there_is_an_alert_and_afterwards_an_answer
 
 
 def test_refresh_is_asked_before_each_handshake(serve, signer):
-    front = Front()
+    front = TlsContextProvider()
     pair = serving(signer)
-    front.refresh = lambda: show(front, pair)
+    front.before_connection = lambda: show(front, pair)
 
     assert connect(serve(front), client(signer)) == pair.cert.public_bytes(Encoding.DER)
 
 
 def test_what_does_not_fit_is_refused_and_the_old_certificate_stays(signer):
-    front = Front()
+    front = TlsContextProvider()
     good, other = serving(signer), serving(signer)
     show(front, good)
-    before = front.shown
+    before = front.served
 
     for cert, key in [
         (certs_pem([good.cert]), key_pem(other.key)),
@@ -176,14 +179,14 @@ def test_what_does_not_fit_is_refused_and_the_old_certificate_stays(signer):
         (certs_pem([good.cert]), b""),
     ]:
         with pytest.raises((ssl.SSLError, ValueError)):
-            front.show(cert, key)
+            front.set_certificate(cert, key)
 
-    assert front.shown is before
+    assert front.served is before
 
 
 @pytest.mark.parametrize(("minimum", "refused"), [("1.2", "TLSv1_1"), ("1.3", "TLSv1_2")])
 def test_old_versions_of_tls_are_refused(serve, signer, minimum, refused):
-    front = Front(tls_min_version=minimum)
+    front = TlsContextProvider(tls_min_version=minimum)
     show(front, serving(signer))
     context = client(signer)
     with pytest.warns(DeprecationWarning, match="TLS") if refused == "TLSv1_1" else contextlib.nullcontext():
@@ -194,7 +197,7 @@ def test_old_versions_of_tls_are_refused(serve, signer, minimum, refused):
 
 
 def test_no_session_can_be_resumed(serve, signer):
-    front = Front()
+    front = TlsContextProvider()
     show(front, serving(signer))
     context = client(signer)
     port = serve(front)
@@ -209,7 +212,7 @@ def test_no_session_can_be_resumed(serve, signer):
 
 def test_clients_of_another_authority_are_refused_in_the_handshake(serve, signer):
     authority, stranger = trustme.CA(), trustme.CA()
-    front = Front(client_ca=authority.cert_pem.bytes(), client_names=("apiserver",))
+    front = TlsContextProvider(client_ca=authority.cert_pem.bytes(), client_names=("apiserver",))
     show(front, serving(signer))
     port = serve(front)
     good, bad, none = client(signer), client(signer), client(signer)
@@ -224,7 +227,7 @@ def test_clients_of_another_authority_are_refused_in_the_handshake(serve, signer
 
 def test_the_authority_of_clients_can_be_replaced(serve, signer):
     before, after = trustme.CA(), trustme.CA()
-    front = Front(client_ca=before.cert_pem.bytes())
+    front = TlsContextProvider(client_ca=before.cert_pem.bytes())
     show(front, serving(signer))
     port = serve(front)
     old, new = client(signer), client(signer)
@@ -240,18 +243,18 @@ def test_the_authority_of_clients_can_be_replaced(serve, signer):
     assert connect(port, new)
     with pytest.raises(ssl.SSLError, match="ALERT_UNKNOWN_CA"):
         connect(port, old)
-    with pytest.raises(ValueError, match="never asked"):
-        Front().replace_client_ca(after.cert_pem.bytes())
+    with pytest.raises(ValueError, match="not required"):
+        TlsContextProvider().replace_client_ca(after.cert_pem.bytes())
 
 
 def test_an_empty_authority_is_none_and_not_a_wish_to_let_everybody_in():
     with pytest.raises((ssl.SSLError, ValueError)):
-        Front(client_ca=b"")
+        TlsContextProvider(client_ca=b"")
 
 
 def test_clients_of_another_name_are_refused(serve, signer):
     authority = trustme.CA()
-    front = Front(client_ca=authority.cert_pem.bytes(), client_names=("apiserver", "scheduler"))
+    front = TlsContextProvider(client_ca=authority.cert_pem.bytes(), client_names=("apiserver", "scheduler"))
     show(front, serving(signer))
     port = serve(front)
     for name, admitted in (("apiserver", True), ("kubelet", False)):
@@ -262,7 +265,7 @@ def test_clients_of_another_name_are_refused(serve, signer):
 
 
 def test_names_without_an_authority_let_nobody_in(serve, signer):
-    front = Front(client_names=("apiserver",))
+    front = TlsContextProvider(client_names=("apiserver",))
     show(front, serving(signer))
 
     with pytest.raises(REFUSED):
@@ -285,9 +288,9 @@ def test_names_without_an_authority_let_nobody_in(serve, signer):
 )
 def test_the_front_hears_why_a_handshake_fails(signer, peer, failure):
     authority, stranger = trustme.CA(), trustme.CA()
-    front = Front(tls_min_version="1.3", client_ca=authority.cert_pem.bytes(), client_names=["apiserver"])
+    front = TlsContextProvider(tls_min_version="1.3", client_ca=authority.cert_pem.bytes(), client_names=["apiserver"])
     heard: list[str] = []
-    front.failed = heard.append
+    front.on_handshake_failure = heard.append
     life = timedelta(minutes=-5 if peer == "finds it expired" else 5)
     show(front, new_serving(signer, NAMES, NOW, life))
     context = client(new_signer(NOW, timedelta(days=1)) if peer == "distrusts" else signer)
@@ -328,7 +331,7 @@ def test_the_front_hears_why_a_handshake_fails(signer, peer, failure):
     ],
 )
 def test_names_of_clients(names, peer, admitted):
-    assert Front(client_names=names).admits(peer) is admitted
+    assert TlsContextProvider(client_names=names).is_allowed(peer) is admitted
 
 
 def test_a_key_never_gets_a_name_in_the_file_system(signer, monkeypatch):
@@ -365,7 +368,7 @@ def test_without_memfd_a_private_file_does_and_is_gone_at_once(signer, monkeypat
 
 
 def test_swaps_leave_nothing_behind(signer):
-    front = Front()
+    front = TlsContextProvider()
     measured = []
 
     for _ in range(2):

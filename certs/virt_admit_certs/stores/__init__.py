@@ -1,0 +1,1 @@
+"""Where certificates are stored."""
