@@ -244,7 +244,7 @@ def test_other_texts(value):
     assert not health_checks.is_falsy_text(value)
 
 
-# --- every value that somebody may write ----------------------------------------------------------------------------
+# --- every kind of value -------------------------------------------------------------------------------------------
 
 STARTUP, TOO_SHORT = "mhc-node-startup-timeout-invalid", "mhc-node-startup-timeout-too-short"
 TOO_LONG, LIMIT = "mhc-node-startup-timeout-too-long", "mhc-max-unhealthy-invalid"

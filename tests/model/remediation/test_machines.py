@@ -124,17 +124,17 @@ def test_machines_of_a_cluster_api_cluster(group):
     cluster = Snapshot(
         [
             machine("labelled", {CLUSTER: "a"}, group=group),
-            machine("spoken", group=group, spec={"clusterName": "a"}),
+            machine("by-spec", group=group, spec={"clusterName": "a"}),
             machine("other", {CLUSTER: "b"}, group=group, spec={"clusterName": "a"}),
             machine("foreign", {CLUSTER: "a"}),
-            machine("silent", group=group),
+            machine("unnamed", group=group),
         ],
         complete=["*"],
     )
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="a")) == ["labelled", "spoken", "silent"]
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="b")) == ["other", "silent"]
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="c")) == ["silent"]
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE)) == ["labelled", "spoken", "other", "silent"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="a")) == ["labelled", "by-spec", "unnamed"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="b")) == ["other", "unnamed"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="c")) == ["unnamed"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE)) == ["labelled", "by-spec", "other", "unnamed"]
 
 
 def test_a_malformed_selector_selects_nothing():

@@ -8,7 +8,7 @@ from virt_admit.model.cluster import Snapshot, Unseen, gather
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks, watching
 
-EVERYBODY = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
+ALL_POOLS = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
 CAPI = "cluster.x-k8s.io/v1beta1"
 
 
@@ -19,10 +19,11 @@ def watched(check, *objects, complete=("*",)):
 def rivals(check, *objects, complete=("*",)):
     """Return the objects shared with each rival by its name, and the unseen kinds."""
     cluster = Snapshot(objects, complete=complete)
-    mine = watching.selected(check, cluster)
+    selection = watching.selected(check, cluster)
     found, unseen = gather(watching.rivals(health_checks.view(check), cluster))
     names = {
-        watch.check.obj.name: [obj.name for obj in mine.among(watch.selection.positions).objects] for watch in found
+        watch.check.obj.name: [obj.name for obj in selection.among(watch.selection.positions).objects]
+        for watch in found
     }
     return names, unseen
 
@@ -58,7 +59,7 @@ def test_watches_are_grouped_by_namespace_and_cached():
 
 def test_rivals_of_node_health_checks():
     others = [
-        nhc("everyone", selector=EVERYBODY),
+        nhc("everyone", selector=ALL_POOLS),
         nhc("again"),
         nhc("elsewhere", selector={"matchLabels": {"pool": "b"}}),
     ]
@@ -77,12 +78,12 @@ def test_termination_handlers_are_not_rivals():
 
 def test_checks_of_other_clusters_are_not_rivals():
     other = Object({**capi(clusterName="d").data, "metadata": {"name": "other", "namespace": "c"}})
-    silent = {
+    unnamed = {
         "apiVersion": CAPI,
         "kind": "Machine",
         "metadata": {"name": "c0", "namespace": "c", "labels": {"pool": "a"}},
     }
-    assert rivals(capi(), Object(silent), other) == ({}, "")
+    assert rivals(capi(), Object(unnamed), other) == ({}, "")
 
 
 def test_known_rivals_precede_unseen():
@@ -93,7 +94,7 @@ def test_known_rivals_precede_unseen():
 
 def test_equal_selectors_overlap_if_machines_are_unseen():
     seen = ["machinehealthchecks.machine.openshift.io", "nodehealthchecks.remediation.medik8s.io"]
-    others = [mhc("again"), mhc("wider", selector=EVERYBODY)]
+    others = [mhc("again"), mhc("wider", selector=ALL_POOLS)]
     assert rivals(mhc(), *others, complete=seen) == ({"again": []}, "machines.machine.openshift.io")
     broken = {"matchLabels": {"pool": "<a>"}}
     assert rivals(mhc(selector=broken), mhc("again", selector=broken), complete=seen)[0] == {}

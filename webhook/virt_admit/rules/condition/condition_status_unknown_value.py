@@ -3,7 +3,7 @@
 **Why.** The status of a node condition is ``True``, ``False`` or ``Unknown``. Controllers compare it exactly, so an
 entry with another value never matches. For custom conditions the rule only warns. Entries of type
 ``NonexistentCondition`` are exempt: some fleets list one on purpose, so that the check only replaces machines whose
-node is gone.
+node was deleted.
 
 **Fix.** Write one of the three, capitalized and in quotes.
 """

@@ -34,14 +34,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         yield Unseen(unseen)
 
 
-def _shared(mine: Selection, rivals: Iterable[Watch]) -> Selection:
+def _shared(selection: Selection, rivals: Iterable[Watch]) -> Selection:
     """Return the machines that any rival also selects."""
     common = NO_POSITIONS
     for rival in rivals:
-        common |= mine.positions & rival.selection.positions
-        if len(common) == len(mine):
+        common |= selection.positions & rival.selection.positions
+        if len(common) == len(selection):
             break
-    return mine.among(common)
+    return selection.among(common)
 
 
 RULE = Rule(

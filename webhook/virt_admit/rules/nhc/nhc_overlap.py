@@ -17,9 +17,9 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.cached(health_checks.view, obj)
-    mine = context.cached(watching.selected, obj)
+    selection = context.cached(watching.selected, obj)
     for rival in watching.rivals(nhc, context.cluster):
-        shared = mine.among(rival.selection.positions)
+        shared = selection.among(rival.selection.positions)
         yield Finding(
             nhc.selector_field.path,
             f"NodeHealthCheck {rival.check.obj.name} selects the same nodes "
