@@ -108,7 +108,7 @@ def slices(*ready: bool | None) -> dict[str, Any]:
 
 
 def unsound(found: list[Observation]) -> list[tuple[str, str]]:
-    return [(each.topic, each.text) for each in found if each.health is not Status.OK]
+    return [(each.topic, each.text) for each in found if each.status is not Status.OK]
 
 
 def test_a_sound_cluster_is_sound():
@@ -152,11 +152,11 @@ WRONG = {
     ),
     "no validating configuration": (
         lambda c: c.objects[VALIDATING].update(items=[]),
-        ("registration", "there is no ValidatingWebhookConfiguration virt-admit: nothing is judged"),
+        ("registration", "ValidatingWebhookConfiguration virt-admit does not exist: no object is judged"),
     ),
     "no mutating configuration": (
         lambda c: c.objects.pop(MUTATING),
-        ("registration", "there is no MutatingWebhookConfiguration virt-admit: nothing gets its defaults"),
+        ("registration", "MutatingWebhookConfiguration virt-admit does not exist: no object gets its defaults"),
     ),
     "an entry is missing": (
         lambda c: c.entries().pop(),
@@ -166,7 +166,7 @@ WRONG = {
         lambda c: c.entries()[0]["rules"].pop(0),
         (
             "registration",
-            "virtual-machines.validate.virt-admit.io does not ask about CREATE of virtualmachines, UPDATE of",
+            "virtual-machines.validate.virt-admit.io does not send CREATE of virtualmachines, UPDATE of",
         ),
     ),
     "Fail where it must not be": (
@@ -179,30 +179,30 @@ WRONG = {
     ),
     "our own namespace": (
         lambda c: c.entries()[3].pop("namespaceSelector"),
-        ("own namespace", "machines.validate.virt-admit.io would ask about objects in our own namespace"),
+        ("own namespace", "machines.validate.virt-admit.io would send objects of our own namespace"),
     ),
     "no Service": (
         lambda c: c.objects.pop(SERVICE),
-        ("endpoints", "there is no Service virt-admit/virt-admit-webhook"),
+        ("endpoints", "Service virt-admit/virt-admit-webhook does not exist"),
     ),
     "another port": (
         lambda c: c.objects[SERVICE]["spec"]["ports"].pop(0),
-        ("endpoints", "the Service virt-admit/virt-admit-webhook has no port 443"),
+        ("endpoints", "Service virt-admit/virt-admit-webhook has no port 443"),
     ),
     "no ready endpoint": (
         lambda c: c.objects.update({SLICES: slices(False, False)}),
-        ("endpoints", "0 endpoints of the Service virt-admit/virt-admit-webhook are ready"),
+        ("endpoints", "0 endpoints of Service virt-admit/virt-admit-webhook are ready"),
     ),
-    "no endpoint": (lambda c: c.objects.pop(SLICES), ("endpoints", "0 endpoints of the Service")),
+    "no endpoint": (lambda c: c.objects.pop(SLICES), ("endpoints", "0 endpoints of Service")),
     "one replica under Fail": (
         lambda c: (c.objects.update({SLICES: slices(None, False)}), c.entries()[0].update(failurePolicy="Fail")),
-        ("endpoints", "1 endpoint of the Service virt-admit/virt-admit-webhook is ready: while it restarts"),
+        ("endpoints", "1 endpoint of Service virt-admit/virt-admit-webhook is ready: while it restarts"),
     ),
     "no Secret": (
         lambda c: c.objects.pop(SECRET),
-        ("trust", "there is no certificate in the Secret virt-admit/virt-admit-certs"),
+        ("trust", "Secret virt-admit/virt-admit-certs contains no certificate"),
     ),
-    "an empty Secret": (lambda c: c.objects[SECRET].update(data={"tls.crt": ""}), ("trust", "there is no certificate")),
+    "an empty Secret": (lambda c: c.objects[SECRET].update(data={"tls.crt": ""}), ("trust", "contains no certificate")),
     "an expired certificate": (
         lambda c: serve_cert(c, new_serving(SIGNER, SERVICE_NAMES, NOW - timedelta(days=3), timedelta(days=2)).cert),
         ("trust", "the certificate is valid from 2026-10-28 23:00 to 2026-10-31 00:00 UTC"),
@@ -211,7 +211,7 @@ WRONG = {
         lambda c: serve_cert(
             c, new_serving(SIGNER, SERVICE_NAMES, NOW - timedelta(hours=40), timedelta(hours=48)).cert
         ),
-        ("trust", "the certificate ends at 2026-11-01 08:00 UTC and has not been renewed"),
+        ("trust", "the certificate expires at 2026-11-01 08:00 UTC and was not renewed"),
     ),
     "another name": (
         lambda c: serve_cert(c, new_serving(SIGNER, ["w.other.svc"], NOW, timedelta(hours=48)).cert),
@@ -219,7 +219,7 @@ WRONG = {
     ),
     "another CA": (
         lambda c: c.entries()[2]["clientConfig"].update(caBundle=encoded(STRANGER.cert)),
-        ("trust", "health-checks.validate.virt-admit.io: caBundle does not trust the certificate that is served"),
+        ("trust", "health-checks.validate.virt-admit.io: caBundle does not trust the served certificate"),
     ),
     "no bundle": (
         lambda c: c.entries()[2]["clientConfig"].pop("caBundle"),
@@ -227,37 +227,37 @@ WRONG = {
     ),
     "a bundle of garbage": (
         lambda c: c.entries()[2]["clientConfig"].update(caBundle=base64.b64encode(b"no PEM").decode()),
-        ("trust", "health-checks.validate.virt-admit.io: caBundle has no certificate of an authority"),
+        ("trust", "health-checks.validate.virt-admit.io: caBundle has no valid CA certificate"),
     ),
     "a right is missing": (
         lambda c: c.refused.update({("watch", "nodes"), ("watch", "persistentvolumeclaims"), ("patch", "secrets")}),
-        ("rights", "virt-admit-webhook may not watch nodes, persistentvolumeclaims"),
+        ("rights", "virt-admit-webhook has no right to watch nodes, persistentvolumeclaims"),
     ),
     "a right in a namespace that only some clusters have": (
         lambda c: (
             c.refused.add(("list", "pods")),
             c.objects.update({"/api/v1/namespaces/openshift-etcd": {"metadata": {}}}),
         ),
-        ("rights", "virt-admit-webhook may not list pods"),
+        ("rights", "virt-admit-webhook has no right to list pods"),
     ),
     "a bad policy": (
         lambda c: change("rules:\n  vm-runing: {action: deny}\n", c),
-        ("policy", "the policy is refused: policy.yaml:2: rules.vm-runing: there is no rule vm-runing"),
+        ("policy", "the policy is not valid: policy.yaml:2: rules.vm-runing: there is no rule vm-runing"),
     ),
     "a webhook of others is away": (
         lambda c: add_hook(c, hook(["virtualmachines"])),
         (
             "other webhooks",
-            "ValidatingWebhookConfiguration other: h.example.com refuses virtualmachines: other/hook has no",
+            "ValidatingWebhookConfiguration other: h.example.com rejects virtualmachines: other/hook has no",
         ),
     ),
     "a webhook for everything is away": (
         lambda c: add_hook(c, hook(["*/*"], "*", failurePolicy="Fail")),
-        ("other webhooks", "h.example.com refuses nodes, "),
+        ("other webhooks", "h.example.com rejects nodes, "),
     ),
     "a webhook of pods is away": (
         lambda c: add_hook(c, hook(["pods"], "", failurePolicy="Fail")),
-        ("other webhooks", "h.example.com refuses our own pods: other/hook has no ready endpoint"),
+        ("other webhooks", "h.example.com rejects our own pods: other/hook has no ready endpoint"),
     ),
 }
 
@@ -272,7 +272,7 @@ def test_what_is_broken_is_named(name):
     cluster = Cluster()
     breaking(cluster)
     found = cluster.diagnose()
-    wrong = [each for each in found if each.health is Status.WRONG]
+    wrong = [each for each in found if each.status is Status.WRONG]
     assert any(each.topic == topic and text in each.text for each in wrong), wrong
     assert {each.topic for each in wrong} <= {topic, "registration"}
     assert exit_code(found) == 1
@@ -362,7 +362,7 @@ class TestNotes:
         cluster.objects[DEPLOYMENT]["metadata"]["labels"]["app.kubernetes.io/version"] = "0.0.1"
         found = cluster.diagnose()
         assert unsound(found) == [
-            ("versions", f"the cluster runs virt-admit 0.0.1; this is {__version__} and judges by its own rules")
+            ("versions", f"the cluster runs virt-admit 0.0.1, this command is {__version__}: their rules may differ")
         ]
         assert exit_code(found) == 0
 
@@ -374,7 +374,10 @@ class TestNotes:
         )
         ((topic, text),) = unsound(cluster.diagnose())
         assert topic == "failing open"
-        assert "12 requests passed that nobody judged (nodes.validate, virtual-machines.mutate)" in text
+        assert (
+            "let 12 requests pass without a webhook response since its start (nodes.validate, virtual-machines.mutate)"
+            in text
+        )
 
     def test_an_exemption_that_has_ended(self):
         cluster = Cluster()
@@ -383,7 +386,7 @@ class TestNotes:
             "  - {match: new, rules: ['*'], reason: moving, until: 2026-11-01}\n",
             cluster,
         )
-        assert unsound(cluster.diagnose()) == [("policy", "the exemption of old ended on 2026-10-31: moving")]
+        assert unsound(cluster.diagnose()) == [("policy", "exemption for old expired on 2026-10-31: moving")]
 
 
 class TestUnknown:
@@ -403,8 +406,8 @@ class TestUnknown:
         cluster = Cluster()
         cluster.objects[path] = Unreadable("forbidden")
         found = cluster.diagnose()
-        assert {each.topic for each in found if each.health is Status.UNKNOWN} == topics
-        assert {each.text for each in found if each.topic in topics and each.health is not Status.OK} == {"forbidden"}
+        assert {each.topic for each in found if each.status is Status.UNKNOWN} == topics
+        assert {each.text for each in found if each.topic in topics and each.status is not Status.OK} == {"forbidden"}
         assert exit_code(found) == 2
 
     def test_what_is_wrong_is_wrong_whatever_else_is_unknown(self):

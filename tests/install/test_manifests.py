@@ -362,4 +362,4 @@ def test_what_is_no_certificate_is_not_printed_as_one(tmp_path):
         main.virt_admit, ["manifests", "--url", "https://127.0.0.1:8443", "--ca-file", str(tmp_path / "ca.crt")]
     )
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "ca.crt holds no certificate in PEM" in done.stderr
+    assert "ca.crt contains no PEM certificate" in done.stderr

@@ -1,4 +1,4 @@
-"""``python -m virt_admit``: the same as the command ``virt-admit``."""
+"""Run ``python -m virt_admit`` as the command ``virt-admit``."""
 
 from virt_admit.cli.main import main
 

@@ -1,1 +1,1 @@
-"""The command line: one module per verb, imported only when it is used."""
+"""The command line: one module per verb, imported on use."""

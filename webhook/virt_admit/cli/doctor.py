@@ -1,4 +1,4 @@
-"""``virt-admit doctor``: is the registration sound?"""
+"""``virt-admit doctor``: check the installation of the webhook in a cluster."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from virt_admit import __version__
+from virt_admit.cli.options import output_option
 from virt_admit.install.doctor import Observation, Status, diagnose, exit_code
 from virt_admit.install.inspect import Json, Unreadable
 from virt_admit.kube.client import Api
@@ -22,21 +23,21 @@ from virt_admit.settings import SettingError
 from virt_admit_certs.kube_api import ApiError
 
 COLORS = {Status.OK: "green", Status.NOTE: "cyan", Status.WRONG: "red", Status.UNKNOWN: "yellow"}
-PATIENCE = 5
-"""Seconds for a connection to a webhook that is called by URL."""
+CONNECT_TIMEOUT = 5
+"""Timeout in seconds of a connection to a webhook with a URL."""
 
 
-@click.command("doctor", short_help="Is the registration sound?")
-@click.option("--kubeconfig", metavar="FILE")
+@click.command("doctor", short_help="Check the installation of the webhook in a cluster.")
+@click.option("--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster. In a pod, default: its cluster.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option
 def command(kubeconfig: str | None, context: str | None, output: str) -> int:
-    """Look for what keeps API servers from reaching, trusting or rightly asking the webhook. Changes nothing.
+    """Check whether API servers reach and trust the webhook and call it for the right objects. Changes nothing.
 
-    Exit 0: sound, 1: something is wrong, 2: nothing is known to be wrong, but something could not be told.
+    Exit 0 no problem, 1 a problem was found, 2 no problem was found, but a check could not be completed.
     """
     try:
-        api = Asked(Api.connect(kubeconfig, context))
+        api = InspectedApi(Api.connect(kubeconfig, context))
     except SettingError as error:
         raise click.ClickException(str(error)) from None
     found = diagnose(api, load_rules(), datetime.now(UTC), connect)
@@ -45,8 +46,8 @@ def command(kubeconfig: str | None, context: str | None, output: str) -> int:
     return code
 
 
-class Asked:
-    """The API server, as the diagnosis asks it."""
+class InspectedApi:
+    """The API server with the requests and errors that the checks expect."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -74,40 +75,41 @@ class Asked:
 
 
 def connect(url: str, bundle: str) -> str:
-    """Why a TLS connection to the URL fails, verified with the bundle as an API server would; or nothing."""
+    """Connect with TLS, verified with the bundle as by an API server. Return the error, empty if it succeeds."""
     parts = urlsplit(url)
     try:
-        trust = ssl.create_default_context(cadata=bundle or None)
+        tls_context = ssl.create_default_context(cadata=bundle or None)
         with (
-            socket.create_connection((parts.hostname or "", parts.port or 443), PATIENCE) as plain,
-            trust.wrap_socket(plain, server_hostname=parts.hostname),
+            socket.create_connection((parts.hostname or "", parts.port or 443), CONNECT_TIMEOUT) as connection,
+            tls_context.wrap_socket(connection, server_hostname=parts.hostname),
         ):
             return ""
     except (OSError, ValueError) as error:
         return f"{parts.netloc}: {error}"
 
 
-def as_text(found: Sequence[Observation]) -> str:
-    """The observations as lines for people."""
-    width = max(len(each.topic) for each in found)
+def as_text(observations: Sequence[Observation]) -> str:
+    """Return the observations as text."""
+    width = max(len(observation.topic) for observation in observations)
     lines = []
-    for each in found:
-        health = click.style(f"{each.health:7}", fg=COLORS[each.health], bold=each.health is Status.WRONG)
-        lines.append(f"{health}  {each.topic:{width}}  {each.text}")
-        if each.remedy:
-            lines.append(f"{'':{width + 11}}{each.remedy}")
+    for observation in observations:
+        status = observation.status
+        word = click.style(f"{status:7}", fg=COLORS[status], bold=status is Status.WRONG)
+        lines.append(f"{word}  {observation.topic:{width}}  {observation.text}")
+        if observation.remedy:
+            lines.append(f"{'':{width + 11}}{observation.remedy}")
     return "\n".join(lines)
 
 
-def as_json(found: Sequence[Observation], code: int) -> str:
-    """The observations as JSON; ``sound`` is null if it could not be told."""
+def as_json(observations: Sequence[Observation], code: int) -> str:
+    """Return the observations as JSON. ``sound`` is null if a check could not be completed."""
     data = {
         "version": 1,
         "tool": {"name": "virt-admit", "version": __version__},
         "sound": {0: True, 1: False}.get(code),
         "observations": [
-            {"topic": each.topic, "health": str(each.health), "text": each.text, "remedy": each.remedy or None}
-            for each in found
+            {"topic": found.topic, "health": str(found.status), "text": found.text, "remedy": found.remedy or None}
+            for found in observations
         ],
     }
     return json.dumps(data, indent=2)

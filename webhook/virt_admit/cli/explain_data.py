@@ -7,75 +7,86 @@ from typing import Any
 from virt_admit.cli.explain_model import Explanation
 from virt_admit.model import kinds
 from virt_admit.model.remediation import plan
-from virt_admit.model.remediation.plan import Span
+from virt_admit.model.remediation.plan import Budget, Span
+from virt_admit.model.remediation.timeline import Stage, Timeline, VmOutcome
 from virt_admit.model.units import SECOND
+from virt_admit.reports.report import identity
 
 
 def as_data(explanation: Explanation) -> dict[str, Any]:
     """Return an explanation as JSON data. Times are in seconds after the moment in which a node stops reporting."""
-    check, selection, budget = explanation.check, explanation.selection, explanation.budget
-    obj, restart = check.obj, explanation.timeline.restart
+    check = explanation.check
     return {
         "version": 1,
-        "object": {
-            "apiVersion": obj.api_version,
-            "kind": obj.kind,
-            "namespace": obj.namespace,
-            "name": obj.name,
-        },
-        "selected": {
-            "kind": "Node" if check.kind is kinds.NHC else "Machine",
-            "count": len(selection),
-            "complete": not selection.unseen,
-            "names": [obj.name for obj in selection.objects],
-        },
-        "limit": {
-            "text": budget.limit,
-            "least": budget.least,
-            "most": budget.most,
-            "never": budget.never,
-            "everything": budget.everything,
-        },
+        "object": identity(check.obj),
+        "selected": _selected(explanation),
+        "limit": _limit(explanation.budget),
         "conditions": list(map(_symptom, plan.symptoms(check))),
         "machineConditions": list(map(_symptom, plan.machine_symptoms(check))),
         "startup": None if check.kind is kinds.NHC else _seconds(check.known_startup_time()),
-        "unhealthy": [{"name": name, "why": why} for name, why in explanation.unhealthy],
+        "unhealthy": [{"name": name, "why": reason} for name, reason in explanation.unhealthy],
         "unhealthyComplete": explanation.all_unhealthy,
         "obstacles": list(explanation.obstacles),
         "overlaps": [{"name": other, "shared": list(shared)} for other, shared in explanation.overlaps],
-        "steps": [
-            {
-                "name": stage.name,
-                "takes": _span(stage.takes),
-                "timeout": _seconds(stage.timeout),
-                "cancelled": stage.cut_off,
-            }
-            for stage in explanation.stages
-        ],
+        "steps": list(map(_step, explanation.stages)),
         "timeline": [
             {"at": _span(moment.at), "event": str(moment.event), "what": moment.what}
             for moment in explanation.timeline.moments
         ],
-        "restart": restart
-        and {
-            **_span(restart.at),
-            "grace": _seconds(restart.grace),
-            "patience": _seconds(restart.patience),
-            "wasted": _seconds(restart.wasted),
-            "remediator": _span(restart.takes),
-        },
+        "restart": _restart(explanation.timeline),
         "never": explanation.timeline.never or None,
-        "vms": [
-            {
-                "namespace": fate.vmi.namespace,
-                "name": fate.vmi.name,
-                "node": fate.vmi.at("status", "nodeName").text,
-                "restarted": fate.comes,
-                "why": fate.why,
-            }
-            for fate in explanation.fates
-        ],
+        "vms": list(map(_vm, explanation.fates)),
         "unseen": list(explanation.unseen),
+    }
+
+
+def _selected(explanation: Explanation) -> dict[str, Any]:
+    selection = explanation.selection
+    return {
+        "kind": "Node" if explanation.check.kind is kinds.NHC else "Machine",
+        "count": len(selection),
+        "complete": not selection.unseen,
+        "names": [obj.name for obj in selection.objects],
+    }
+
+
+def _limit(budget: Budget) -> dict[str, Any]:
+    return {
+        "text": budget.limit,
+        "least": budget.least,
+        "most": budget.most,
+        "never": budget.never,
+        "everything": budget.everything,
+    }
+
+
+def _step(stage: Stage) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "takes": _span(stage.takes),
+        "timeout": _seconds(stage.timeout),
+        "cancelled": stage.cut_off,
+    }
+
+
+def _restart(timeline: Timeline) -> dict[str, Any] | None:
+    restart = timeline.restart
+    return restart and {
+        **_span(restart.at),
+        "grace": _seconds(restart.grace),
+        "patience": _seconds(restart.patience),
+        "wasted": _seconds(restart.wasted),
+        "remediator": _span(restart.takes),
+    }
+
+
+def _vm(fate: VmOutcome) -> dict[str, Any]:
+    return {
+        "namespace": fate.vmi.namespace,
+        "name": fate.vmi.name,
+        "node": fate.vmi.at("status", "nodeName").text,
+        "restarted": fate.comes,
+        "why": fate.why,
     }
 
 

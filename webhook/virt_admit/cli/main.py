@@ -1,7 +1,8 @@
-"""``virt-admit``: the command line. A verb's module is imported when the verb is asked for, so that ``check`` is fast."""
+"""The command ``virt-admit``. The module of a verb is imported only when the verb runs, so that ``check`` starts fast."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from typing import Final
@@ -14,14 +15,14 @@ from virt_admit import __version__
 VERBS: Final = {
     "check": "Judge manifest files as the webhook would.",
     "scan": "Judge a live cluster or a snapshot of one.",
-    "drain": "Say what draining a node would do to its virtual machines.",
-    "explain": "Say what a health check would do, and when.",
-    "rules": "List the rules, or show one with its reasons.",
+    "drain": "Show what draining a node would do to its virtual machines.",
+    "explain": "Show what a health check would do, and when.",
+    "rules": "List the rules, or show one rule with its reasons.",
     "serve": "Run the webhook.",
     "certs": "Show or rotate the webhook's certificates.",
     "policy": "Compare policies.",
-    "manifests": "Print what the cluster needs, as YAML.",
-    "doctor": "Is the registration sound?",
+    "manifests": "Print the webhook configurations and RBAC as YAML.",
+    "doctor": "Check the installation of the webhook in a cluster.",
 }
 
 
@@ -35,13 +36,24 @@ class _Verbs(click.Group):
         command: click.Command = importlib.import_module(f"virt_admit.cli.{name}").command
         return command
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command for the first argument, or suggest the verbs with similar names."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            similar = difflib.get_close_matches(name, VERBS)
+            hint = f"did you mean {' or '.join(similar)}?" if similar else f"use one of {', '.join(VERBS)}"
+            context.fail(f"no such verb {name!r}: {hint}")
+        return super().resolve_command(context, args)
+
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
 
 def _complete(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
-    """Print what a shell has to run so that it completes verbs, flags and files."""
+    """Print the shell script that completes verbs, flags and files."""
     if shell is None or context.resilient_parsing:
         return
     completion = get_completion_class(shell)
@@ -53,7 +65,7 @@ def _complete(context: click.Context, _option: click.Parameter, shell: str | Non
 @click.group(
     cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    help="Nodes can always be drained, upgrades are never blocked, remediation never loops.",
+    help="Keep nodes drainable, upgrades unblocked and remediation free of loops on KubeVirt clusters.",
 )
 @click.version_option(__version__, prog_name="virt-admit", message="%(prog)s %(version)s")
 @click.option(
@@ -62,20 +74,20 @@ def _complete(context: click.Context, _option: click.Parameter, shell: str | Non
     is_eager=True,
     expose_value=False,
     callback=_complete,
-    help='Print a script that completes on the command line: eval "$(virt-admit --completion bash)".',
+    help='Print a shell completion script: eval "$(virt-admit --completion bash)".',
 )
 def virt_admit() -> None:
     pass
 
 
 def main() -> None:
-    """The entry point. Exit 0 clean, 1 findings, 2 the answer cannot be trusted, 130 interrupted."""
+    """Run the command. Exit 0 clean, 1 findings, 2 the answer cannot be trusted, 130 interrupted."""
     try:
         code = virt_admit(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
-        asked = error.ctx is not None and error.ctx.parent is None  # `virt-admit` alone asks what there is
-        click.echo(error.format_message(), err=not asked)
-        code = 0 if asked else 2
+        no_verb = error.ctx is not None and error.ctx.parent is None  # `virt-admit` alone prints the help
+        click.echo(error.format_message(), err=not no_verb)
+        code = 0 if no_verb else 2
     except click.ClickException as error:
         error.show()
         code = 2

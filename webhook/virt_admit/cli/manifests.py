@@ -1,4 +1,4 @@
-"""``virt-admit manifests``: what the cluster needs, as YAML."""
+"""``virt-admit manifests``: the webhook configurations and RBAC as YAML."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from virt_admit.install.manifests import rbac, scan_rbac, webhooks
 from virt_admit.rules import load_rules
 
 ORDER = """\
-# Install: the Deployment first, and only when it is ready the webhook configurations.
-# Uninstall: the webhook configurations first, then the rest. They are never sent to webhooks themselves, so
+# Install the Deployment first. Apply the webhook configurations when it is ready.
+# Uninstall the webhook configurations first, then the rest. API servers never send them to webhooks, so this
+# emergency exit always works:
 #   kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration virt-admit
-# always works: the emergency exit.
 """
 
 
-@click.command("manifests", short_help="Print what the cluster needs, as YAML.")
-@click.option("--part", type=click.Choice(["all", "webhooks", "rbac"]), default="all", show_default=True)
-@click.option("--url", default="", metavar="https://HOST:PORT", help="Call this URL instead of the Service.")
+@click.command("manifests", short_help="Print the webhook configurations and RBAC as YAML.")
 @click.option(
-    "--ca-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="With --url: the CA to trust."
+    "--part", type=click.Choice(["all", "webhooks", "rbac"]), default="all", show_default=True, help="What to print."
+)
+@click.option(
+    "--url", default="", metavar="https://HOST:PORT", help="Let API servers call this URL instead of the Service."
+)
+@click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="CA that API servers trust, required with --url.",
 )
 def command(part: str, url: str, ca_file: Path | None) -> int:
     """Print the webhook configurations and the RBAC that the rules need, as YAML for kubectl apply.
 
-    Left out is what not every cluster can take or should grant; it is in manifests/components: to read in
-    openshift-etcd (openshift) and medik8s-leases (medik8s), as no role can be made in a namespace that is missing,
-    and to write reports and Events (scan-reports).
+    The components in manifests/components add rights that not every cluster needs: read access to the namespaces
+    openshift-etcd (openshift) and medik8s-leases (medik8s), and write access for reports and Events (scan-reports).
     """
     if bool(url) != bool(ca_file):
-        raise click.UsageError("--url and --ca-file belong together")
+        raise click.UsageError("--url and --ca-file require each other")
     if url and not url.startswith("https://"):
         raise click.UsageError("--url must begin with https://")
     bundle = ca_file.read_bytes() if ca_file else b""
@@ -41,7 +46,7 @@ def command(part: str, url: str, ca_file: Path | None) -> int:
         if ca_file:
             x509.load_pem_x509_certificates(bundle)
     except ValueError:
-        raise click.UsageError(f"{ca_file} holds no certificate in PEM") from None
+        raise click.UsageError(f"{ca_file} contains no PEM certificate") from None
     rules = load_rules().at_admission
     objects = [*rbac(rules), *scan_rbac(load_rules())] if part in ("all", "rbac") else []
     if part in ("all", "webhooks"):

@@ -1,4 +1,4 @@
-"""``virt-admit rules``: what is judged, and why."""
+"""``virt-admit rules``: the rules, their reasons and the schema of policies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from virt_admit.cli.options import output_option
 from virt_admit.model.units import format_duration
 from virt_admit.policy.policy import SHIPPED
 from virt_admit.rule import Action, Rule
@@ -16,19 +17,19 @@ from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import API_VERSION
 
 
-@click.command("rules", short_help="List the rules, or show one with its reasons.")
+@click.command("rules", short_help="List the rules, or show one rule with its reasons.")
 @click.argument("rule_id", required=False, metavar="[ID]")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of policy files, for editors.")
 def command(rule_id: str | None, output: str, schema: bool) -> int:
-    """List the rules, or show one with its reasons, parameters and sources."""
+    """List the rules, or show one rule with its reasons, parameters and sources."""
     rules = load_rules()
     if schema:
         click.echo(json.dumps(policy_schema(rules), indent=2))
     elif rule_id is not None:
         rule = rules.by_id.get(rule_id)
         if rule is None:
-            raise click.ClickException(f"there is no rule {rule_id}; `virt-admit rules` lists them")
+            raise click.ClickException(f"no rule has the id {rule_id}; `virt-admit rules` lists them")
         click.echo(json.dumps(as_data(rule), indent=2) if output == "json" else page(rule))
     elif output == "json":
         click.echo(json.dumps([as_data(rule) for rule in rules], indent=2))
@@ -40,7 +41,7 @@ def command(rule_id: str | None, output: str, schema: bool) -> int:
 
 
 def as_data(rule: Rule) -> dict[str, Any]:
-    """A rule as JSON data."""
+    """Return a rule as JSON data."""
     return {
         "id": rule.id,
         "title": rule.title,
@@ -51,8 +52,8 @@ def as_data(rule: Rule) -> dict[str, Any]:
         "operations": [str(operation) for operation in rule.operations],
         "reads": [kind.resource for kind in rule.reads],
         "params": [
-            {"name": each.name, "default": _default(rule, each), "doc": each.metadata.get("doc", "")}
-            for each in dataclasses.fields(rule.params)
+            {"name": param.name, "default": _default(rule, param), "doc": param.metadata.get("doc", "")}
+            for param in dataclasses.fields(rule.params)
         ],
         "sources": list(rule.sources),
         "page": inspect.cleandoc(rule.doc or ""),
@@ -60,24 +61,24 @@ def as_data(rule: Rule) -> dict[str, Any]:
 
 
 def page(rule: Rule) -> str:
-    """A rule's page for people, in Markdown."""
+    """Return the page of a rule, in Markdown."""
     data = as_data(rule)
-    where = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
-    when = "at admission, check and scan" if rule.at_admission else "check and scan only"
-    lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {where}", f"Action: {data['action']} ({when})"]
+    kinds = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
+    scope = "at admission, check and scan" if rule.at_admission else "check and scan only"
+    lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {kinds}", f"Action: {data['action']} ({scope})"]
     if rule.fixable:
         lines.append(f"Fix: `/mutate` applies it{'' if rule.fix_by_default else ' if the policy says fix: true'}")
     if data["reads"]:
         lines.append(f"Looks up: {', '.join(data['reads'])}")
-    lines += [f"Parameter {each['name']} (default {each['default']}): {each['doc']}" for each in data["params"]]
+    lines += [f"Parameter {param['name']} (default {param['default']}): {param['doc']}" for param in data["params"]]
     return "\n".join([*lines, "Sources: " + "; ".join(rule.sources)])
 
 
 def policy_schema(rules: Rules) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a policy file, made from the rules and their parameters."""
+    """Return the JSON Schema (draft 2020-12) of policy files for these rules and their parameters."""
     strings = {"type": "array", "items": {"type": "string"}}
     names = {"anyOf": [{"type": "string"}, strings]}
-    action = {"enum": [str(each) for each in Action]}
+    action = {"enum": [str(value) for value in Action]}
     setting = _closed({"action": action, "fix": {"type": "boolean"}})
     settings = _closed({rule.id: _setting_schema(rule, action) for rule in rules})
     settings["patternProperties"] = {r"\*": setting}
@@ -113,18 +114,18 @@ def policy_schema(rules: Rules) -> dict[str, Any]:
 
 
 def _setting_schema(rule: Rule, action: dict[str, Any]) -> dict[str, Any]:
-    params = {each.name: _param_schema(each) for each in dataclasses.fields(rule.params)}
-    more = {"params": _closed(params)} if params else {}
-    return _closed({"action": action, "fix": {"type": "boolean"}, **more}) | {"description": rule.title}
+    params = {param.name: _param_schema(param) for param in dataclasses.fields(rule.params)}
+    optional = {"params": _closed(params)} if params else {}
+    return _closed({"action": action, "fix": {"type": "boolean"}, **optional}) | {"description": rule.title}
 
 
-def _param_schema(each: dataclasses.Field[Any]) -> dict[str, Any]:
-    doc = {"description": each.metadata.get("doc", "")}
-    if each.metadata.get("unit") == "duration" or isinstance(each.default, str):
+def _param_schema(param: dataclasses.Field[Any]) -> dict[str, Any]:
+    doc = {"description": param.metadata.get("doc", "")}
+    if param.metadata.get("unit") == "duration" or isinstance(param.default, str):
         return {"type": "string", **doc}
-    if isinstance(each.default, bool):
+    if isinstance(param.default, bool):
         return {"type": "boolean", **doc}
-    if isinstance(each.default, int):
+    if isinstance(param.default, int):
         return {"type": "integer", **doc}
     return {"type": "array", "items": {"type": "string"}, **doc}
 
@@ -134,6 +135,6 @@ def _closed(properties: dict[str, Any], required: list[str] | None = None) -> di
     return schema | ({"required": required} if required else {})
 
 
-def _default(rule: Rule, each: dataclasses.Field[Any]) -> Any:
-    value = getattr(rule.params, each.name)
-    return format_duration(value) if each.metadata.get("unit") == "duration" else value
+def _default(rule: Rule, param: dataclasses.Field[Any]) -> Any:
+    value = getattr(rule.params, param.name)
+    return format_duration(value) if param.metadata.get("unit") == "duration" else value

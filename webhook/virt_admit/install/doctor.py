@@ -1,6 +1,6 @@
-"""Is the registration sound? What would keep API servers from reaching, trusting or rightly asking the webhook.
+"""Checks of an installation: whether API servers reach and trust the webhook and call it for the right objects.
 
-What the API server will not give is unknown, never sound and never wrong.
+A check that the API server does not answer is unknown, never ok and never wrong.
 """
 
 from __future__ import annotations
@@ -29,167 +29,187 @@ from virt_admit_certs.names import good_for, names_of
 from virt_admit_certs.state import parse_bundle, parse_certs
 
 OLDEST: Final = Version(1, 30)
-"""The first Kubernetes release with match conditions switched on for good."""
+"""The first Kubernetes release with stable match conditions."""
 
-LEFT: Final = 0.2
-"""Of a certificate's life. It is renewed at half of it, so with less than this something is wrong."""
+LEAST_REMAINING: Final = 0.2
+"""Fraction of a certificate's lifetime. It is renewed at half of its lifetime, so less than this means a failure."""
 
 ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{SERVICE}"
 
 
 class Status(enum.StrEnum):
-    """How one thing is."""
+    """The result of one check."""
 
     OK = "ok"
     NOTE = "note"
-    """Worth knowing, not wrong."""
+    """Useful to know, no problem."""
     WRONG = "wrong"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One thing that was looked at."""
+    """One result of a check."""
 
     topic: str
-    health: Status
+    status: Status
     text: str
     remedy: str = ""
-    """What to do, if something is wrong."""
+    """What to do about a problem."""
 
 
-What = tuple[Status, str] | tuple[Status, str, str]
-"""What an observation says besides its topic."""
-CheckResult = Iterator[What]
+Outcome = tuple[Status, str] | tuple[Status, str, str]
+"""Status, text and remedy of an observation."""
+CheckResult = Iterator[Outcome]
 
 
 def diagnose(api: Api, rules: Rules, now: datetime, connect: Connect) -> list[Observation]:
-    """Look at everything. ``rules``: all of them; ``now``: an aware time."""
-    there = Installation(api, rules, now, connect)
-    return [found for topic, look in TOPICS.items() for found in _observe(topic, look(there))]
+    """Run all checks.
+
+    Args:
+        api: the API server.
+        rules: all rules.
+        now: the current time, with a time zone.
+        connect: tries a TLS connection to a URL.
+    """
+    installation = Installation(api, rules, now, connect)
+    return [found for topic, check in TOPICS.items() for found in _observe(topic, check(installation))]
 
 
-def _observe(topic: str, looked: CheckResult) -> Iterator[Observation]:
+def _observe(topic: str, outcomes: CheckResult) -> Iterator[Observation]:
     try:
-        for what in looked:
-            yield Observation(topic, *what)
-    except Unreadable as blind:
-        yield Observation(topic, Status.UNKNOWN, str(blind))
+        for outcome in outcomes:
+            yield Observation(topic, *outcome)
+    except Unreadable as error:
+        yield Observation(topic, Status.UNKNOWN, str(error))
 
 
 def exit_code(observations: Iterable[Observation]) -> int:
-    """0: sound; 1: something is wrong; 2: nothing is known to be wrong, but something could not be told."""
-    found = {each.health for each in observations}
+    """Return 1 if there is a problem, else 2 if a check could not be completed, else 0."""
+    found = {observation.status for observation in observations}
     return 1 if Status.WRONG in found else 2 if Status.UNKNOWN in found else 0
 
 
-APPLY: Final = "apply manifests/webhooks, or those of your overlay, of this release"
-BASE: Final = "kubectl apply -k manifests/base, or your overlay"
-RENEW: Final = "see the log of whoever issues it: our webhook, cert-manager or OpenShift's service CA"
-BUNDLE: Final = "virt-admit certs status; whatever else writes caBundle must leave it alone (docs/install.md)"
+APPLY: Final = "apply manifests/webhooks of this release, or those of your overlay"
+BASE: Final = "run kubectl apply -k manifests/base, or your overlay"
+RENEW: Final = "read the log of the issuer: the webhook, cert-manager or OpenShift's service CA"
+BUNDLE: Final = "run virt-admit certs status, and stop other controllers from writing caBundle (docs/install.md)"
 
 
-def _versions(there: Installation) -> CheckResult:
-    found = there.get("/version") or {}
+def _versions(installation: Installation) -> CheckResult:
+    found = installation.get("/version") or {}
     version = parse_version(found.get("gitVersion"))
     if version is None:
-        raise Unreadable("the API server does not tell its version")
+        raise Unreadable("the API server does not report its version")
     if version < OLDEST:
-        yield Status.WRONG, f"Kubernetes {version} is older than {OLDEST.major}.{OLDEST.minor}: no match conditions"
+        yield (
+            Status.WRONG,
+            f"Kubernetes {version} is older than {OLDEST.major}.{OLDEST.minor} and ignores match conditions",
+        )
     else:
         yield Status.OK, f"Kubernetes {version}, virt-admit {__version__}"
-    deployment = there.deployment()
+    deployment = installation.deployment()
     if deployment is not None:
         running = deployment["metadata"].get("labels", {}).get("app.kubernetes.io/version", "unknown")
         if running != __version__:
             yield (
                 Status.NOTE,
-                f"the cluster runs virt-admit {running}; this is {__version__} and judges by its own rules",
+                f"the cluster runs virt-admit {running}, this command is {__version__}: their rules may differ",
             )
 
 
-def _registration(there: Installation) -> CheckResult:
-    actual = {entry.name: entry for entry in there.ours()}
-    wanted = manifests.webhooks(there.rules.at_admission)
-    wrong: list[What] = [found for each in wanted for found in _unasked(each, actual)]
+def _registration(installation: Installation) -> CheckResult:
+    actual = {entry.name: entry for entry in installation.ours()}
+    expected = manifests.webhooks(installation.rules.at_admission)
+    wrong: list[Outcome] = [found for configuration in expected for found in _missing_calls(configuration, actual)]
     for entry in actual.values():
         if entry.fails and entry.name not in MAY_FAIL:
-            text = f"{entry.name} has failurePolicy Fail: with no webhook running, drains and repairs would be refused"
+            text = (
+                f"{entry.name} has failurePolicy Fail: without a running webhook, API servers reject drains and repairs"
+            )
             wrong.append((Status.WRONG, text, APPLY))
-    yield from wrong or [(Status.OK, "both webhook configurations ask about every kind that is judged")]
+    yield from wrong or [(Status.OK, "both webhook configurations send every kind that rules judge")]
 
 
-def _unasked(wanted: Json, actual: Mapping[str, Entry]) -> CheckResult:
-    """What a configuration of ours does not ask, and should."""
-    kind = wanted["kind"]
-    entries = [Entry(f"{kind} {NAME}", entry["name"], entry) for entry in wanted["webhooks"]]
+def _missing_calls(expected: Json, actual: Mapping[str, Entry]) -> CheckResult:
+    """Yield what our webhook configuration does not send to the webhook but should."""
+    kind = expected["kind"]
+    entries = [Entry(f"{kind} {NAME}", entry["name"], entry) for entry in expected["webhooks"]]
     missing = [entry.name for entry in entries if entry.name not in actual]
     if len(missing) == len(entries):
-        so = "nothing is judged" if kind == "ValidatingWebhookConfiguration" else "nothing gets its defaults"
-        yield Status.WRONG, f"there is no {kind} {NAME}: {so}", APPLY
+        effect = "no object is judged" if kind == "ValidatingWebhookConfiguration" else "no object gets its defaults"
+        yield Status.WRONG, f"{kind} {NAME} does not exist: {effect}", APPLY
     elif missing:
         yield Status.WRONG, f"{kind} {NAME} has no entry {names(missing)}", APPLY
     for entry in entries:
         if entry.name in actual and (places := entry.asks - actual[entry.name].asks):
             shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
-            yield Status.WRONG, f"{entry.name} does not ask about {shown}", APPLY
+            yield Status.WRONG, f"{entry.name} does not send {shown}", APPLY
 
 
-def _own_namespace(there: Installation) -> CheckResult:
-    labels = there.namespace_labels()
-    caught = [entry.name for entry in there.ours() if entry.selects(labels)]
+def _own_namespace(installation: Installation) -> CheckResult:
+    labels = installation.namespace_labels()
+    caught = [entry.name for entry in installation.ours() if entry.selects(labels)]
     if caught:
-        yield Status.WRONG, f"{names(caught)} would ask about objects in our own namespace {NAMESPACE}", APPLY
+        yield (
+            Status.WRONG,
+            f"{names(caught)} would send objects of our own namespace {NAMESPACE}: the webhook could block its own repair",
+            APPLY,
+        )
     else:
-        yield Status.OK, f"the namespace {NAMESPACE} is left out"
+        yield Status.OK, f"namespace {NAMESPACE} is excluded"
 
 
-def _endpoints(there: Installation) -> CheckResult:
-    fails = any(entry.fails for entry in there.ours())
-    for service in there.services():
-        found = there.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
+def _endpoints(installation: Installation) -> CheckResult:
+    fails = any(entry.fails for entry in installation.ours())
+    for service in installation.services():
+        found = installation.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
         if found is None:
-            yield Status.WRONG, f"there is no Service {service}", BASE
+            yield Status.WRONG, f"Service {service} does not exist", BASE
             continue
         if service.port not in [port["port"] for port in found["spec"].get("ports") or ()]:
-            yield Status.WRONG, f"the Service {service} has no port {service.port}", BASE
+            yield Status.WRONG, f"Service {service} has no port {service.port}", BASE
             continue
-        ready = there.ready(service)
-        text = f"{count(ready, 'endpoint')} of the Service {service} {'is' if ready == 1 else 'are'} ready"
+        ready = installation.ready(service)
+        text = f"{count(ready, 'endpoint')} of Service {service} {'is' if ready == 1 else 'are'} ready"
         if ready == 0:
-            yield Status.WRONG, text, f"kubectl -n {service.namespace} describe pods"
+            yield Status.WRONG, text, f"run kubectl -n {service.namespace} describe pods"
         elif ready == 1 and fails:
-            yield Status.WRONG, f"{text}: while it restarts, virtual machines are refused", "run two replicas or more"
+            yield (
+                Status.WRONG,
+                f"{text}: while it restarts, API servers reject virtual machines",
+                "run two replicas or more",
+            )
         else:
             yield Status.OK, text
 
 
-def _trust(there: Installation) -> CheckResult:
-    for service in there.services():
-        place = there.issued_by_another() or CERTS_SECRET
-        namespace, _, name = place.partition("/")
-        secret = there.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+def _trust(installation: Installation) -> CheckResult:
+    for service in installation.services():
+        secret_name = installation.issued_by_another() or CERTS_SECRET
+        namespace, _, name = secret_name.partition("/")
+        secret = installation.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
         pem = base64.b64decode((secret or {}).get("data", {}).get("tls.crt") or "")
         chain = parse_certs(pem, [], "tls.crt")
         if not chain:
-            yield Status.WRONG, f"there is no certificate in the Secret {place}", "see the log of the webhook"
+            yield Status.WRONG, f"Secret {secret_name} contains no certificate", "read the log of the webhook"
             continue
-        yield from _certificate(chain[0], service.host, there.now)
+        yield from _certificate(chain[0], service.host, installation.now)
         yield from _bundles(
             {
-                entry.name: _distrust(chain, entry.bundle, there.now)
-                for entry in there.ours()
+                entry.name: _distrust(chain, entry.bundle, installation.now)
+                for entry in installation.ours()
                 if entry.service == service
             }
         )
-    by_url = [entry for entry in there.ours() if entry.url]
+    by_url = [entry for entry in installation.ours() if entry.url]
     yield from _bundles(
-        {entry.name: there.connect(entry.url, entry.bundle.decode(errors="replace")) for entry in by_url}
+        {entry.name: installation.connect(entry.url, entry.bundle.decode(errors="replace")) for entry in by_url}
     )
 
 
 def _bundles(distrust: Mapping[str, str]) -> CheckResult:
-    """What entries say of the certificate: why API servers would refuse it, by entry; empty if they accept it."""
+    """Yield whether API servers trust the certificate. ``distrust``: the reason against it by entry, empty if trusted."""
     reasons: dict[str, list[str]] = {}
     for entry, reason in distrust.items():
         reasons.setdefault(reason, []).append(entry)
@@ -201,61 +221,68 @@ def _bundles(distrust: Mapping[str, str]) -> CheckResult:
 
 
 def _certificate(leaf: Certificate, host: str, now: datetime) -> CheckResult:
-    ends = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
-    life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
+    expiry = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    lifetime = leaf.not_valid_after_utc - leaf.not_valid_before_utc
     if not good_for(leaf, host):
         text = f"the certificate is for {names(names_of(leaf)) or 'no name'}, not for {host}"
-        yield Status.WRONG, text, "issue it for that name"
+        yield Status.WRONG, text, "issue a certificate for that name"
     if not valid(leaf, now):
-        yield Status.WRONG, f"the certificate is valid from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} to {ends}", RENEW
-    elif leaf.not_valid_after_utc - now < life * LEFT:
-        yield Status.WRONG, f"the certificate ends at {ends} and has not been renewed", RENEW
+        yield (
+            Status.WRONG,
+            f"the certificate is valid from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} to {expiry}",
+            RENEW,
+        )
+    elif leaf.not_valid_after_utc - now < lifetime * LEAST_REMAINING:
+        yield Status.WRONG, f"the certificate expires at {expiry} and was not renewed", RENEW
     else:
-        yield Status.OK, f"the certificate is valid until {ends}"
+        yield Status.OK, f"the certificate is valid until {expiry}"
 
 
 def _distrust(chain: Sequence[Certificate], bundle: bytes, now: datetime) -> str:
-    """Why API servers with this bundle refuse the chain; empty if they accept it."""
+    """Return why API servers with this bundle reject the chain. Empty if they accept it."""
     if not bundle:
-        return "caBundle is empty: API servers go by the authorities of their operating system"
+        return "caBundle is empty, so API servers trust only the CAs of their operating system"
     roots = [cert for cert in parse_bundle(bundle, []) if valid(cert, now)]
     if not roots:
-        return "caBundle has no certificate of an authority that is valid"
-    if _leads(chain[0], frozenset(chain[1:]), roots, now):
+        return "caBundle has no valid CA certificate"
+    if _chains_to(chain[0], frozenset(chain[1:]), roots, now):
         return ""
-    return "caBundle does not trust the certificate that is served"
+    return "caBundle does not trust the served certificate"
 
 
-def _leads(cert: Certificate, between: frozenset[Certificate], roots: Sequence[Certificate], now: datetime) -> bool:
+def _chains_to(
+    cert: Certificate, intermediates: frozenset[Certificate], roots: Sequence[Certificate], now: datetime
+) -> bool:
     return any(issued_by(cert, root) for root in roots) or any(
-        issued_by(cert, each) and valid(each, now) and _leads(each, between - {each}, roots, now) for each in between
+        issued_by(cert, issuer) and valid(issuer, now) and _chains_to(issuer, intermediates - {issuer}, roots, now)
+        for issuer in intermediates
     )
 
 
-def _rights(there: Installation) -> CheckResult:
-    if not there.services():
-        return  # called by URL: it runs elsewhere, with rights of its own
-    rules = there.rules.at_admission
+def _rights(installation: Installation) -> CheckResult:
+    if not installation.services():
+        return  # a webhook with a URL runs elsewhere and has other rights
+    rules = installation.rules.at_admission
     shipped = manifests.rbac(rules)
-    for home, roles in manifests.rbac_elsewhere(rules).items():
-        if there.get(f"/api/v1/namespaces/{home}") is not None:
+    for namespace, roles in manifests.rbac_elsewhere(rules).items():
+        if installation.get(f"/api/v1/namespaces/{namespace}") is not None:
             shipped += roles
-    other = bool(there.issued_by_another())
+    external = bool(installation.issued_by_another())
     needed = [
         right
         for role in shipped
         for rule in role.get("rules", ())
-        if not (other and "resourceNames" in rule)  # these are for the rotation, which is off
+        if not (external and "resourceNames" in rule)  # only our rotation needs these, and it is off
         for right in _rights_of(rule, role["metadata"].get("namespace", ""))
     ]
     refused: dict[str, list[str]] = {}
     for right in needed:
-        if not _may(there.api, right):
+        if not _may(installation.api, right):
             refused.setdefault(right["verb"], []).append(f"{right['resource']}.{right['group']}".rstrip("."))
-    for verb, places in refused.items():
-        yield Status.WRONG, f"{SERVICE} may not {verb} {names(places)}", BASE
+    for verb, resources in refused.items():
+        yield Status.WRONG, f"{SERVICE} has no right to {verb} {names(resources)}", BASE
     if not refused:
-        yield Status.OK, f"{SERVICE} has all {len(needed)} rights that it needs"
+        yield Status.OK, f"{SERVICE} has all {len(needed)} required rights"
 
 
 def _rights_of(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[dict[str, str]]:
@@ -266,7 +293,7 @@ def _rights_of(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[di
 
 
 def _may(api: Api, right: Json) -> bool:
-    """Whether the webhook's account has a right."""
+    """Return whether the webhook's account has a right."""
     group, kind = "authorization.k8s.io", "SubjectAccessReview"
     groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]
     spec = {"resourceAttributes": right, "user": ACCOUNT, "groups": groups}
@@ -274,39 +301,43 @@ def _may(api: Api, right: Json) -> bool:
     return bool(answer["status"]["allowed"])
 
 
-def _policy(there: Installation) -> CheckResult:
-    config = there.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}-policy")
+def _policy(installation: Installation) -> CheckResult:
+    config = installation.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}-policy")
     if config is None:
         return
     try:
-        found = parser.parse((config.get("data") or {}).get("policy.yaml", "").encode(), there.rules, "policy.yaml")
+        found = parser.parse(
+            (config.get("data") or {}).get("policy.yaml", "").encode(), installation.rules, "policy.yaml"
+        )
     except PolicyError as error:
-        text = f"the policy is refused: {names(error.problems, 400)}"
+        text = f"the policy is not valid: {names(error.problems, 400)}"
         yield (
             Status.WRONG,
             text,
-            "mend it: until then the last good one is in force, and no restarted pod begins to serve",
+            "fix it. Until then the previous policy stays in force, and a restarted pod does not become ready",
         )
         return
-    for exemption in found.at(there.now.date()).expired:
-        yield Status.NOTE, f"the exemption of {exemption.match} ended on {exemption.until}: {exemption.reason}"
-    yield Status.OK, "the policy can be read"
+    for exemption in found.at(installation.now.date()).expired:
+        yield Status.NOTE, f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}"
+    yield Status.OK, "the policy is valid"
 
 
-def _others(there: Installation) -> CheckResult:
-    labels = there.namespace_labels()
-    judged = [(kind.group, kind.plural) for kind in there.rules.at_admission.kinds]
-    wrong: list[What] = []
-    for entry in there.others():
+def _others(installation: Installation) -> CheckResult:
+    labels = installation.namespace_labels()
+    judged = [(kind.group, kind.plural) for kind in installation.rules.at_admission.kinds]
+    wrong: list[Outcome] = []
+    for entry in installation.others():
         if not entry.fails or entry.service is None:
             continue
-        hit = [plural for group, plural in judged if entry.matches_kind(group, plural)]
+        affected = [plural for group, plural in judged if entry.matches_kind(group, plural)]
         if entry.matches_kind("", "pods") and entry.selects(labels):
-            hit.append("our own pods")
-        if hit and not there.ready(entry.service):
-            text = f"{entry.configuration}: {entry.name} refuses {names(hit)}: {entry.service} has no ready endpoint"
-            wrong.append((Status.WRONG, text, "mend that webhook, or take its configuration away"))
-    yield from wrong or [(Status.OK, "no other webhook refuses the same kinds because it is away")]
+            affected.append("our own pods")
+        if affected and not installation.ready(entry.service):
+            text = (
+                f"{entry.configuration}: {entry.name} rejects {names(affected)}: {entry.service} has no ready endpoint"
+            )
+            wrong.append((Status.WRONG, text, "repair that webhook, or delete its configuration"))
+    yield from wrong or [(Status.OK, "no unavailable webhook rejects the same kinds")]
 
 
 _FAILED_OPEN: Final = re.compile(
@@ -314,14 +345,14 @@ _FAILED_OPEN: Final = re.compile(
 )
 
 
-def _failing_open(there: Installation) -> CheckResult:
-    found = {name: float(number) for name, number in _FAILED_OPEN.findall(there.api.text("/metrics"))}
+def _failing_open(installation: Installation) -> CheckResult:
+    found = {name: float(number) for name, number in _FAILED_OPEN.findall(installation.api.text("/metrics"))}
     total = round(sum(found.values()))
     if total:
-        text = f"since this API server started, {count(total, 'request')} passed that nobody judged ({names(found)})"
-        yield Status.NOTE, text, "virt-admit scan finds what came through"
+        text = f"this API server let {count(total, 'request')} pass without a webhook response since its start ({names(found)})"
+        yield Status.NOTE, text, "run virt-admit scan to judge the objects in the cluster"
     else:
-        yield Status.OK, "since this API server started, no request passed that nobody judged"
+        yield Status.OK, "this API server let no request pass without a webhook response since its start"
 
 
 TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {

@@ -1,0 +1,72 @@
+"""The command itself: how it starts, and what it says of a verb that does not exist."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from virt_admit import __version__
+from virt_admit.cli import main
+
+VM = """\
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: db}
+spec:
+  runStrategy: Always
+  template: {spec: {domain: {devices: {}}}}
+"""
+
+STARTS = {
+    "command": [str(Path(sys.executable).with_name("virt-admit"))],
+    "module": [sys.executable, "-m", "virt_admit"],
+}
+
+
+def start(args: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": "."}
+    return subprocess.run(args, cwd=cwd, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("how", STARTS)
+def test_modules_in_the_working_directory_do_not_disturb_it(tmp_path, how):
+    """A repository may have a webhook.py, and PYTHONPATH=. puts it before the installed packages."""
+    for name in ("webhook", "certs", "cli", "model", "policy", "rules", "rule", "settings", "conftest"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name}.py was imported')\n")
+    (tmp_path / "vm.yaml").write_text(VM)
+    probe = start([sys.executable, "-c", "import webhook"], tmp_path)
+    assert probe.stderr == "webhook.py was imported\n"  # the trap works
+    done = start([*STARTS[how], "check", "vm.yaml"], tmp_path)
+    assert "was imported" not in done.stdout + done.stderr
+    assert done.stderr.startswith("checked 1 object of 1 kind in 1 file")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("how", STARTS)
+def test_the_version(tmp_path, how):
+    assert start([*STARTS[how], "--version"], tmp_path).stdout == f"virt-admit {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("chek", "no such verb 'chek': did you mean check?"),
+        ("explian", "no such verb 'explian': did you mean explain?"),
+        ("doktor", "no such verb 'doktor': did you mean doctor?"),
+        ("xyz", f"no such verb 'xyz': use one of {', '.join(main.VERBS)}"),
+    ],
+)
+def test_a_mistyped_verb_gets_the_nearest_suggested(typed, hint):
+    done = CliRunner().invoke(main.virt_admit, [typed, "vm.yaml"])
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert hint in done.stderr
+
+
+def test_a_mistyped_option_is_not_taken_for_a_verb():
+    done = CliRunner().invoke(main.virt_admit, ["--versoin"])
+    assert done.exit_code == 2
+    assert "No such option" in done.stderr
