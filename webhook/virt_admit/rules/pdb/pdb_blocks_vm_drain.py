@@ -1,10 +1,10 @@
-"""A PodDisruptionBudget over VMs has a form that never allows a disruption.
+"""A PodDisruptionBudget for virtual machines never allows a disruption.
 
-**Why.** ``maxUnavailable``, and ``minAvailable`` in percent, make the controller ask for the scale of whatever owns
-the pods. A VMI has none: the budget cannot be computed, the disruptions that it allows stay 0, and every drain that
-would shut one of these VMs down hangs.
+**Why.** For ``maxUnavailable``, and for ``minAvailable`` in percent, the controller needs the scale of the pods' owner. A VMI
+has no scale, so the controller cannot compute the budget and allows 0 disruptions. Every drain that would shut one of
+these VMs down hangs.
 
-**Fix.** Write ``minAvailable`` as an integer, or remove the budget: VMs that migrate need none.
+**Fix.** Write ``minAvailable`` as an integer, or remove the budget: VMs that migrate do not need one.
 """
 
 from collections.abc import Iterator
@@ -26,22 +26,22 @@ def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
         or not disruption_budgets.is_user_created(budget)
     ):
         return
-    covers = _covers(selectors.parse(selector.value), vms.namespace_of(budget), context.cluster)
-    if covers:
+    covered = _covered_vms(selectors.parse(selector.value), vms.namespace_of(budget), context.cluster)
+    if covered:
         limit = budget.at("spec", "maxUnavailable")
         limit = limit if limit.present else budget.at("spec", "minAvailable")
         yield Finding(
             limit.path,
-            f"{show(limit.value)} needs a scale that VMs lack, so no disruption is ever allowed and drains hang "
-            f"(it covers {covers}); write an integer minAvailable, or remove the budget",
+            f"{show(limit.value)} needs a scale that VMs do not have, so drains hang: 0 disruptions are allowed for "
+            f"{covered}. Write an integer minAvailable, or remove the budget.",
         )
 
 
-def _covers(selector: selectors.Selector, namespace: str, cluster: Cluster) -> str:
-    """Which VMs a budget is about, in words; empty: none.
+def _covered_vms(selector: selectors.Selector, namespace: str, cluster: Cluster) -> str:
+    """Return the name of a VM, or the label, that the selector of a budget matches. Empty if it matches no VM.
 
     Raises:
-        Unseen: none that is known, but there may be others.
+        Unseen: no known VM matches, but not every VM can be read.
     """
     if "virt-launcher" in (selector.allowed_values("kubevirt.io") or ()):
         return "kubevirt.io=virt-launcher"
@@ -51,8 +51,8 @@ def _covers(selector: selectors.Selector, namespace: str, cluster: Cluster) -> s
             for obj in cluster.list(kind, namespace):
                 if selector.matches(disruption_budgets.launcher_labels(obj)):
                     return obj.full_name
-        except Unseen as blind:
-            unseen = unseen or blind
+        except Unseen as error:
+            unseen = unseen or error
     if unseen is not None:
         raise unseen
     return ""

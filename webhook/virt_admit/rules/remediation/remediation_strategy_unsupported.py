@@ -1,9 +1,9 @@
-"""A remediation template names a strategy that its operator, or the cluster, does not have.
+"""A remediation template uses a strategy that the operator or the cluster does not support.
 
-**Why.** The schema refuses unknown strategies. ``OutOfServiceTaint`` needs Kubernetes 1.26: older servers do not act on the
-taint, and the workload of a dead node never leaves it.
+**Why.** The schema rejects unknown strategies. ``OutOfServiceTaint`` needs Kubernetes 1.26: older servers ignore the taint,
+so the workload is never moved off a failed node.
 
-**Fix.** Write ``ResourceDeletion``; Self Node Remediation also has ``Automatic``, which chooses by itself.
+**Fix.** Write ``ResourceDeletion``. Self Node Remediation also supports ``Automatic``, which selects a strategy.
 """
 
 import re
@@ -33,19 +33,19 @@ def check(template: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if strategy.value not in known:
         yield Finding(
             strategy.path,
-            f"{show(strategy.value)} is no strategy of this operator, its schema refuses that; write {' or '.join(known)}",
+            f"{show(strategy.value)} is not a valid strategy, so the schema rejects it. Write {' or '.join(known)}.",
             cause=Cause.NOT_SUPPORTED,
         )
     elif strategy.value == _TAINT and _is_older(context.cluster.server_version):
         yield Finding(
             strategy.path,
-            f"{_TAINT} needs Kubernetes 1.26, this is {context.cluster.server_version}; write ResourceDeletion",
+            f"{_TAINT} needs Kubernetes 1.26 or later, but this is {context.cluster.server_version}. Write ResourceDeletion.",
             cause=Cause.NOT_SUPPORTED,
         )
 
 
 def _is_older(version: str | None) -> bool:
-    """Whether the server is known not to act on the taint."""
+    """Return whether the server is known to ignore the taint."""
     parsed = _VERSION.match(version or "")
     return parsed is not None and (int(parsed[1]), int(parsed[2])) < _TAINT_SINCE
 

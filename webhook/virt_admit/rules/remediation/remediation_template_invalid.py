@@ -1,11 +1,10 @@
-"""A health check refers to a remediation template in a way that can never work.
+"""A health check has an incomplete or wrong reference to a remediation template.
 
-**Why.** The controllers make a remediation request of the template: they cut ``Template`` off its kind. A reference
-without apiVersion, kind or name, or to a kind that does not end in ``Template``, gives none. A NodeHealthCheck has no
-namespace of its own, so it cannot guess that of the template; Metal3's templates work from ``openshift-machine-api``
-only.
+**Why.** The controllers create a remediation request from the template: they remove ``Template`` from the end of its kind.
+This fails if the reference has no apiVersion, kind or name, or if the kind does not end in ``Template``. A NodeHealthCheck
+is cluster-wide, so its reference needs a namespace. Metal3 templates only work in ``openshift-machine-api``.
 
-**Fix.** Write apiVersion, kind, name, and in a NodeHealthCheck the namespace of an existing template.
+**Fix.** Write apiVersion, kind and name of an existing template. In a NodeHealthCheck also write its namespace.
 """
 
 from collections.abc import Iterator
@@ -29,25 +28,28 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         reference, kind = step.reference, step.kind_name
         for key in ("apiVersion", "kind", "name"):
             if not reference[key].text:
-                yield _missing(reference[key], f"nothing is remediated without the template's {key}; write it")
+                yield _missing(
+                    reference[key], f"the reference has no {key}, so nothing is remediated. Write the template's {key}."
+                )
         if kind and (kind == TEMPLATE or not kind.endswith(TEMPLATE)):
             yield Finding(
                 reference["kind"].path,
-                f"{show(kind)} is no template's kind, which ends in {TEMPLATE}: nothing is remediated; write that",
+                f"{show(kind)} is not a template kind, so nothing is remediated. Write a kind that ends in {TEMPLATE}.",
             )
         if view.kind is NHC:
-            yield from _judge_namespace(reference)
+            yield from _check_namespace(reference)
 
 
-def _judge_namespace(reference: Field) -> Iterator[Finding]:
+def _check_namespace(reference: Field) -> Iterator[Finding]:
     namespace = reference["namespace"]
     if not namespace.text:
         yield _missing(
-            namespace, "a NodeHealthCheck has no namespace, so it cannot guess that of the template; write it"
+            namespace,
+            "a NodeHealthCheck is cluster-wide, so the template cannot be found. Write the template's namespace.",
         )
     elif reference["kind"].text == METAL3_TEMPLATE.kind and namespace.text != _METAL3_NAMESPACE:
         yield Finding(
-            namespace.path, f"templates of Metal3 work from namespace {_METAL3_NAMESPACE} only; move it there"
+            namespace.path, f"Metal3 templates only work in namespace {_METAL3_NAMESPACE}. Move the template there."
         )
 
 

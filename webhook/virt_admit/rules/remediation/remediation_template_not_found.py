@@ -1,10 +1,10 @@
 """A health check refers to a remediation template that does not exist.
 
-**Why.** Without the template no remediation request can be made. A NodeHealthCheck is disabled until it exists; a
-MachineHealthCheck reports an error and remediates nothing. MachineHealthChecks look in their own namespace, whatever
-the reference says.
+**Why.** The controllers create remediation requests from the template. Until it exists, a NodeHealthCheck is disabled, and
+a MachineHealthCheck reports an error and remediates nothing. A MachineHealthCheck ignores the namespace in the reference
+and uses its own.
 
-**Fix.** Create the template first; that of a MachineHealthCheck next to it.
+**Fix.** Create the template first. For a MachineHealthCheck, create it in the same namespace.
 """
 
 from collections.abc import Iterator
@@ -23,22 +23,22 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         return
     for step in plan.mentioned(view):
         try:
-            yield from _judge(step, context.cluster)
-        except Unseen as blind:
-            yield blind
+            yield from _check_template(step, context.cluster)
+        except Unseen as unseen:
+            yield unseen
 
 
-def _judge(step: Step, cluster: Cluster) -> Iterator[Finding]:
+def _check_template(step: Step, cluster: Cluster) -> Iterator[Finding]:
     reference = step.reference
     if not (reference["apiVersion"].text and step.kind_name and reference["name"].text and step.namespace):
-        return  # another rule's
+        return  # remediation-template-invalid reports this
     template = step.template(cluster)
     if template is None:
-        said = reference["namespace"].text or ""
-        elsewhere = f"; its namespace {said} is ignored" if said not in ("", step.namespace) else ""
-        yield Finding(reference.path, f"there is no {step.title}{elsewhere}: nothing is remediated until there is one")
+        namespace = reference["namespace"].text or ""
+        ignored = f" (namespace {namespace} is ignored)" if namespace not in ("", step.namespace) else ""
+        yield Finding(reference.path, f"{step.title} does not exist{ignored}, so nothing is remediated. Create it.")
     elif not template.at("spec", "template").present:
-        yield Finding(reference.path, f"{step.title} has no spec.template: nothing is remediated")
+        yield Finding(reference.path, f"{step.title} has no spec.template, so nothing is remediated. Add it.")
 
 
 RULE = Rule(

@@ -1,7 +1,7 @@
-"""A remediation template holds no template.
+"""A remediation template has no ``spec.template.spec``.
 
-**Why.** What is to be copied into each remediation request stands in ``spec.template.spec``; the schema wants it, even if it
-is empty. Only ``check`` can meet this.
+**Why.** The controllers copy ``spec.template.spec`` into each remediation request. The schema requires it, even if it is
+empty. The API server rejects such an object, so only ``check`` reports this.
 
 **Fix.** Write ``spec: {template: {spec: {}}}``.
 """
@@ -18,7 +18,7 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if not spec.is_map:
         yield Finding(
             spec.path,
-            "the schema refuses a template without it; write {} if there is nothing to say",
+            "the schema rejects a template without this field. Write {} if it has no settings.",
             cause=Cause.REQUIRED,
         )
 

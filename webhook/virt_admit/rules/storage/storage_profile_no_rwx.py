@@ -1,9 +1,9 @@
-"""A storage profile gives volumes that cannot be shared.
+"""A storage profile creates volumes that only one node can mount.
 
-**Why.** A volume that names no access mode gets those of the first set. Without ReadWriteMany a VM on such a
-volume cannot live-migrate, and drains and updates have to stop it.
+**Why.** A volume without an access mode gets the access modes of the first set. Without ReadWriteMany a VM with such a volume
+cannot live-migrate, so drains and updates have to stop it.
 
-**Fix.** Put a set with ReadWriteMany first, if the storage can do that (often with ``volumeMode: Block``).
+**Fix.** Put a set with ReadWriteMany first, if the storage supports it (often with ``volumeMode: Block``).
 """
 
 from collections.abc import Iterator
@@ -15,17 +15,21 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(profile: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     sets = profile["spec"]["claimPropertySets"]
-    shared = [_shared(each) for each in sets.items()]
+    shared = [_is_shared(claim_properties) for claim_properties in sets.items()]
     if not shared or shared[0]:
         return
     if any(shared):
-        text = "the first set, which volumes without access mode get, has no ReadWriteMany; put one with it first"
+        message = (
+            "volumes without an access mode get the first set, which has no ReadWriteMany. Put a set with it first."
+        )
     else:
-        text = "no set has ReadWriteMany, so VMs on such volumes cannot live-migrate; add it if the storage can"
-    yield Finding(sets.path, text)
+        message = (
+            "no set has ReadWriteMany, so VMs on such volumes cannot live-migrate. Add it if the storage supports it."
+        )
+    yield Finding(sets.path, message)
 
 
-def _shared(claim_properties: Field) -> bool:
+def _is_shared(claim_properties: Field) -> bool:
     return any(mode.value == "ReadWriteMany" for mode in claim_properties["accessModes"].items())
 
 

@@ -1,10 +1,10 @@
-"""A VMI is marked for evacuation, and nothing moves it.
+"""A VMI is marked for evacuation but does not migrate.
 
-**Why.** A drain or an upgrade has asked for it (``status.evacuationNodeName``) and waits. No migration is under way:
-all of them failed, the limits are used up, or the strategy is ``External`` and no controller acts.
+**Why.** A drain or an upgrade requested the evacuation (``status.evacuationNodeName``) and waits. No migration is running:
+all of them failed, the migration limits are exhausted, or the strategy is ``External`` and no controller acts.
 
-**Fix.** See why its last migration failed (``kubectl get vmim``), free the limits, or shut the VM down. Undoing the
-maintenance does not take the mark away: ``virtctl evacuate-cancel`` does.
+**Fix.** Find out why the last migration failed (``kubectl get vmim``), raise the limits, or shut the VM down. The mark
+stays after the end of the maintenance: remove it with ``virtctl evacuate-cancel``.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,7 @@ from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 @dataclass(frozen=True)
 class Params:
-    """What is long."""
-
-    longest: int = duration("15m", "how long nothing may happen before it counts as stuck")
+    longest: int = duration("15m", "time without a migration after which the VMI counts as stuck")
 
 
 def check(vmi: Object, context: Context[Params]) -> Iterator[Finding]:
@@ -38,13 +36,13 @@ def check(vmi: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     yield Finding(
         mark.path,
-        f"a drain of {mark.text} waits for it, and for {format_duration(longest)} or more no migration was under way; "
-        "see why the last one failed, or shut it down",
+        f"a drain of {mark.text} waits for this VMI, but no migration ran for {format_duration(longest)} or more. "
+        "Find out why the last one failed, or shut the VM down.",
     )
 
 
 def _last_event(vmi: Object, cluster: Cluster) -> datetime | None:
-    """When the mark was set, a migration ended or the VMI was made, whichever was last; None: nothing tells."""
+    """Return the latest time at which the mark was set, a migration ended or the VMI was created; None if unknown."""
     marks = (
         entry["time"]
         for entry in vmi.metadata["managedFields"].items()

@@ -1,10 +1,10 @@
-"""A running VMI must live-migrate on a drain, and KubeVirt says that it cannot.
+"""A running VMI must live-migrate on a drain, but KubeVirt reports that it cannot.
 
-**Why.** This is no guess: the condition ``LiveMigratable`` is False and the strategy ``LiveMigrate`` is frozen in the
-VMI. Every eviction is answered 429 and nothing follows, so a drain of its node, and with it an upgrade, hangs for ever.
+**Why.** The condition ``LiveMigratable`` is False and the VMI has the strategy ``LiveMigrate`` until its next start. The API
+server answers every eviction with 429, so a drain of its node, and an upgrade, never completes.
 
-**Fix.** Repair what the condition names, or set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and
-restart it: a change reaches the guest at its next start.
+**Fix.** Remove the cause that the condition names. Or set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM
+and restart it, because the change takes effect at the next start.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if strategy.value == "LiveMigrate":
         yield Finding(
             strategy.path,
-            f"{vmis.blocking_reason(vmi)}, and {strategy.phrase} refuses every eviction: a drain hangs; "
-            "set LiveMigrateIfPossible or None on the VM and restart it",
+            f"the VMI cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses every eviction, so a "
+            "drain hangs. Set LiveMigrateIfPossible or None on the VM and restart it.",
             value=vmis.blocking_reason(vmi),
         )
 

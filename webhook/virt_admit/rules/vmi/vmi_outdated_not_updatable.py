@@ -1,9 +1,9 @@
-"""A VMI with an outdated launcher that no workload update ever reaches.
+"""A VMI with an outdated launcher cannot be updated.
 
-**Why.** It cannot migrate, and its strategy refuses the eviction that the update would fall back to. So it keeps the
-old virt-launcher, with its bugs and holes, even with both update methods listed, until somebody restarts it.
+**Why.** The VMI cannot migrate, and its eviction strategy refuses the eviction. So it keeps the old virt-launcher, with its
+bugs and vulnerabilities, even if both update methods are listed, until an administrator restarts it.
 
-**Fix.** Set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and restart it, which also updates it.
+**Fix.** Set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and restart it. The restart also updates it.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if strategy.value in ("LiveMigrate", "External"):
         yield Finding(
             outdated.path,
-            f"no update ever reaches it: {vmis.blocking_reason(vmi)}, and {strategy.phrase} refuses the eviction; "
-            "use LiveMigrateIfPossible or None on the VM and restart it",
+            f"it is never updated: it cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses "
+            "eviction. Set LiveMigrateIfPossible or None, then restart.",
             value=vmis.blocking_reason(vmi),
         )
 

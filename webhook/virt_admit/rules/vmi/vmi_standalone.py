@@ -1,8 +1,8 @@
-"""A virtual machine instance that nothing makes again.
+"""A virtual machine instance has no controller that recreates it.
 
-**Why.** An instance without a controller is lost for good when a drain shuts it down or its node fails.
+**Why.** An instance without a controller is lost permanently if a drain shuts it down or its node fails.
 
-**Fix.** Make it a VirtualMachine, or let a VirtualMachineInstanceReplicaSet make it.
+**Fix.** Create a VirtualMachine instead, or a VirtualMachineInstanceReplicaSet.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ def check(vmi: Object, _: Context[NoParams]) -> Iterator[Finding]:
     if vmi.controller is None:
         yield Finding(
             vmi.metadata["ownerReferences"].path,
-            "no controller owns it: a drain that shuts it down, or the loss of its node, ends it for good; "
-            "make it a VirtualMachine",
+            "no controller owns this VMI, so a drain that shuts it down or a node failure deletes it permanently. "
+            "Create a VirtualMachine instead.",
         )
 
 

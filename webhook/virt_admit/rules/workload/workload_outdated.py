@@ -1,10 +1,10 @@
-"""VMs run an outdated launcher.
+"""Virtual machines run an outdated launcher.
 
-**Why.** KubeVirt has been updated, these VMs have not: they keep the bugs and holes of the old launcher, and
-after a few releases they can no longer be migrated at all.
+**Why.** KubeVirt was updated, but these VMs were not. They keep the bugs and vulnerabilities of the old launcher. After a
+few releases they can no longer migrate.
 
-**Fix.** Depends on the reason: list update methods, let VMs migrate, let evictions pass, or just wait. ``virt-admit
-drain --all`` tells it for each VM. Only ``scan`` and ``check`` report this.
+**Fix.** The fix depends on the reason: list update methods, make VMs migratable, allow evictions, or wait. ``virt-admit
+drain --all`` shows the reason for each VM. Only ``scan`` and ``check`` report this.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ WHY = {
     Reach.MIGRATED: "wait for their turn",
     Reach.RESTARTED: "wait for their turn",
     Reach.STOPPED: "wait for their turn",
-    Reach.RETRIED: "migrate in vain",
-    Reach.UNKNOWN: "cannot be told",
+    Reach.RETRIED: "fail to migrate",
+    Reach.UNKNOWN: "cannot be determined",
 }
 
 
@@ -34,11 +34,14 @@ def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding | Un
         return
     methods = workload_updates.methods(kubevirt)
     if methods:
-        why = f"{_reasons(methods, context.cluster) or 'cannot see which'}; virt-admit drain --all tells it for each"
+        why = f"{_reasons(methods, context.cluster) or 'names cannot be read'}. Run virt-admit drain --all for details."
         yield from more_may_exist(context.cluster, VMI)
     else:
-        why = "updates are switched off, list LiveMigrate"
-    yield Finding(number.path, f"{count(number.integer, 'VM')} with an outdated launcher: {why}")
+        why = "updates are switched off. List LiveMigrate."
+    yield Finding(
+        number.path,
+        f"{count(number.integer, 'VM')} {'runs' if number.integer == 1 else 'run'} an outdated launcher: {why}",
+    )
 
 
 def _reasons(methods: frozenset[str], cluster: Cluster) -> str:

@@ -1,10 +1,10 @@
 """Workload updates are switched off.
 
-**Why.** Running VMs keep their old launcher, with its bugs and holes, until somebody restarts them one by one.
-CPU, memory and volume hotplug ride on the same controller and do not complete any more.
+**Why.** Running VMs keep their old launcher, with its bugs and vulnerabilities, until an administrator restarts each of
+them. CPU, memory and volume hotplugs use the same controller and never complete.
 
-**Fix.** List ``LiveMigrate``. In HyperConverged removing the whole stanza does not switch updates off: the schema
-puts ``LiveMigrate`` back; only an empty list does.
+**Fix.** List ``LiveMigrate``. In HyperConverged you can also remove the whole field: the schema then sets ``LiveMigrate``.
+Only an empty list switches updates off.
 """
 
 from collections.abc import Iterator
@@ -22,16 +22,16 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     number = _outdated(obj, context.cluster)
     now = f" ({number} now)" if number else ""
-    back = " (removing the stanza does that)" if kinds.of(obj) is HCO else ""
+    alternative = ", or remove the field" if kinds.of(obj) is HCO else ""
     yield Finding(
         workload_updates.block(obj).path,
-        f"outdated VMs{now} stay so and hotplugs never complete until restarted by hand; list LiveMigrate{back}",
+        f"outdated VMs{now} and hotplugs wait until an administrator restarts each VM. List LiveMigrate{alternative}.",
         value=(),
     )
 
 
 def _outdated(obj: Object, cluster: Cluster) -> int | None:
-    """How many VMs run an outdated launcher; None: nobody says so."""
+    """Return the number of VMs with an outdated launcher, or None if it is unknown or zero."""
     try:
         kubevirt = obj if kinds.of(obj) is KUBEVIRT else configuration.kubevirt(cluster)
     except Unseen:

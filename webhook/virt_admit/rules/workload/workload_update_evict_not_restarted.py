@@ -1,10 +1,10 @@
-"""Evict is listed, and VMs stay off after it.
+"""Workload updates evict virtual machines that do not restart.
 
-**Why.** An eviction that goes through shuts the guest down cleanly. What comes back depends on the VM: not with the run
-strategies ``Manual``, ``Halted`` and ``Once``, and not with ``RerunOnFailure`` either, since a clean shutdown is no failure. A
-VMI without a VM is lost.
+**Why.** A successful eviction shuts the guest down cleanly. VMs with the run strategy ``Manual``, ``Halted`` or ``Once`` do
+not restart. VMs with ``RerunOnFailure`` do not restart either, because a clean shutdown does not count as a failure. A VMI
+without a VM is lost.
 
-**Fix.** Set ``runStrategy: Always`` on the VM, or start it by hand after each update.
+**Fix.** Set ``runStrategy: Always`` on the VM, or start it manually after each update.
 """
 
 from collections.abc import Iterator
@@ -26,24 +26,24 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     cluster = context.cluster
     migrates_first = workload_updates.LIVE_MIGRATE in methods
     off: list[str] = []
-    blind: Unseen | None = None
+    unseen: Unseen | None = None
     for vmi, migratable, eviction in workload_updates.evictions(obj, cluster):
         if eviction is not Eviction.SHUTS_DOWN or (migrates_first and migratable is not False):
             continue
         after = workload_updates.after_shutdown(vmi, cluster)
         if isinstance(after, Unseen):
-            blind = blind or after
+            unseen = unseen or after
         elif not after.comes:
             off.append(f"{vmi.full_name} ({after.why})")
     if off:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"an update shuts {count(len(off), 'VM')} down for good; write runStrategy: Always, "
-            f"or start them by hand: {names(off, 40)}",
+            f"an update shuts down {count(len(off), 'VM')} without a restart: {names(off, 40)}. Write runStrategy: Always, "
+            "or start them manually.",
             value=(workload_updates.EVICT, migrates_first, len(off)),
         )
-    if blind:
-        yield blind
+    if unseen:
+        yield unseen
     yield from more_may_exist(cluster, VMI)
 
 

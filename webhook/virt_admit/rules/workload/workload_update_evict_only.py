@@ -1,9 +1,9 @@
 """Evict is the only workload update method.
 
-**Why.** Every outdated VM goes through an eviction, also one that could simply migrate: with the eviction
-strategy ``None`` it is stopped. So does a VM with a pending hotplug of CPU, memory or volumes.
+**Why.** KubeVirt evicts every outdated VM, even a VM that could migrate. With the eviction strategy ``None`` the VM is
+stopped. The same happens to a VM with a pending hotplug of CPU, memory or volumes.
 
-**Fix.** List ``LiveMigrate`` as well; the gentler method is taken wherever it is possible.
+**Fix.** List ``LiveMigrate`` as well. KubeVirt tries it first for every VM that can migrate.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if workload_updates.methods(obj) == {workload_updates.EVICT}:
         yield Finding(
             workload_updates.listed(obj).path,
-            "updates and hotplugs evict every VM, also one that could migrate; add LiveMigrate, it goes first",
+            "workload updates and hotplugs evict every VM, even those that can migrate. Add LiveMigrate; it is tried first.",
             value=workload_updates.EVICT,
         )
 

@@ -1,8 +1,8 @@
-"""Evict is listed, and VMs refuse the eviction.
+"""Workload updates evict virtual machines whose eviction is refused.
 
-**Why.** The updater evicts through the eviction API, and KubeVirt refuses the eviction of a VM with the strategy
-``LiveMigrate`` that cannot migrate; with ``External`` it waits for somebody outside. So listing both methods does not
-update these VMs.
+**Why.** The updater uses the eviction API. KubeVirt refuses the eviction of a VM with the strategy ``LiveMigrate`` that
+cannot migrate. With ``External`` it waits for an external controller. So both update methods together never update these
+VMs.
 
 **Fix.** Set ``LiveMigrateIfPossible`` or ``None`` on the VM and restart it.
 """
@@ -30,8 +30,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if refusing:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(refusing), 'VM')} cannot migrate and will refuse eviction: never updated; "
-            f"set LiveMigrateIfPossible or None on the VM and restart it: {names(refusing, 30)}",
+            f"{count(len(refusing), 'VM')} can neither migrate nor be evicted, so never updated: {names(refusing, 30)}. "
+            "Set LiveMigrateIfPossible or None, then restart.",
             value=(workload_updates.EVICT, len(refusing)),
         )
     yield from more_may_exist(context.cluster, VMI)

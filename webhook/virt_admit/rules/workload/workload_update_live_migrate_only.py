@@ -1,9 +1,9 @@
-"""VMs that cannot migrate are never updated.
+"""Workload updates skip virtual machines that cannot migrate.
 
-**Why.** With ``LiveMigrate`` as the only method an update neither reaches nor interrupts a VM that cannot
-migrate. It keeps its old launcher, with its bugs and holes, until somebody restarts it.
+**Why.** With ``LiveMigrate`` as the only method, an update skips a VM that cannot migrate. The VM keeps its old launcher,
+with its bugs and vulnerabilities, until an administrator restarts it.
 
-**Fix.** Add ``Evict`` as second method: it restarts those VMs and only those. Or restart them by hand.
+**Fix.** Add ``Evict`` as second method: KubeVirt then restarts only those VMs. Or restart them manually.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if workload_updates.methods(obj) != {workload_updates.LIVE_MIGRATE}:
         return
-    left = workload_updates.not_migratable(context.cluster)
-    if left:
-        again = workload_updates.restarting(context.cluster)
+    skipped = workload_updates.not_migratable(context.cluster)
+    if skipped:
+        restarting = workload_updates.restarting(context.cluster)
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(left), 'VM')} cannot migrate ({vmis.blocking_reason(left[0])}) and will stay outdated; "
-            f"add Evict, {again} would restart alone: {names((vmi.full_name for vmi in left), 30)}",
-            value=(workload_updates.LIVE_MIGRATE, len(left)),
+            f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so never updated: "
+            f"{names((vmi.full_name for vmi in skipped), 30)}. Add Evict; {restarting} would restart by themselves.",
+            value=(workload_updates.LIVE_MIGRATE, len(skipped)),
         )
     yield from more_may_exist(context.cluster, VMI)
 

@@ -1,8 +1,8 @@
 """A workload update method is listed twice.
 
-**Why.** The repetition has no effect; often another method was meant.
+**Why.** The second entry has no effect. Often the author intended the other method.
 
-**Fix.** Remove it.
+**Fix.** Remove the second entry, or write the other method.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,11 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if item.value not in workload_updates.METHODS:
             continue
         if item.value in seen:
-            yield Finding(item.path, f"{item.value} is listed again, without effect; remove it", cause=Cause.DUPLICATE)
+            yield Finding(
+                item.path,
+                f"{item.value} is listed twice; the second entry has no effect. Remove it.",
+                cause=Cause.DUPLICATE,
+            )
         seen.add(item.value)
 
 

@@ -1,9 +1,9 @@
-"""A workload update method that KubeVirt does not know.
+"""A workload update method is not a valid value.
 
-**Why.** Nobody checks the names, and the controller skips those that it does not know. A typo silently switches a
-method off: VMs keep their old launcher after each update.
+**Why.** The API server does not check the names, and the controller skips unknown names. A typo silently switches a method
+off, and VMs keep their old launcher after each update.
 
-**Fix.** Write ``LiveMigrate`` or ``Evict``, exactly.
+**Fix.** Write ``LiveMigrate`` or ``Evict``. The comparison is case-sensitive.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if item.value in workload_updates.METHODS:
             continue
         suggestion = workload_updates.did_you_mean(item.value)
-        hint = f"; did you mean {suggestion}?" if suggestion else "; remove it"
+        hint = f"Did you mean {suggestion}?" if suggestion else "Remove it."
         yield Finding(
             item.path,
-            f"{show(item.value)} is no method and is skipped, the methods are LiveMigrate and Evict{hint}",
+            f"{show(item.value)} is not a valid method, so KubeVirt skips it (valid: LiveMigrate, Evict). {hint}",
             cause=Cause.NOT_SUPPORTED,
         )
 
