@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from tests.fake_api import FakeApi
+from tests.paths import ROOT
 from tests.rules import author, cases
-from tests.rules.test_rules import context_of
+from tests.rules.test_rules import as_expected, ask, context_of
 from tests.waiting import eventually
 from virt_admit.cli.rules import page
 from virt_admit.engine.review import run
@@ -212,3 +213,22 @@ def test_an_id_that_is_not_valid(tmp_path: Any, rule_id: str) -> None:
 def test_every_rule_is_in_the_folder_of_its_first_word() -> None:
     for rule in load_rules():
         assert rule.module.split(".")[-2] == rule.id.partition("-")[0], f"move {rule.module}"
+
+
+# --- the worked examples of CONTRIBUTING.md
+
+_BLOCKS = re.findall(r"```python\n(.*?)```\n```yaml\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(("python", "text"), _BLOCKS, ids=["look-up", "node"])
+def test_the_examples_in_contributing_work(tmp_path: Any, python: str, text: str) -> None:
+    module = types.ModuleType("virt_admit.rules.vm.vm_example")
+    exec(compile(python, "CONTRIBUTING.md", "exec"), module.__dict__)
+    rule = dataclasses.replace(module.RULE, doc=python)
+    assert list(problems(rule)) == []
+    (tmp_path / "vm_example.yaml").write_text(text)
+    assert list(cases.problems(Rules([rule]), tmp_path)) == []
+    for case in yaml.safe_load(text):
+        result, read = ask(rule, case)
+        assert read <= set(rule.reads)
+        as_expected(result, case)
