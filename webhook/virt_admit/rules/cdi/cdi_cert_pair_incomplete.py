@@ -31,9 +31,7 @@ def check(cdi: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             max_action = Action.DENY
         else:
             missing = "renewBefore" if duration.present else "duration"
-            message = (
-                f"{missing} is missing: CDI's operator uses the default, its controllers ignore this group. Set both."
-            )
+            message = f"{missing} is missing; CDI's operator uses the default but its controllers ignore this group. Set both."
             max_action = Action.WARN
         yield Finding(
             group.field.path,

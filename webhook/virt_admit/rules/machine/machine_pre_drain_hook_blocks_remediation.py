@@ -40,9 +40,10 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
         watches.demand_all()
         return
     for hook in hooks:
+        owner = show(hook["owner"].value) if hook["owner"].present else "its owner"
         yield Finding(
             hook.path,
-            f"remediation by {names(checks, 50)} waits until {show(hook['owner'].value)} removes this hook. "
+            f"remediation by {names(checks, 50)} waits until {owner} removes this hook. "
             "Make sure that it does so for failed nodes.",
         )
 

@@ -24,10 +24,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         if isinstance(other, Unseen):
             yield other
         elif maintenance.node(other).text == node.text:
-            state, remedy = ("being deleted", "Wait until it is gone") if other.deleted else ("active", "Use that one")
+            state = ", which is being deleted" if other.deleted else ""
+            remedy = "Wait until it is gone" if other.deleted else "Use that one"
             yield Finding(
                 node.path,
-                f"NodeMaintenance {other.name} ({other.group}) for node {node.text} is {state}; "
+                f"node {node.text} already has NodeMaintenance {other.name} ({other.group}){state}; "
                 f"deleting either one uncordons the node. {remedy}.",
                 cause=Cause.DUPLICATE,
             )

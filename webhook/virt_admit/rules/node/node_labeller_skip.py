@@ -19,7 +19,7 @@ def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if skip.text == "true":
         yield Finding(
             skip.path,
-            "KubeVirt stops updating the CPU labels of this node: obsolete models stay, new ones are missing. "
+            "KubeVirt stops updating the CPU labels of this node: obsolete models stay and new ones are missing. "
             "Remove the annotation when done.",
         )
 

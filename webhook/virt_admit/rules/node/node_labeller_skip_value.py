@@ -20,7 +20,7 @@ def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if skip.text is not None and skip.text != "true":
         yield Finding(
             skip.path,
-            f"{show(skip.text)} excludes the node too, because KubeVirt reads only the key. Remove the annotation.",
+            f"{show(skip.text)} also excludes the node from CPU labelling; KubeVirt reads only the key. Remove the annotation.",
         )
 
 

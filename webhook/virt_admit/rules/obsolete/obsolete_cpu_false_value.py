@@ -14,7 +14,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    message = "KubeVirt reads only the key: the model is obsolete even with false. Remove the key."
+    message = "false has no effect, because KubeVirt reads only the key: the model is still obsolete. Remove the key."
     models = setting(kubevirt, Setting.OBSOLETE_CPU_MODELS)
     for name, value in models.map.items():
         if value is False:
