@@ -31,7 +31,7 @@ def grouped(parameter: str, value_type: type) -> Decorator:
 
     Args:
         parameter: the parameter of the command that receives the value.
-        value_type: a dataclass, each field of which is an option of the command.
+        value_type: a dataclass whose fields are options of the command.
     """
     names = [field.name for field in dataclasses.fields(value_type)]
 
@@ -79,7 +79,7 @@ class ClusterOptions:
 
 cluster_options: Final = _combined(
     click.option("--cluster", type=click.Path(path_type=Path), help="Read a snapshot (file or folder)."),
-    click.option("--live", is_flag=True, help="Read the cluster of the current context. Changes nothing there."),
+    click.option("--live", is_flag=True, help="Read the cluster of the current context."),
     click.option(
         "--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster. In a pod, default: its cluster."
     ),

@@ -29,7 +29,7 @@ from virt_admit.settings import SettingError
 
 @dataclass(frozen=True, slots=True)
 class ActionChange:
-    """One finding whose action changes. ``off`` also means that there is no finding."""
+    """One finding whose action changes. ``off`` also means: no finding."""
 
     obj: Object
     rule: str

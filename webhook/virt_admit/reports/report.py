@@ -152,7 +152,7 @@ class ReportRow:
 
     @property
     def remedy(self) -> str:
-        """The fix in words. Empty if there is none or the webhook applies it."""
+        """The fix in words. Empty without a fix, or if the webhook applies it."""
         return "" if self.fixed else admission_review.line("; ".join(map(str, self.fix)))
 
     @property
@@ -162,7 +162,7 @@ class ReportRow:
 
     @property
     def text_edit(self) -> TextEdit | None:
-        """The fix as a change of the file. None if there is no file or the change is not a single replacement."""
+        """The fix as a change of the file. None without a file, or if the change is not a single replacement."""
         document = self.result.document
         if document is None or len(self.fix) != 1:
             return None
