@@ -50,7 +50,7 @@ class CertificatePresenter:
     def present_external(self, state: CertificateState, now: datetime, names: Sequence[str]) -> None:
         """Use the serving cert of an external issuer.
 
-        A certificate that is not valid is used only while there is no valid one: then the error of the client says
+        A certificate that is not valid is used only until a valid one exists: then the error of the client says
         why it is not valid.
         """
         fault = _external_fault(state, now, names)

@@ -80,7 +80,7 @@ class JsonRequests(Protocol):
     def request_json(
         self, method: str, path: str, body: Any = None, *, media_type: str = "", query: Mapping[str, str] = _NOTHING
     ) -> ApiResponse:
-        """Send a request and return the response, whatever its status. Raise ApiError if there is none."""
+        """Send a request and return the response, whatever its status. Raise ApiError if none arrives."""
 
 
 class KubeApi:
@@ -117,7 +117,7 @@ class KubeApi:
         """Send a request and return the response, whatever its status; the body is not read yet.
 
         Raises:
-            ApiError: there is no response.
+            ApiError: no response arrived.
         """
         with unreachable_as_error():
             return self._pool.request(
@@ -136,7 +136,7 @@ class KubeApi:
         """Send a request and return the response, whatever its status.
 
         Raises:
-            ApiError: there is no response, or it is not JSON.
+            ApiError: no response arrived, or it is not JSON.
         """
         url = f"{path}?{urlencode(query)}" if query else path
         headers = {"Content-Type": media_type} if media_type else _NOTHING

@@ -167,7 +167,9 @@ def _tls_failure(error: ssl.SSLError, server_name: str) -> CallFailure:
         remedy = _VERIFICATIONS.get(error.verify_code, _STATUS)
         return CallFailure(error.verify_message.rstrip(".") or f"not trusted as {server_name}", remedy)
     if isinstance(error, ssl.SSLEOFError):  # asyncio sends no alerts
-        return CallFailure("the connection closes during the handshake", f"{_NONE}; or there is no common TLS version")
+        return CallFailure(
+            "the connection closes during the handshake", f"{_NONE}; or both sides have no common TLS version"
+        )
     reason = error.reason or type(error).__name__
     for part, remedy in _ALERTS:
         if part in reason:

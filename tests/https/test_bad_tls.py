@@ -13,7 +13,7 @@ import pytest
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.waiting import eventually
-from virt_admit.serving.gunicorn_app import HANDSHAKE_TIMEOUT
+from virt_admit.serving.gunicorn_worker import HANDSHAKE_TIMEOUT
 
 FINE = json.dumps(review(vm())).encode()
 

@@ -28,7 +28,7 @@ from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.load import Load, Poster
 from tests.waiting import eventually
-from virt_admit.serving.gunicorn_app import GC_INTERVAL
+from virt_admit.serving.gunicorn_worker import GC_INTERVAL
 from virt_admit_certs.certificates import Pair, certs_pem, new_serving, new_signer, sha256
 from virt_admit_certs.commands import request_rotation, rotation_done
 from virt_admit_certs.keys import key_pem

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import http.client
 import socket
+import ssl
 import subprocess
 import sys
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from gunicorn.config import Config
 
 from tests.apiserver.control_plane import free_port
 from tests.apiserver.webhook import VIRT_ADMIT
-from virt_admit.serving import gunicorn_app, ops_server
+from virt_admit.serving import gunicorn_app, gunicorn_worker, ops_server
 
 WITH_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
 GREETING = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -31,7 +33,7 @@ async def hello(_scope, _receive, send):
 def served(patience: float, talk: Callable[[int], None]) -> None:
     """Let peers talk, over plain TCP, to connections that wait for a request for so many seconds."""
 
-    class Connection(gunicorn_app._Connection):
+    class Connection(gunicorn_worker.Connection):
         def __init__(self, worker: object) -> None:
             super().__init__(worker)
             self._keepalive = patience
@@ -81,7 +83,7 @@ def test_a_peer_that_sends_no_request_is_given_up(sent, patience, end):
 
 
 def test_there_are_no_more_connections_than_allowed(monkeypatch):
-    monkeypatch.setattr(gunicorn_app, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(gunicorn_worker, "MAX_CONNECTIONS", 2)
 
     def answered(peer: socket.socket) -> bool:
         peer.sendall(GREETING)
@@ -99,6 +101,20 @@ def test_there_are_no_more_connections_than_allowed(monkeypatch):
                 assert answered(fourth)
 
     served(60, talk)
+
+
+def test_a_tls_connection_holds_a_small_read_buffer(monkeypatch):
+    """2000 connections with asyncio's default of 256 KiB would take 500 MiB."""
+    monkeypatch.setattr(SSLProtocol, "max_size", SSLProtocol.max_size)  # so that other tests keep theirs
+    gunicorn_worker.limit_tls_buffers()
+
+    async def buffer() -> int:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        connection = SSLProtocol(asyncio.get_running_loop(), asyncio.Protocol(), context, None, True)
+        connection.connection_lost(None)
+        return len(connection._ssl_buffer)
+
+    assert asyncio.run(buffer()) == 32 * 1024
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=WITH_IPV6)])

@@ -17,7 +17,7 @@ from virt_admit.install import manifests
 from virt_admit.install.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN
 from virt_admit.model import kinds
 from virt_admit.rules import load_rules
-from virt_admit.serving.gunicorn_app import DRAIN_SECONDS
+from virt_admit.serving.gunicorn_worker import DRAIN_SECONDS
 from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE, SERVICE_NAMES, Settings
 
 FOLDER = ROOT / "manifests"

@@ -1,6 +1,6 @@
 """Logs on stderr: JSON lines, or plain text for people (``VIRT_ADMIT_LOG_FORMAT=text``).
 
-The message is constant, data goes in keys. Never an object's body, never a key, never user data.
+The message is constant, the data is in fields. Never an object's body, a private key or user data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: ``ts``, ``level``, ``logger``, ``msg``, then whatever the call gave as ``extra``."""
+    """One JSON object per record: ``ts``, ``level``, ``logger``, ``msg``, then the ``extra`` of the call."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -49,7 +49,7 @@ class TextFormatter(logging.Formatter):
 
 
 def configure(style: str, level: str) -> None:
-    """Send all logs of this process to stderr in the given style (json, text) from the given level on."""
+    """Send all logs of this process to stderr, in the style ``json`` or ``text``, from a level on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if style == "text" else JsonFormatter())
     root = logging.getLogger()

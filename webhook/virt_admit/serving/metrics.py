@@ -33,7 +33,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 """Seconds; up to the time-out of a validating call."""
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each counter, and nobody asks for it
+disable_created_metrics()  # type: ignore[no-untyped-call]  # an additional series for each counter, without a use
 
 
 class Metrics:
@@ -94,13 +94,13 @@ class Metrics:
             registry=registry,
         )
         build.labels(__version__, os.environ.get("VIRT_ADMIT_REVISION", ""), platform.python_version()).set(1)
-        # looking up labels costs more than counting
+        # a label look-up costs more than an increment
         self._request = functools.cache(self.requests.labels)
         self._duration = functools.cache(self.duration.labels)
         self._in_flight = functools.cache(self.in_flight.labels)
 
     def flying(self, endpoint: str) -> AbstractContextManager[None]:
-        """Held while a review is being decided."""
+        """Count a review as in flight while the context is open."""
         held: AbstractContextManager[None] = self._in_flight(endpoint).track_inprogress()
         return held
 
@@ -129,15 +129,15 @@ class Metrics:
             self.certificate_errors.labels(label).inc()
 
     def follow_certificates(self, status: Callable[[], RotatorStatus]) -> None:
-        """Tell at each scrape what the rotation loop knows."""
+        """Add the status of the reconcile loop to each scrape."""
         self.registry.register(_Certificates(status))
 
     def follow_informers(self, informed: Callable[[], Iterable[Informed]]) -> None:
-        """Tell at each scrape what the informers know."""
+        """Add the status of the informers to each scrape."""
         self.registry.register(_Informers(informed))
 
     def text(self) -> bytes:
-        """Everything in the exposition format."""
+        """Return all series in the exposition format."""
         return generate_latest(self.registry)
 
 
@@ -152,9 +152,9 @@ class _Informers(Collector):
         objects = GaugeMetricFamily(
             "virt_admit_informer_objects", "Objects of a kind that are held for look-ups.", labels=("kind",)
         )
-        for each in self.informed():
-            synced.add_metric((each.kind,), each.current)
-            objects.add_metric((each.kind,), each.objects)
+        for informer in self.informed():
+            synced.add_metric((informer.kind,), informer.current)
+            objects.add_metric((informer.kind,), informer.objects)
         yield from (synced, objects)
 
 

@@ -1,4 +1,4 @@
-"""The ops listener: plain HTTP for probes and scrapes, in a thread of its own beside the event loop."""
+"""The ops listener: plain HTTP for probes and scrapes, in its own thread next to the event loop."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Without asking for our own full name, which takes seconds where there is no DNS."""
+        """Bind without looking up the host name, which takes seconds without DNS."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
 
 class _Quiet(WSGIRequestHandler):
-    timeout = 10  # seconds; a silent scraper must not hold a thread
+    timeout = 10  # seconds; a silent client must not block a thread
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Probes are not news."""
+        """Do not log probes."""
 
 
 def serve_ops(bind: str, app: Any) -> None:
-    """Answer with the WSGI app at that address until the process ends.
+    """Serve a WSGI app at an address until the process ends.
 
     Raises:
-        SettingError: it cannot listen there.
+        SettingError: the address cannot be used.
     """
     host, port = address(bind)
     try:

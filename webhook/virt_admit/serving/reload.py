@@ -1,4 +1,4 @@
-"""Values parsed from files, parsed anew when the files change."""
+"""Values parsed from files, and parsed again when the files change."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Reloaded(Generic[T]):
     """The value of ``parse(path)``, kept current without a watcher.
 
     Each call compares inode, change time and size of the file (or of every file in the folder, symlinks followed),
-    which costs microseconds and misses no event. Concurrent callers wait while one of them parses. When parsing
-    fails the last good value stays, ``failed`` is called once per changed file, and ``error`` says why.
+    which takes microseconds and misses no change. Concurrent callers wait while one of them parses. When parsing
+    fails, the previous value stays, ``failed`` is called once per change, and ``error`` is the reason.
 
     Raises, on construction only: whatever ``parse`` raises.
     """
@@ -36,7 +36,7 @@ class Reloaded(Generic[T]):
         self._stamp = stamp(path)
         self._value = parse(path)
         self.loaded_at = time.time()
-        """Seconds since the epoch of the last parse that succeeded."""
+        """When the last successful parse ended, in seconds since the epoch."""
         self.error: Exception | None = None
 
     def __call__(self) -> T:
@@ -63,13 +63,13 @@ class Reloaded(Generic[T]):
 
 
 def stamp(path: Path) -> Stamp:
-    """What identifies the content of a file or folder; empty if it cannot be read."""
+    """Return what identifies the content of a file or folder; empty if it cannot be read."""
     try:
         status = os.stat(path)
         own = (str(path), status.st_ino, status.st_ctime_ns, status.st_size)
         if not os.path.isdir(path):
             return (own,)
         entries = (entry for entry in sorted(path.iterdir()) if entry.suffix in SUFFIXES or entry.is_dir())
-        return (own, *(one for entry in entries for one in stamp(entry)))
+        return (own, *(part for entry in entries for part in stamp(entry)))
     except OSError:
         return ()

@@ -15,7 +15,7 @@ from virt_admit.engine.admission_review import MAX_BODY, Reply, ReviewError
 from virt_admit.serving.metrics import CONTENT_TYPE, Metrics
 
 Decide = Callable[[bytes], Reply]
-"""The whole decision: the bytes of an AdmissionReview to the bytes of the answer."""
+"""Decides a review: takes the bytes of an AdmissionReview."""
 
 JSON: Final = "application/json"
 
@@ -27,7 +27,7 @@ def admission_app(
     in_flight: Callable[[str], AbstractContextManager[None]] = lambda _endpoint: nullcontext(),
     draining: Callable[[], bool] = lambda: False,
 ) -> flask.Flask:
-    """``POST /validate`` and ``POST /mutate``, nothing else.
+    """Return the app with ``POST /validate`` and ``POST /mutate``.
 
     ``observe`` gets the endpoint, the answer and its duration in seconds; ``in_flight`` is held while it is decided. While
     ``draining`` each answer closes its connection, so that the API server goes to another replica.
@@ -60,9 +60,9 @@ def admission_app(
 
 
 def ops_app(checks: Callable[[], Mapping[str, str]], metrics: Metrics, version: Mapping[str, Any]) -> flask.Flask:
-    """``/healthz``, ``/livez``, ``/readyz``, ``/metrics``, ``/version``, plain HTTP.
+    """Return the app with ``/healthz``, ``/livez``, ``/readyz``, ``/metrics`` and ``/version``.
 
-    ``checks`` says for each thing that must be there before traffic comes what is still missing; empty: it is there.
+    ``checks`` returns the readiness checks; an empty value means the check passed.
     """
     app = flask.Flask(__name__, static_folder=None)
     app.register_error_handler(HTTPException, _plain_error)
@@ -70,7 +70,7 @@ def ops_app(checks: Callable[[], Mapping[str, str]], metrics: Metrics, version: 
     @app.get("/healthz")
     @app.get("/livez")
     def live() -> flask.Response:
-        return _text("ok\n")  # the process answers; a restart would mend nothing else
+        return _text("ok\n")  # a process that answers needs no restart
 
     @app.get("/readyz")
     def ready() -> flask.Response:

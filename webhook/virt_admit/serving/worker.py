@@ -37,13 +37,13 @@ log = logging.getLogger(__name__)
 CERTIFICATE_PATIENCE: Final = 10.0
 """Seconds that the start waits for a certificate; gunicorn ends a worker that takes 30."""
 SYNC_PATIENCE: Final = 30.0
-"""Seconds after which a worker is ready although its look-ups are not filled: they answer ``Unseen``."""
+"""Seconds after which a worker is ready without all look-ups; until then they raise ``Unseen``."""
 
 
 class Worker:
-    """What one process decides with, what it shows, what it counts.
+    """The policy, the look-ups, the certificates and the metrics of one process.
 
-    It is built in the worker process, after the fork, so that no thread and no lock is inherited.
+    Built in the worker process, after the fork, because threads and locks do not survive a fork.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -61,12 +61,12 @@ class Worker:
             client_names=settings.client_names,
         )
         self.rotator = self._rotator()
-        self.tls.before_connection = self._refresher()
+        self.tls.before_connection = self._before_connection()
         self.tls.on_handshake_failure = self._handshake_failed
         self.metrics.follow_certificates(lambda: self.rotator.status)
 
     def app(self) -> Any:
-        """The admission app as gunicorn's asgi worker calls it."""
+        """Return the admission app as an ASGI app."""
         flask_app = admission_app(
             functools.partial(self._answer, decide=review.review),
             functools.partial(self._answer, decide=review.fix),
@@ -77,7 +77,7 @@ class Worker:
         return bridge(flask_app.wsgi_app, MAX_BODY)
 
     def start(self) -> None:
-        """Begin to serve: a certificate, the background threads, the ops listener."""
+        """Start the certificate loop and the ops listener, and wait for a certificate."""
         _disable_core_dumps()
         self.rotator.start(patience=CERTIFICATE_PATIENCE)
         if self.settings.ops_bind != "off":
@@ -86,7 +86,7 @@ class Worker:
         log.info("started", extra={"bind": self.settings.bind, "rules": len(self.rules), "version": __version__})
 
     def checks(self) -> Mapping[str, str]:
-        """What readiness asks, and what is missing."""
+        """Return the readiness checks; an empty value means the check passed."""
         found = {"serving": "stopping" if self.draining else "", "policy": ""}
         found |= {item.name: "" if item.ready else item.text for item in self.rotator.readiness()}
         waiting = time.monotonic() - self.started < SYNC_PATIENCE
@@ -98,7 +98,7 @@ class Worker:
         return review.answer(body, decide, self.rules, self.cluster(), self._policy_of_today())
 
     def _policy_of_today(self) -> Policy:
-        """The policy in force. The same value all day long: it remembers what it has decided."""
+        """Return the policy as of today. The same value all day, because it caches its decisions."""
         policy, today = self.policy(), datetime.date.today()
         if policy is not self._read or today != self._today.today:
             self._read, self._today = policy, policy.at(today)
@@ -124,7 +124,7 @@ class Worker:
     def _cluster_source(self) -> Callable[[], Cluster]:
         settings = self.settings
         if settings.cluster is not None:
-            return Reloaded(_load_settled, settings.cluster)
+            return Reloaded(_load_and_freeze, settings.cluster)
         if settings.live:
             from virt_admit.kube.informers import LiveCluster  # noqa: PLC0415 - 0.3 s and 60 MB that a snapshot does not need
 
@@ -148,23 +148,23 @@ class Worker:
     def _handshake_failed(self, reason: HandshakeFailure) -> None:
         self.metrics.handshake_failures.labels(reason).inc()
         if reason in ("peer_distrusts", "peer_expired"):
-            self.rotator.request_reconcile()  # its caBundle may have been overwritten
+            self.rotator.request_reconcile()  # another controller may have overwritten the caBundle
 
-    def _refresher(self) -> Callable[[], None]:
-        """What is looked at before each handshake: whether certificates or the clients' CA have changed."""
+    def _before_connection(self) -> Callable[[], None]:
+        """Return the function that reloads the certificate and the client CA before each handshake."""
         if self.settings.client_ca is None:
             return self.rotator.reload_if_changed
-        believe = Reloaded(lambda file: self.tls.replace_client_ca(file.read_bytes()), self.settings.client_ca)
+        client_ca = Reloaded(lambda file: self.tls.replace_client_ca(file.read_bytes()), self.settings.client_ca)
 
-        def refresh() -> None:
-            believe()
+        def reload() -> None:
+            client_ca()
             self.rotator.reload_if_changed()
 
-        return refresh
+        return reload
 
 
 def _disable_core_dumps() -> None:
-    """Private keys are in memory: no core dump, and no other process of this user looks. Linux has this alone."""
+    """Disable core dumps and ptrace, because private keys are in memory (Linux only)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
@@ -173,12 +173,12 @@ _PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
 
 
 def _freeze_heap() -> None:
-    """What is alive now stays: collections need not look at it again."""
+    """Freeze the current heap so that the garbage collector skips it."""
     gc.collect()
     gc.freeze()
 
 
-def _load_settled(path: Path) -> Snapshot:
+def _load_and_freeze(path: Path) -> Snapshot:
     snapshot = snapshots.load(path)
     _freeze_heap()
     return snapshot

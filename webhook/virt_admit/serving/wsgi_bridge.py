@@ -1,6 +1,6 @@
-"""From gunicorn's asgi worker to the Flask app, inline on the event loop.
+"""Call the Flask app from gunicorn's asgi worker, inline on the event loop.
 
-A review does no I/O, so a thread would only add a hand-over (130 to 200 us). The worker terminates TLS and HTTP,
+A review does no I/O, so a thread would only add latency (130 to 200 us). The worker terminates TLS and HTTP,
 so a silent peer costs a socket and never a thread (docs/decisions/serving.md).
 """
 
@@ -22,7 +22,7 @@ BODY_DEADLINE: Final = 15.0
 
 
 def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """The WSGI app as an ASGI one. Bodies above ``max_body`` bytes are answered 413."""
+    """Return a WSGI app as an ASGI app. Bodies above ``max_body`` bytes get a 413."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,10 +47,10 @@ class _TooLarge(Exception):
 
 
 async def _body(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None if the client has gone.
+    """Return the whole body; None if the client disconnected.
 
-    Of a body that is too large the rest is read and thrown away, up to four times the limit: a client that is still
-    sending when the connection closes never reads the answer.
+    A body that is too large is read and dropped, up to four times the limit: a client that is still sending when the
+    connection closes never reads the response.
     """
     body = bytearray()
     size = 0
