@@ -11,6 +11,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import REAL, install_crds, wait_until_discovered
 from tests.e2e.reach import OLD_HYPERCONVERGED, Reach, Target, must_be_met, must_be_refused, namespaces, reach, targets
 from tests.https.reviews import vm
+from tests.never_break import never_break
 from tests.waiting import eventually
 from virt_admit.model import kinds
 
@@ -76,7 +77,8 @@ FAULT = "[virt-admit/migration-parallel-limit-invalid]"
 class TestOrder:
     """Whether a rule runs at all."""
 
-    def test_line_1_deletes_and_status_are_silent(self, asker: Reach) -> None:
+    @never_break("order", 1)
+    def test_deletes_and_status_are_silent(self, asker: Reach) -> None:
         with asker.stored(FROZEN):
             before = asker.requests("KubeVirt")
             written = asker.kubectl("replace --subresource=status", {**FROZEN, "status": {"phase": "Deployed"}})
@@ -85,7 +87,8 @@ class TestOrder:
             assert "virt-admit" not in written[1] + deleted[1]
             assert asker.requests("KubeVirt") == before
 
-    def test_line_1_the_status_of_a_kind_without_sub_resource_is_silent(self, asker: Reach) -> None:
+    @never_break("order", 1)
+    def test_the_status_of_a_kind_without_sub_resource_is_silent(self, asker: Reach) -> None:
         faulty = cdi(duration="1s")
         with asker.stored(faulty):
             before = asker.requests("CDI")
@@ -93,7 +96,8 @@ class TestOrder:
             assert written == (0, "cdi.cdi.kubevirt.io/cdi replaced\n")
             assert asker.requests("CDI") == before
 
-    def test_line_2_finalizers_are_removable(self, asker: Reach) -> None:
+    @never_break("order", 2)
+    def test_finalizers_are_removable(self, asker: Reach) -> None:
         held = {**FROZEN, "metadata": {**FROZEN["metadata"], "finalizers": ["example.com/held"]}}
         with asker.stored(held):
             assert asker.kubectl("delete", held, "--wait=false")[0] == 0
@@ -105,7 +109,8 @@ class TestOrder:
             assert (freed[0], "virt-admit" in freed[1]) == (0, False)
         assert "not found" in asker.kubectl("get", held)[1]
 
-    def test_line_3_what_leaves_spec_and_annotations_alone_is_silent(self, asker: Reach) -> None:
+    @never_break("order", 3)
+    def test_what_leaves_spec_and_annotations_alone_is_silent(self, asker: Reach) -> None:
         with asker.stored(FROZEN):
             labelled = asker.kubectl("label", FROZEN, "owner=finance")
             assert (labelled[0], "virt-admit" in labelled[1]) == (0, False)
@@ -113,7 +118,8 @@ class TestOrder:
             assert (annotated[0], FAULT in annotated[1]) == (0, True)
             assert asker.kubectl("replace", FROZEN)[0] == 0  # what a storage migration does
 
-    def test_line_4_an_old_fault_is_a_warning_a_changed_one_is_refused(self, asker: Reach) -> None:
+    @never_break("order", 4)
+    def test_an_old_fault_is_a_warning_a_changed_one_is_refused(self, asker: Reach) -> None:
         with asker.stored(FROZEN):
             edited = asker.kubectl("replace", migrations(parallelMigrationsPerCluster=0, progressTimeout=100))
             assert edited[0] == 0, edited[1]
@@ -124,7 +130,8 @@ class TestOrder:
             repaired = asker.kubectl("replace", migrations(parallelMigrationsPerCluster=5))
             assert (repaired[0], "virt-admit" in repaired[1]) == (0, False)
 
-    def test_line_4_the_value_of_a_relation_is_the_pair(self, asker: Reach) -> None:
+    @never_break("order", 4)
+    def test_the_value_of_a_relation_is_the_pair(self, asker: Reach) -> None:
         late = cdi(duration="24h", renewBefore="48h")
         rule = "[virt-admit/cert-renew-before-too-long]"
         with asker.stored(late):
@@ -135,16 +142,18 @@ class TestOrder:
             half = asker.kubectl("replace", cdi(duration="25h", renewBefore="48h"), "--dry-run=server")
             assert (half[0], rule in half[1]) == (1, True)
 
+    @never_break("order", 5)
     @pytest.mark.parametrize(
         ("obj", "rule"), [(FROZEN, FAULT), (cdi(duration="soon"), "[virt-admit/cert-duration-invalid]")]
     )
-    def test_line_5_the_operators_copy_is_warned_of_only(self, asker: Reach, obj: dict[str, Any], rule: str) -> None:
+    def test_the_operators_copy_is_warned_of_only(self, asker: Reach, obj: dict[str, Any], rule: str) -> None:
         refused = asker.kubectl("create", obj, "--dry-run=server")
         copied = asker.kubectl("create", obj, "--dry-run=server", user=OPERATOR)
         assert (refused[0], rule in refused[1]) == (1, True)
         assert (copied[0], "Warning: " in copied[1], rule in copied[1]) == (0, True, True)
 
-    def test_line_6_all_at_once_and_the_warnings_too(self, asker: Reach) -> None:
+    @never_break("order", 6)
+    def test_all_at_once_and_the_warnings_too(self, asker: Reach) -> None:
         refused = asker.kubectl(
             "create",
             kubevirt(

@@ -23,6 +23,7 @@ from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook, register
 from tests.e2e.reach import BEFORE, REQUIRED, Reach, reach
 from tests.https.reviews import vm
+from tests.never_break import never_break
 from tests.waiting import eventually
 from virt_admit.install import manifests
 from virt_admit.install.manifests import IGNORE_LABEL, KUBEVIRT_NAMESPACES, SYSTEM_NAMESPACES
@@ -160,7 +161,8 @@ def everything(asker: Reach) -> int:
 class TestVirtualMachines:
     """A webhook for virtual machines."""
 
-    def test_line_1_vmi_update(self, asker: Reach) -> None:
+    @never_break("vm", 1)
+    def test_updates_of_vmis_pass(self, asker: Reach) -> None:
         """virt-handler and virt-controller write the status with the object."""
         faulty = instance("db", evictionStrategy="livemigrate")
         made = asker.kubectl("create", faulty)
@@ -173,11 +175,13 @@ class TestVirtualMachines:
         assert stored(asker, faulty)["status"] == {"phase": "Running"}
         assert asker.requests("VirtualMachineInstance") == before
 
-    def test_line_1_an_instance_is_never_mutated(self, asker: Reach) -> None:
+    @never_break("vm", 1)
+    def test_an_instance_is_never_mutated(self, asker: Reach) -> None:
         assert quiet(asker.kubectl("create", instance("db")))
         assert "evictionStrategy" not in stored(asker, instance("db"))["spec"]
 
-    def test_line_2_status_and_subresources(self, asker: Reach) -> None:
+    @never_break("vm", 2)
+    def test_status_and_subresources(self, asker: Reach) -> None:
         asker.kubectl("create", FAULTY_MACHINES, user=BEFORE)
         before = everything(asker)
         written = [each | {"status": {"ready": True, "readyReplicas": 1}} for each in FAULTY_MACHINES]
@@ -185,13 +189,15 @@ class TestVirtualMachines:
         assert quiet(asker.kubectl("scale", FAULTY_MACHINES[1:], "--replicas=3"))
         assert everything(asker) == before
 
-    def test_line_3_finalizers(self, asker: Reach) -> None:
+    @never_break("vm", 3)
+    def test_finalizers_can_be_removed(self, asker: Reach) -> None:
         must_be_deletable(asker, FAULTY_MACHINES)
 
+    @never_break("vm", 4)
     @pytest.mark.parametrize(
         "account", ["controller", "apiserver", "handler", "operator", "synchronization-controller"]
     )
-    def test_line_4_kubevirts_own_writers(self, asker: Reach, account: str) -> None:
+    def test_kubevirts_own_writers(self, asker: Reach, account: str) -> None:
         """With the token of the service account: they may do anything, and we are not even asked."""
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": f"system:serviceaccounts:{KUBEVIRT}"}
@@ -204,15 +210,18 @@ class TestVirtualMachines:
         eventually(lambda: quiet(create()))  # the API server learns of the binding by a watch
         assert everything(asker) == before
 
-    def test_line_5_stored_violations(self, asker: Reach) -> None:
+    @never_break("vm", 5)
+    def test_stored_violations_can_still_be_edited(self, asker: Reach) -> None:
         must_be_editable(asker, FAULTY_MACHINES)
 
-    def test_line_6_mutating_on_update(self, asker: Reach) -> None:
+    @never_break("vm", 6)
+    def test_updates_are_not_mutated(self, asker: Reach) -> None:
         assert "spec.template.spec.evictionStrategy was set to LiveMigrate" in asker.kubectl("create", vm("db"))[1]
         assert quiet(asker.kubectl("replace", vm("db")))
         assert leaf(stored(asker, vm("db"))) is None
 
-    def test_line_7_patch_width(self, asker: Reach) -> None:
+    @never_break("vm", 7)
+    def test_a_patch_changes_one_field(self, asker: Reach) -> None:
         """What is stored is what was sent, and one leaf."""
         plain = [vm("db"), pool("workers"), replica_set("web")]
         ours, theirs = (
@@ -223,7 +232,8 @@ class TestVirtualMachines:
             assert machine["spec"]["template"]["spec"].pop("evictionStrategy").startswith("LiveMigrate")
             assert with_leaf["spec"] == without["spec"]
 
-    def test_line_8_pools(self, asker: Reach) -> None:
+    @never_break("vm", 8)
+    def test_pools(self, asker: Reach) -> None:
         """The template is mutated when somebody makes the pool, its members never."""
         owner = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "workers", "uid": "1"}
         member = vm("db")
@@ -232,7 +242,8 @@ class TestVirtualMachines:
         assert quiet(asker.kubectl("create", member, user=CONTROLLER))
         assert leaf(stored(asker, member)) is None
 
-    def test_line_9_server_side_apply(self, asker: Reach) -> None:
+    @never_break("vm", 9)
+    def test_server_side_apply(self, asker: Reach) -> None:
         """Our field belongs to nobody: it stays when a manager applies again, and any manager may take it."""
         ours, theirs = "--field-manager=gitops", "--field-manager=console"
         plain = vm("db")
@@ -252,15 +263,18 @@ class TestVirtualMachines:
         assert quiet(asker.kubectl("apply --server-side", plain, ours))
         assert leaf(stored(asker, plain)) == "None"
 
-    def test_line_9_client_side_apply(self, asker: Reach) -> None:
+    @never_break("vm", 9)
+    def test_client_side_apply(self, asker: Reach) -> None:
         assert "evictionStrategy to LiveMigrate" in asker.kubectl("apply", vm("db"))[1]
         assert quiet(asker.kubectl("apply", vm("db", runStrategy="Halted")))
         assert leaf(stored(asker, vm("db"))) == "LiveMigrate"
 
-    def test_line_10_failure_policy(self, asker: Reach) -> None:
+    @never_break("vm", 10)
+    def test_failure_policy(self, asker: Reach) -> None:
         must_pass_while_we_are_down(asker, FAULTY_MACHINES)
 
-    def test_line_11_pods_and_evictions(self, asker: Reach) -> None:
+    @never_break("vm", 11)
+    def test_pods_and_evictions_are_not_registered(self, asker: Reach) -> None:
         pod = obj(kinds.POD, "virt-launcher", spec={"containers": [{"name": "compute", "image": "compute"}]})
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": pod["metadata"]}
         before = everything(asker)
@@ -269,14 +283,16 @@ class TestVirtualMachines:
         assert quiet(asker.kubectl(f"create --raw={path}", eviction))
         assert everything(asker) == before
 
-    def test_line_14_own_namespace_and_system_namespaces(self, asker: Reach) -> None:
+    @never_break("vm", 14)
+    def test_own_namespace_and_system_namespaces(self, asker: Reach) -> None:
         asker.kubectl("apply", namespace("opted-out", **{IGNORE_LABEL: "true"}))
         before = everything(asker)
         homes = (*SYSTEM_NAMESPACES, *KUBEVIRT_NAMESPACES, "opted-out")
         assert quiet(asker.kubectl("create", [vm("db", home, running=True) for home in homes], "--dry-run=server"))
         assert everything(asker) == before
 
-    def test_line_18_versions(self, asker: Reach) -> None:
+    @never_break("vm", 18)
+    def test_versions(self, asker: Reach) -> None:
         """The deprecated versions arrive converted, are judged, and get the default."""
         old = [
             each | {"apiVersion": f"{each['apiVersion'].split('/')[0]}/{version}"}
@@ -292,14 +308,16 @@ class TestVirtualMachines:
         assert refused[0] == 1
         assert refused[1].count("denied the request") + refused[1].count("is invalid") >= 3
 
-    def test_line_19_generate_name_and_no_namespace(self, asker: Reach) -> None:
+    @never_break("vm", 19)
+    def test_generate_name_and_no_namespace(self, asker: Reach) -> None:
         faulty = vm("db", running=True)
         faulty["metadata"] = {"generateName": "db-"}
         refused = asker.kubectl("create", faulty)
         assert refused[0] == 1
         assert "[virt-admit/vm-running-and-run-strategy]" in refused[1]
 
-    def test_line_19_odd_types(self, asker: Reach) -> None:
+    @never_break("vm", 19)
+    def test_odd_types(self, asker: Reach) -> None:
         """We are asked before the schema is: it refuses them, and we get in nobody's way."""
         odds: list[Any] = [None, "text", 7, [None], {}]
         spec = vm("db")["spec"]
@@ -311,7 +329,8 @@ class TestVirtualMachines:
                     assert "webhook" not in answer[1]
                     assert answer[0] == 0 or "is invalid" in answer[1]
 
-    def test_line_20_warnings_as_noise(self, asker: Reach) -> None:
+    @never_break("vm", 20)
+    def test_warnings_as_noise(self, asker: Reach) -> None:
         noisy = vm("db", runStrategy=None, running=True, template={"evictionStrategy": "External"})
         made = asker.kubectl("create", noisy)
         assert made[0] == 0
@@ -319,7 +338,8 @@ class TestVirtualMachines:
         assert quiet(asker.kubectl("label", noisy, "tier=1"))
         assert quiet(asker.kubectl("annotate", noisy, "note=1"))
 
-    def test_line_22_kubevirt_not_installed(self, asker: Reach, tmp_path: Path) -> None:
+    @never_break("vm", 22)
+    def test_kubevirt_not_installed(self, asker: Reach, tmp_path: Path) -> None:
         """No definition of the product's world is there: we are ready, and judge what comes later."""
         with (
             ControlPlane(asker.plane.binaries) as bare,
@@ -330,7 +350,8 @@ class TestVirtualMachines:
             bare.kubectl("delete", "customresourcedefinition", str(kinds.VM), check=True)
             assert webhook.ops("/readyz")[0] == 200
 
-    def test_line_23_chained_dry_runs(self, asker: Reach) -> None:
+    @never_break("vm", 23)
+    def test_chained_dry_runs(self, asker: Reach) -> None:
         for _ in "12":
             tried = asker.kubectl("create", vm("db"), "--dry-run=server", "-o=json")
             assert tried[0] == 0
@@ -340,7 +361,8 @@ class TestVirtualMachines:
         )
         assert "true" in counted
 
-    def test_line_24_certificates(self, asker: Reach) -> None:
+    @never_break("vm", 24)
+    def test_certificates(self, asker: Reach) -> None:
         ends = re.findall(
             r"^virt_admit_certificate_expiry_timestamp_seconds{.*} (\S+)$",
             asker.webhook.ops("/metrics")[1],
@@ -354,10 +376,12 @@ class TestVirtualMachines:
 class TestHealth:
     """A webhook for health checks, nodes and machines."""
 
-    def test_line_1_no_failure_policy_fail(self, asker: Reach) -> None:
+    @never_break("health", 1)
+    def test_no_failure_policy_is_fail(self, asker: Reach) -> None:
         must_pass_while_we_are_down(asker, [*FAULTY_HEALTH, *FAULTY_CONFIGURATION])
 
-    def test_line_2_heartbeats_and_remediation_requests(self, asker: Reach) -> None:
+    @never_break("health", 2)
+    def test_heartbeats_and_remediation_requests(self, asker: Reach) -> None:
         asker.kubectl("create", node("n1"))
         asker.kubectl("create", FAULTY_HEALTH, user=BEFORE)
         before = everything(asker)
@@ -374,7 +398,8 @@ class TestHealth:
         assert quiet(asker.kubectl("delete", [*requests, lease]))
         assert everything(asker) == before
 
-    def test_line_3_nodes_only_by_match_conditions(self, asker: Reach) -> None:
+    @never_break("health", 3)
+    def test_nodes_only_by_match_conditions(self, asker: Reach) -> None:
         """A cordon by hand is looked at and never refused; kubelets and all other writes do not come."""
         asker.world([node("n1", status=READY), node("n2", status=READY), BLOCKER])
         asker.kubectl("create", node("n1"))
@@ -390,13 +415,16 @@ class TestHealth:
         assert quiet(asker.kubectl("patch", node("n1"), f"-p={json.dumps(uncordon)}"))
         assert asker.requests("Node") == before + 1
 
-    def test_line_4_deletes_and_finalizers(self, asker: Reach) -> None:
+    @never_break("health", 4)
+    def test_deletes_and_finalizers(self, asker: Reach) -> None:
         must_be_deletable(asker, [*FAULTY_HEALTH, *FAULTY_CONFIGURATION])
 
-    def test_line_5_ratchet(self, asker: Reach) -> None:
+    @never_break("health", 5)
+    def test_stored_violations_can_still_be_edited(self, asker: Reach) -> None:
         must_be_editable(asker, [*FAULTY_HEALTH, *FAULTY_CONFIGURATION])
 
-    def test_line_5_pausing(self, asker: Reach) -> None:
+    @never_break("health", 5)
+    def test_a_faulty_health_check_can_be_paused(self, asker: Reach) -> None:
         """The emergency brakes."""
         checks = FAULTY_HEALTH[:3]
         asker.kubectl("create", checks, user=BEFORE)
@@ -407,7 +435,8 @@ class TestHealth:
         )
         assert (paused[0], stopped[0], repaired[0]) == (0, 0, 0), paused[1] + stopped[1] + repaired[1]
 
-    def test_line_6_what_the_cluster_ships(self, asker: Reach) -> None:
+    @never_break("health", 6)
+    def test_what_the_cluster_ships(self, asker: Reach) -> None:
         handler = health_check(
             "machine-api-termination-handler",
             selector={"matchLabels": {"machine.openshift.io/interruptible-instance": ""}},
@@ -427,16 +456,18 @@ class TestHealth:
             asker.kubectl("patch", [handler, inert], "--type=merge", FREED)
             asker.kubectl("delete", [handler, inert])
 
+    @never_break("health", 7)
     @pytest.mark.parametrize(("ready", "code"), [("True", 1), ("Unknown", 0)])
-    def test_line_7_a_broken_node(self, asker: Reach, ready: str, code: int) -> None:
+    def test_a_broken_node_can_be_maintained(self, asker: Reach, ready: str, code: int) -> None:
         broken = {"conditions": [{"type": "Ready", "status": ready}]}
         asker.world([node("n1", status=broken), node("n2", status=READY), BLOCKER])
         answer = asker.kubectl("create", obj(kinds.NM, "m", spec={"nodeName": "n1"}), "--dry-run=server")
         assert answer[0] == code
         assert "[virt-admit/nm-vm-blocks-drain]" in answer[1]
 
+    @never_break("health", 12)
     @pytest.mark.parametrize("user", ROLL_OUTS)
-    def test_line_12_upgrade_storms(self, asker: Reach, user: str) -> None:
+    def test_upgrade_storms(self, asker: Reach, user: str) -> None:
         asker.world([node("n1", status=READY), node("n2", status=READY), BLOCKER])
         asker.kubectl("create", node("n1"))
         before = everything(asker)

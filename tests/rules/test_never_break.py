@@ -1,12 +1,11 @@
-"""How an admission webhook hurts a cluster, and that we do not: what can be said of engine, rules and manifests.
+"""The hazards of an admission webhook that need no API server: engine, rules and manifests.
 
-What can go wrong is numbered, by whom it hurts, and a test is named after its number. What is about the API server is in
-tests/e2e/test_never_break.py and tests/e2e/test_cluster_configuration.py.
+``@never_break`` gives the line of the hazard. The tests against a real API server are in tests/e2e/never_break and
+tests/e2e/test_cluster_configuration.py.
 """
 
 from __future__ import annotations
 
-import ast
 import copy
 import json
 import re
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 from tests.https.reviews import patch_of, review, vm
+from tests.never_break import LINES, lines_with_a_test, never_break
 from tests.paths import ROOT
 from tests.rule_cases import rule_cases
 from virt_admit.engine import review as engine
@@ -155,25 +155,29 @@ def registered() -> set[tuple[str, str, str, str]]:
 class TestVirtualMachines:
     """A webhook for virtual machines."""
 
-    def test_line_1_vmi_update(self) -> None:
+    @never_break("vm", 1)
+    def test_updates_of_vmis_pass(self) -> None:
         hits = {(operation, name) for _, resource, operation, name in registered() if resource == kinds.VMI.plural}
         assert hits == {("CREATE", "instances.validate.virt-admit.io")}
         faulty_one = instance(evictionStrategy="livemigrate", domain={})
         assert silent(faulty_one, instance(domain={})), "one that comes all the same"
 
-    def test_line_1_an_instance_is_never_mutated_and_never_denied(self) -> None:
+    @never_break("vm", 1)
+    def test_an_instance_is_never_mutated_and_never_denied(self) -> None:
         assert kinds.VMI.never_denied
         answer = ask(instance(evictionStrategy="livemigrate", domain={}))
         assert answer["allowed"]
         assert FAULTS[1] in said(answer)
         assert patch_of({"response": ask(instance(domain={}), endpoint="mutate")}) == []
 
+    @never_break("vm", 2)
     @pytest.mark.parametrize("subresource", ["status", "scale", "start", "addvolume", "portforward/22"])
-    def test_line_2_status_and_subresources(self, subresource: str) -> None:
+    def test_status_and_subresources(self, subresource: str) -> None:
         assert silent(faulty(), subResource=subresource)
         assert silent(faulty(), vm("db"), subResource=subresource)
 
-    def test_line_3_finalizers(self) -> None:
+    @never_break("vm", 3)
+    def test_finalizers_can_be_removed(self) -> None:
         held = faulty()
         held["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubevirt.io/x"]}
         freed = copy.deepcopy(held)
@@ -188,16 +192,18 @@ class TestVirtualMachines:
                     "has(object.metadata.deletionTimestamp)" in each["expression"] for each in entry["matchConditions"]
                 )
 
+    @never_break("vm", 4)
     @pytest.mark.parametrize("account", KUBEVIRT_ACCOUNTS)
     @pytest.mark.parametrize("home", ["kubevirt", "openshift-cnv"])
-    def test_line_4_kubevirts_own_writers(self, account: str, home: str) -> None:
+    def test_kubevirts_own_writers(self, account: str, home: str) -> None:
         user = f"system:serviceaccount:{home}:kubevirt-{account}"
         for obj in (faulty(), pool(running=True), instance(evictionStrategy="x"), vm("db")):
             assert silent(obj, userInfo={"username": user})
         assert re.search(manifests.KUBEVIRT_ACCOUNTS, user)
         assert not re.search(manifests.KUBEVIRT_ACCOUNTS, f"{user}-2")
 
-    def test_line_5_stored_violations(self) -> None:
+    @never_break("vm", 5)
+    def test_stored_violations_can_still_be_edited(self) -> None:
         old = faulty()
         assert silent(old, old), "a no-op PUT of a storage-version migration"
         scaled = copy.deepcopy(old)
@@ -206,7 +212,8 @@ class TestVirtualMachines:
         assert answer["allowed"]
         assert all(fault in said(answer) for fault in FAULTS)
 
-    def test_line_5_other_changes_of_what_a_strict_policy_would_refuse(self) -> None:
+    @never_break("vm", 5)
+    def test_other_changes_of_what_a_strict_policy_would_refuse(self) -> None:
         strict = load("strict", ALL)
         for rule, case in cases(*VMS):
             old, new = case["object"], copy.deepcopy(case["object"])
@@ -215,10 +222,12 @@ class TestVirtualMachines:
                 new["spec"]["updateVolumesStrategy"] = "Migration"  # so that the object is judged again
             assert ask(new, old, over=over(case), policy=strict)["allowed"], (rule, case["name"])
 
-    def test_line_6_mutating_on_update(self) -> None:
+    @never_break("vm", 6)
+    def test_updates_are_not_mutated(self) -> None:
         assert {operation for _, _, operation, name in registered() if ".mutate." in name} == {"CREATE"}
         assert ask(vm("db"), vm("db", runStrategy="Halted"), endpoint="mutate") == {"allowed": True}
 
+    @never_break("vm", 7)
     @pytest.mark.parametrize(
         ("obj", "leaf"),
         [
@@ -226,7 +235,7 @@ class TestVirtualMachines:
             (pool(), "/spec/virtualMachineTemplate/spec/template/spec/evictionStrategy"),
         ],
     )
-    def test_line_7_patch_width(self, obj: dict[str, Any], leaf: str) -> None:
+    def test_a_patch_changes_one_field(self, obj: dict[str, Any], leaf: str) -> None:
         response = ask(obj, endpoint="mutate")
         assert patch_of({"response": response}) == [{"op": "add", "path": leaf, "value": "LiveMigrate"}]
         fixed = copy.deepcopy(obj)
@@ -239,14 +248,16 @@ class TestVirtualMachines:
         assert MUTATE["webhooks"][0]["reinvocationPolicy"] == "IfNeeded"
         assert MUTATE["metadata"]["name"] == NAME
 
-    def test_line_8_pools(self) -> None:
+    @never_break("vm", 8)
+    def test_pools(self) -> None:
         member = vm("workers-0")
         owner = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "workers", "uid": "1"}
         member["metadata"]["ownerReferences"] = [owner | {"controller": True}]
         user = {"username": "system:serviceaccount:kubevirt:kubevirt-controller", "groups": []}
         assert silent(member, userInfo=user)
 
-    def test_line_9_server_side_apply(self) -> None:
+    @never_break("vm", 9)
+    def test_server_side_apply(self) -> None:
         """We write as rarely as possible: where a VM inherits the same value, and over nothing that somebody wrote."""
         names = {"name": "kubevirt", "namespace": "kubevirt"}
         kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": names}
@@ -256,24 +267,28 @@ class TestVirtualMachines:
         for strategy in ("None", "External", "", "livemigrate"):
             assert "patch" not in ask(vm("db", template={"evictionStrategy": strategy}), endpoint="mutate")
 
-    def test_line_10_failure_policy(self) -> None:
+    @never_break("vm", 10)
+    def test_failure_policy(self) -> None:
         """Under the overlay ``enforce`` requests for VMs, pools and replica sets may fail; never for instances."""
         assert {entry["failurePolicy"] for entry in ENTRIES} == {"Ignore"}
         assert max(entry["timeoutSeconds"] for entry in ENTRIES) <= 5
         may_fail = {resource for _, resource, _, name in registered() if name in MAY_FAIL}
         assert may_fail == {kind.plural for kind in (kinds.VM, kinds.POOL, kinds.VMIRS)}
 
-    def test_line_11_pods_and_evictions(self) -> None:
+    @never_break("vm", 11)
+    def test_pods_and_evictions_are_not_registered(self) -> None:
         assert not [resource for group, resource, _, _ in registered() if not group and resource != "nodes"]
         assert not [resource for group, resource, _, _ in registered() if group == "policy"]
 
-    def test_line_12_reads_inside_a_request(self) -> None:
+    @never_break("vm", 12)
+    def test_reads_inside_a_request(self) -> None:
         """A look-up reads memory or raises Unseen, which never denies: with nothing known only the object decides."""
         for rule, case in cases(*VMS):
             if rule not in BY_RELEASE:
                 assert_that_blindness_never_denies(rule, case)
 
-    def test_line_13_our_own_absence_during_a_drain(self) -> None:
+    @never_break("vm", 13)
+    def test_our_own_absence_during_a_drain(self) -> None:
         documents = list(yaml.safe_load_all((ROOT / "manifests" / "base" / "workload.yaml").read_text()))
         deployment, budget = (
             next(each["spec"] for each in documents if each["kind"] == kind)
@@ -284,7 +299,8 @@ class TestVirtualMachines:
         assert "podAntiAffinity" in pod["affinity"]
         assert not [volume for volume in pod["volumes"] if {"hostPath", "persistentVolumeClaim"} & set(volume)]
 
-    def test_line_14_own_namespace_and_system_namespaces(self) -> None:
+    @never_break("vm", 14)
+    def test_own_namespace_and_system_namespaces(self) -> None:
         for entry in ENTRIES:
             names, label = entry["namespaceSelector"]["matchExpressions"]
             assert set(SYSTEM_NAMESPACES) <= set(names["values"])
@@ -292,7 +308,8 @@ class TestVirtualMachines:
             if {"virtualmachines", "virtualmachineinstances"} & set(entry["rules"][0]["resources"]):
                 assert set(KUBEVIRT_NAMESPACES) <= set(names["values"])
 
-    def test_line_15_cordons(self) -> None:
+    @never_break("vm", 15)
+    def test_cordons(self) -> None:
         """During a drain every check of nodes gives the answer that it gave before."""
         seen = 0
         for rule, case in cases(*VMS):
@@ -308,7 +325,8 @@ class TestVirtualMachines:
                 assert before == during, (rule, case["name"])
         assert seen > 20
 
-    def test_line_16_disaster_recovery(self) -> None:
+    @never_break("vm", 16)
+    def test_disaster_recovery(self) -> None:
         """What a VM refers to does not exist yet: claims, volumes to import, instance type, preference, KubeVirt."""
         volumes = [
             {"name": "root", "dataVolume": {"name": "not-imported"}},
@@ -325,7 +343,8 @@ class TestVirtualMachines:
             explicit = vm("db", template={"volumes": volumes, "networks": networks, "evictionStrategy": "LiveMigrate"})
             assert ask(explicit, over=world) == {"allowed": True}
 
-    def test_line_17_newer_kubevirt(self) -> None:
+    @never_break("vm", 17)
+    def test_newer_kubevirt(self) -> None:
         names = {"name": "kubevirt", "namespace": "kubevirt"}
         kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": names, "spec": {}}
         new = vm("db", runStrategy="Sometimes", template={"evictionStrategy": "Teleport"})
@@ -335,15 +354,17 @@ class TestVirtualMachines:
             assert "vm-run-strategy-unknown" in said(answer)
             assert "vm-eviction-strategy-unknown" in said(answer)
 
+    @never_break("vm", 18)
     @pytest.mark.parametrize(
         ("obj", "version"),
         [(faulty(), "kubevirt.io/v1alpha3"), (pool(running=True), "pool.kubevirt.io/v1alpha1")],
     )
-    def test_line_18_versions(self, obj: dict[str, Any], version: str) -> None:
+    def test_versions(self, obj: dict[str, Any], version: str) -> None:
         answer = ask(obj | {"apiVersion": version})
         assert not answer["allowed"]
         assert said(answer) == said(ask(obj))
 
+    @never_break("vm", 19)
     @pytest.mark.parametrize(
         ("metadata", "start"),
         [
@@ -352,13 +373,14 @@ class TestVirtualMachines:
             ({"name": "db"}, "VirtualMachine db: "),
         ],
     )
-    def test_line_19_generate_name_and_no_namespace(self, metadata: dict[str, str], start: str) -> None:
+    def test_generate_name_and_no_namespace(self, metadata: dict[str, str], start: str) -> None:
         answer = ask({**faulty(), "metadata": metadata}, namespace="")
         assert not answer["allowed"]
         assert answer["status"]["message"].startswith(start)
 
+    @never_break("vm", 19)
     @pytest.mark.parametrize("odd", [None, "", "text", 7, True, [], ["a"], [None], {}, {"": None}], ids=repr)
-    def test_line_19_odd_types(self, odd: Any) -> None:
+    def test_odd_types(self, odd: Any) -> None:
         """Where there is no VMI spec there is nothing to judge, and nothing to write."""
         places = [odd, {"runStrategy": "no", "template": odd}]
         if not isinstance(odd, dict):
@@ -370,7 +392,8 @@ class TestVirtualMachines:
                     body["request"]["object"] |= {"metadata": metadata, "spec": spec}
                     assert answered(body, "mutate") == answered(body, "validate") == {"allowed": True}, spec
 
-    def test_line_20_warnings_as_noise(self) -> None:
+    @never_break("vm", 20)
+    def test_warnings_as_noise(self) -> None:
         noisy = vm("db", runStrategy=None, running=True, template={"evictionStrategy": "External"})
         first = ask(noisy)["warnings"]
         rules = [each.rpartition("[virt-admit/")[2] for each in first]
@@ -381,22 +404,26 @@ class TestVirtualMachines:
         fixed = ask(vm("db"), endpoint="mutate")
         assert len(fixed["warnings"]) == len(patch_of({"response": fixed})) == 1
 
-    def test_line_21_cluster_api_and_hypershift(self) -> None:
+    @never_break("vm", 21)
+    def test_cluster_api_and_hypershift(self) -> None:
         attended = vm("node-0", template={"evictionStrategy": "External"})
         attended["metadata"]["labels"] = {"capk.cluster.x-k8s.io/kubevirt-machine-name": "node-0"}
         assert silent(attended)
 
-    def test_line_22_kubevirt_not_installed(self) -> None:
+    @never_break("vm", 22)
+    def test_kubevirt_not_installed(self) -> None:
         """An absent definition is a kind of which there is nothing."""
         answer = ask(vm("db"), endpoint="mutate", over=EMPTY)
         assert [step["value"] for step in patch_of({"response": answer})] == ["LiveMigrate"]
 
-    def test_line_23_chained_dry_runs(self) -> None:
+    @never_break("vm", 23)
+    def test_chained_dry_runs(self) -> None:
         assert {entry["sideEffects"] for entry in ENTRIES} == {"None"}
         for endpoint in ("mutate", "validate"):
             assert ask(faulty(), endpoint=endpoint, dryRun=True) == ask(faulty(), endpoint=endpoint)
 
-    def test_line_24_certificates(self) -> None:
+    @never_break("vm", 24)
+    def test_certificates(self) -> None:
         alerts = (ROOT / "manifests" / "monitoring" / "alerts.yaml").read_text()
         assert "VirtAdmitCertificateExpiresSoon" in alerts
 
@@ -404,12 +431,14 @@ class TestVirtualMachines:
 class TestHealth:
     """A webhook for health checks, nodes and machines."""
 
-    def test_line_1_no_failure_policy_fail(self) -> None:
+    @never_break("health", 1)
+    def test_no_failure_policy_is_fail(self) -> None:
         assert {entry["failurePolicy"] for entry in ENTRIES} == {"Ignore"}
         may_fail = {group for group, _, _, name in registered() if name in MAY_FAIL}
         assert may_fail == {"kubevirt.io", "pool.kubevirt.io"}
 
-    def test_line_2_what_is_never_registered(self) -> None:
+    @never_break("health", 2)
+    def test_heartbeats_and_leases_are_never_registered(self) -> None:
         resources = {(group, resource) for group, resource, _, _ in registered()}
         assert {resource.partition("/")[2] for _, resource in resources} == {"", "scale"}
         remediations = {
@@ -420,21 +449,24 @@ class TestHealth:
         }
         assert not {resource for _, resource in resources} & (remediations | {"leases", "pods"})
 
-    def test_line_3_nodes_only_by_match_conditions_and_warned_of(self) -> None:
+    @never_break("health", 3)
+    def test_nodes_only_by_match_conditions_and_warned_of(self) -> None:
         (entry,) = [each for each in ENTRIES if each["name"] == "nodes.validate.virt-admit.io"]
         assert entry["timeoutSeconds"] <= 2
         assert any("system:nodes" in each["expression"] for each in entry["matchConditions"])
         assert kinds.NODE.never_denied
         assert RULES.by_kind[kinds.NODE]
 
-    def test_line_4_deletes_and_objects_that_are_being_deleted(self) -> None:
+    @never_break("health", 4)
+    def test_deletes_and_objects_that_are_being_deleted(self) -> None:
         for rule, case in cases(*HEALTH):
             obj = case["object"]
             assert ask(None, obj, operation="DELETE", over=over(case))["allowed"], (rule, case["name"])
             going = {**obj, "metadata": {**obj.get("metadata", {}), "deletionTimestamp": "2026-01-01T00:00:00Z"}}
             assert silent(going, going | {"spec": {}}, over=over(case)), (rule, case["name"])
 
-    def test_line_5_ratchet(self) -> None:
+    @never_break("health", 5)
+    def test_stored_violations_can_still_be_edited(self) -> None:
         """Pausing, annotating and labelling a broken object works, be it as broken as it may."""
         for rule, case in cases(*HEALTH):
             old, new = case["object"], copy.deepcopy(case["object"])
@@ -466,6 +498,7 @@ class TestHealth:
         ],
     }
 
+    @never_break("health", 6)
     @pytest.mark.parametrize(
         ("name", "group", "spec"),
         [
@@ -474,7 +507,7 @@ class TestHealth:
             ("clusters-guest/guest", "cluster.x-k8s.io", HOSTED),
         ],
     )
-    def test_line_6_what_the_cluster_ships(self, name: str, group: str, spec: dict[str, Any]) -> None:
+    def test_what_the_cluster_ships(self, name: str, group: str, spec: dict[str, Any]) -> None:
         namespace, _, name = name.partition("/")
         names: dict[str, Any] = {"name": name, "namespace": namespace}
         shipped = {"apiVersion": f"{group}/v1beta1", "kind": "MachineHealthCheck", "metadata": names, "spec": spec}
@@ -484,20 +517,23 @@ class TestHealth:
         owned = shipped | {"metadata": {**names, "finalizers": ["example.com/x"], "ownerReferences": [owner]}}
         assert silent(owned, shipped)
 
+    @never_break("health", 7)
     @pytest.mark.parametrize(("ready", "allowed"), [("True", False), ("Unknown", True), ("False", True)])
-    def test_line_7_a_broken_node(self, ready: str, allowed: bool) -> None:
+    def test_a_broken_node_can_be_maintained(self, ready: str, allowed: bool) -> None:
         world = cluster(node("n1", ready), node("n2"), running("db", "n1"))
         answer = ask(maintenance("n1"), over=world)
         assert answer["allowed"] == allowed
         assert "nm-vm-blocks-drain" in said(answer)
 
-    def test_line_8_cluster_reads_never_decide(self) -> None:
+    @never_break("health", 8)
+    def test_cluster_reads_never_decide(self) -> None:
         """What is denied with nothing in sight is denied by the object alone."""
         for rule, case in cases(*HEALTH):
             assert_that_blindness_never_denies(rule, case)
         assert ask(maintenance("n1"), over=NOTHING)["allowed"]
 
-    def test_line_9_no_secrets(self) -> None:
+    @never_break("health", 9)
+    def test_no_secrets(self) -> None:
         granted = [rule for role in manifests.rbac(RULES) for rule in role.get("rules", ())]
         for rule in granted:
             if "secrets" in rule["resources"]:
@@ -505,14 +541,16 @@ class TestHealth:
             elif rule["apiGroups"] != ["admissionregistration.k8s.io"]:
                 assert set(rule["verbs"]) <= {"get", "list", "watch"}
 
-    def test_line_10_namespaces(self) -> None:
+    @never_break("health", 10)
+    def test_namespaces(self) -> None:
         """By rule, not by selector: MachineHealthChecks live in openshift-machine-api."""
         for entry in VALIDATE["webhooks"]:
             left_out = entry["namespaceSelector"]["matchExpressions"][0]["values"]
             assert {"kube-system", "virt-admit"} <= set(left_out)
             assert not [name for name in left_out if name.startswith("openshift-") and name != "openshift-cnv"]
 
-    def test_line_11_bounded_work(self) -> None:
+    @never_break("health", 11)
+    def test_bounded_work(self) -> None:
         """A maintenance among 5,000 machines: the first look costs, the next ones look at one node only."""
         nodes = [node(f"n{number}") for number in range(100)]
         machines = [running(f"db-{number}", f"n{number % 100}") for number in range(5000)]
@@ -525,6 +563,7 @@ class TestHealth:
         first, *others = costs
         assert min(others) < first / 3
 
+    @never_break("health", 12)
     @pytest.mark.parametrize(
         ("user", "speaks"),
         [
@@ -533,7 +572,7 @@ class TestHealth:
             ("system:serviceaccount:openshift-machine-api:machine-api-controllers", False),
         ],
     )
-    def test_line_12_upgrade_storms(self, user: str, speaks: bool) -> None:
+    def test_upgrade_storms(self, user: str, speaks: bool) -> None:
         world = cluster(node("n1"), node("n2"), running("db", "n1"))
         cordoned = node("n1", unschedulable=True)
         answer = ask(cordoned, node("n1"), over=world, userInfo={"username": user, "groups": []})
@@ -542,15 +581,7 @@ class TestHealth:
 
 
 def test_every_line_has_a_test() -> None:
-    """In this file, or against a real API server."""
-    lines = {"TestVirtualMachines": 24, "TestHealth": 12, "TestOrder": 6}
-    found: dict[str, set[int]] = {name: set() for name in lines}
-    for file in ("rules/test_never_break.py", "e2e/test_never_break.py", "e2e/test_cluster_configuration.py"):
-        for part in ast.parse((ROOT / "tests" / file).read_text()).body:
-            if isinstance(part, ast.ClassDef) and part.name in lines:
-                names = [each.name for each in part.body if isinstance(each, ast.FunctionDef)]
-                found[part.name] |= {int(hit[1]) for name in names if (hit := re.match(r"test_line_(\d+)_", name))}
-    assert found == {name: set(range(1, last + 1)) for name, last in lines.items()}
+    assert lines_with_a_test() == {area: set(range(1, last + 1)) for area, last in LINES.items()}
 
 
 def over(case: dict[str, Any]) -> Snapshot:
