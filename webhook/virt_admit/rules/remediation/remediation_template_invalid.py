@@ -45,7 +45,7 @@ def _check_namespace(reference: Field) -> Iterator[Finding]:
     if not namespace.text:
         yield _missing(
             namespace,
-            "a NodeHealthCheck is cluster-wide, so the template cannot be found. Write the template's namespace.",
+            "a NodeHealthCheck is cluster-wide, so nothing is remediated without the template's namespace. Write it.",
         )
     elif reference["kind"].text == METAL3_TEMPLATE.kind and namespace.text != _METAL3_NAMESPACE:
         yield Finding(

@@ -35,7 +35,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         yield unseen
     offering = offers.by(model.name)
     if offering:
-        why = f"is obsolete and offered by {count(len(offering), 'node')} only ({names(offering, 50)})"
+        why = f"is obsolete and offered by {count(len(offering), 'node')} only ({names(offering, 50)}), so it runs nowhere else"
     elif offers.conclusive:
         certain = not model.source
         why = "is obsolete and no node offers it, so the VM can never be scheduled"

@@ -25,7 +25,7 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     frozen = vmi.at("spec", "evictionStrategy").value
     if frozen != strategy.value:
-        has = f"has {show(frozen)}" if frozen is not None else "has none"
+        has = f"has {show(frozen)}" if frozen is not None else "has no strategy"
         yield Finding(
             strategy.path,
             f"the running VMI still {has} instead of {show(strategy.value)}, and a drain uses the VMI's value. Restart the VM.",

@@ -53,6 +53,7 @@ def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
             reason.path,
             RULE.id,
             f"the VM cannot migrate ({reason.name}: {reason.what}), so {consequence}. {either}",
+            f"cannot migrate ({reason.name}: {reason.what}), so {consequence}. {either}",
             f"{reason.name}: {reason.what}; {consequence}. {either}",
             f"{reason.name}: {shortened}; {consequence}. {only}",
             f"{reason.name}: drains hang. {only}.",

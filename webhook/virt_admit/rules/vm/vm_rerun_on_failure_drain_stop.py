@@ -29,12 +29,12 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
         if assessment.migratable is Migratable.UNKNOWN:
             yield from map(Unseen, assessment.unseen)
         return
-    why = "" if strategy.value == "None" else ", the VM cannot migrate"
+    why = "" if strategy.value == "None" else " because the VM cannot migrate"
     instead = ", or evictionStrategy: LiveMigrate" if assessment.migratable is Migratable.YES else ""
     yield Finding(
         run.path,
-        f"a drain shuts the guest down ({strategy.phrase}{why}), and RerunOnFailure keeps it off after a clean "
-        f"shutdown. Use Always{instead}.",
+        f"with {strategy.phrase} a drain shuts the guest down{why}, and RerunOnFailure then keeps it "
+        f"off. Use Always{instead}.",
         value=(run.value, strategy.value),
     )
 

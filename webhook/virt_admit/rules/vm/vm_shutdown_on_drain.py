@@ -30,14 +30,14 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
             yield from map(Unseen, assessment.unseen)
         if assessment.migratable is not Migratable.NO:
             return
-        why = f", {assessment.reasons[0].name}"
+        why = f" ({assessment.reasons[0].name})"
     elif strategy.value != "None":
         return
+    remedy = "Remove that reason." if why else "Set LiveMigrate if it can migrate."
     then = "restarts" if outcomes.drain is Then.RESTARTED else outcomes.drain
     yield Finding(
         strategy.path,
-        f"a drain shuts the guest down ({strategy.phrase}{why}). With runStrategy {run} the VM {then}. "
-        "Set LiveMigrate to avoid that.",
+        f"{strategy.phrase} lets a drain shut the guest down{why}. With runStrategy {run} the VM {then}. {remedy}",
         value=(strategy.value, run),
     )
 

@@ -27,13 +27,13 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
-    places, wanted = placement.each_place(cluster), placement.demand(vmi, cluster)
-    for place in places:
-        why = placement.blocking_constraint(wanted, place)
+    hosts, demand = placement.each_place(cluster), placement.demand(vmi, cluster)
+    for host in hosts:
+        why = placement.blocking_constraint(demand, host)
         if why is not None:
             constraints[why] = None
             continue
-        candidates.append(place.name)
+        candidates.append(host.name)
         if len(candidates) > 1:
             return
     if not candidates:

@@ -36,7 +36,7 @@ def check(vmi: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     yield Finding(
         mark.path,
-        f"a drain of {mark.text} waits for this VMI, but no migration ran for {format_duration(longest)} or more. "
+        f"a drain of node {mark.text} waits for this VMI, but no migration ran for {format_duration(longest)} or more. "
         "Find out why the last one failed, or shut the VM down.",
     )
 

@@ -23,8 +23,8 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if strategy.value in ("LiveMigrate", "External"):
         yield Finding(
             outdated.path,
-            f"it is never updated: it cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses "
-            "eviction. Set LiveMigrateIfPossible or None, then restart.",
+            f"it cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses eviction, so it is never "
+            "updated. Set LiveMigrateIfPossible or None, then restart.",
             value=vmis.blocking_reason(vmi),
         )
 

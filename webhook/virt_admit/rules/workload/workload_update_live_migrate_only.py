@@ -26,7 +26,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         yield Finding(
             workload_updates.listed(obj).path,
             f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so never updated: "
-            f"{names((vmi.full_name for vmi in skipped), 30)}. Add Evict; {restarting} would restart by themselves.",
+            f"{names((vmi.full_name for vmi in skipped), 30)}. Add Evict; {restarting} would restart, the others stay off.",
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
         )
     yield from more_may_exist(context.cluster, VMI)
