@@ -5,7 +5,7 @@ and KubeVirt on creation, accept it. Their operators then cannot issue certifica
 the components cannot connect to each other. Every schema accepts a lifetime of zero, which gives certificates that
 have expired when they are issued.
 
-**Fix.** Write numbers with units, in quotes: ``48h``, ``1h30m``. There is no unit for days.
+**Fix.** Write numbers with units, in quotes: ``48h``, ``1h30m``. A unit for days does not exist.
 """
 
 from collections.abc import Iterator

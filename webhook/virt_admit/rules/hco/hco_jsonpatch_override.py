@@ -53,13 +53,13 @@ def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
 def _patched_paths(text: str) -> list[str] | None:
     """Return the path of each operation, or None if the text is not a JSON Patch."""
     try:
-        steps: Any = json.loads(text)
+        operations: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(steps, list):
+    if not isinstance(operations, list):
         return None
     paths: list[str] = []
-    for step in steps:
+    for step in operations:
         operation, path = (step.get("op"), step.get("path")) if isinstance(step, dict) else (None, None)
         if operation not in OPERATIONS or not isinstance(path, str):
             return None

@@ -1,6 +1,6 @@
 """A NodeMaintenance uses the legacy API group.
 
-**Why.** ``nodemaintenance.kubevirt.io`` belongs to an operator that is no longer maintained or shipped with the
+**Why.** ``nodemaintenance.kubevirt.io`` belongs to an operator that is neither maintained nor shipped with the
 virtualization operator. Without that operator nothing happens. With it the etcd quorum is not checked.
 
 **Fix.** Install the Node Maintenance Operator separately and write ``apiVersion:
@@ -18,7 +18,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     if obj.group == NM_KUBEVIRT.group:
         yield Finding(
             obj["apiVersion"].path,
-            "this API group is no longer maintained, so the node may never be drained. "
+            "the operator of this API group is not maintained, so the node may never be drained. "
             "Use nodemaintenance.medik8s.io/v1beta1 of the Node Maintenance Operator.",
         )
 

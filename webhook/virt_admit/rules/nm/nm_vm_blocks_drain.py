@@ -53,13 +53,13 @@ def _reason(vmi: Object) -> str:
     return f"{vmi.full_name} ({vmis.blocking_reason(vmi)})"
 
 
-def _is_ready(node: str, cluster: Cluster) -> bool:
+def _is_ready(name: str, cluster: Cluster) -> bool:
     """Return whether the node is known to be Ready. The drain of a broken node must not be denied."""
     try:
-        found = cluster.get(NODE, "", node)
+        node = cluster.get(NODE, "", name)
     except Unseen:
         return False
-    return found is not None and found.condition("Ready")["status"].value == "True"
+    return node is not None and node.condition("Ready")["status"].value == "True"
 
 
 RULE = Rule(
