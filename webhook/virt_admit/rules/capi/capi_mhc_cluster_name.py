@@ -9,6 +9,7 @@ Cluster API's own webhook rejects both where it is installed.
 from collections.abc import Iterator
 
 from virt_admit.model.kinds import CAPI_MHC
+from virt_admit.model.messages import first_that_fits
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.machines import CAPI_CLUSTER_LABEL
@@ -29,10 +30,12 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     selector = context.cached(health_checks.view, obj).selector_field
     labels = selector["matchLabels"].map
     if CAPI_CLUSTER_LABEL in labels and labels[CAPI_CLUSTER_LABEL] != name.value:
+        problem = f"{CAPI_CLUSTER_LABEL} is {show(labels[CAPI_CLUSTER_LABEL])} but clusterName is {show(name.value)}"
+        effect = "so the selector matches no machines. Remove the label from the selector."
+        short = f"{CAPI_CLUSTER_LABEL} differs from clusterName"
         yield Finding(
             selector.path,
-            f"{CAPI_CLUSTER_LABEL} is {show(labels[CAPI_CLUSTER_LABEL])} but clusterName is {show(name.value)}, "
-            "so the selector matches no machines. Remove the label from the selector.",
+            first_that_fits(selector.path, RULE.id, f"{problem}, {effect}", f"{short}, {effect}"),
             value=(name.value, labels[CAPI_CLUSTER_LABEL]),
         )
 

@@ -1,7 +1,7 @@
 """A Cluster API MachineHealthCheck uses a field of another API version.
 
 **Why.** Version v1beta2 has other field names and paths than v1beta1. The API server drops fields that the version does
-not have, so the check watches less than written. The dropped fields are no longer visible in the cluster.
+not have, so the check watches less than written. The dropped fields do not appear in the cluster.
 
 **Fix.** Move the value to the field that the message names, or use the apiVersion that has these fields.
 """

@@ -1,7 +1,7 @@
 """A condition of a health check has a misspelled type.
 
-**Why.** Controllers compare types exactly. Nodes have no condition ``ready``, ``diskpressure`` or ``NotReady`` (kubectl
-prints ``NotReady`` for a node whose ``Ready`` is not ``True``), so the check never acts on it.
+**Why.** Controllers compare types exactly. Nodes have no condition ``ready``, ``diskpressure`` or ``NotReady``, so the
+check never acts on it. ``NotReady`` is only how kubectl prints a node whose ``Ready`` is not ``True``.
 
 **Fix.** Write the type as nodes report it: ``Ready``, ``MemoryPressure``, ``DiskPressure``, ``PIDPressure`` or
 ``NetworkUnavailable``. Instead of ``NotReady``, list ``Ready`` with status ``"False"`` and with status ``"Unknown"``.

@@ -28,7 +28,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         yield Finding(
             view.selector_field.path,
             f"also selected by {names((rival.check.obj.name for rival in rivals), 50)}: {machine_names}. Together the "
-            "checks can remediate more machines than either limit allows. Select each machine once.",
+            "checks can remediate more machines than either allows. Select each machine once.",
         )
     if unseen:
         yield Unseen(unseen)

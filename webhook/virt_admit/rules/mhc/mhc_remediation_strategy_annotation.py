@@ -25,10 +25,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if view.template.present:
         message = "has no effect, because spec.remediationTemplate takes precedence. Remove one of the two."
     elif not view.external:
-        message = (
-            f"{show(annotation.value)} is ignored, so the check deletes machines. "
-            f"Use {health_checks.EXTERNAL} or remove the annotation."
-        )
+        message = f"{show(annotation.value)} is ignored, so the check deletes machines. Use {health_checks.EXTERNAL}."
     else:
         platform = machines.platform(context.cluster)
         if platform in ("", "BareMetal"):

@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if unowned:
         yield Finding(
             view.selector_field.path,
-            f"no MachineSet owns {names(unowned, 80)}, so the check counts them but never remediates them. "
+            f"no MachineSet owns {names(unowned, 60)}, so the check counts them but never remediates them. "
             "Put them under a MachineSet or use a remediation template.",
             value=(view.selector_field.value, *unowned),
         )

@@ -28,7 +28,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     remedy = "Use one check per role: exclude control-plane and master with DoesNotExist."
     if 0 < len(masters) < len(selection):
         yield Finding(
-            path, f"selects control-plane nodes ({names(masters, 60)}) and workers, so both share one limit. {remedy}"
+            path, f"selects control-plane nodes ({names(masters, 50)}) and workers, so both share one limit. {remedy}"
         )
         return
     selection.demand_all()

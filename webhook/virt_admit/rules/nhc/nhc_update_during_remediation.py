@@ -33,7 +33,7 @@ def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
         if meaning(nhc) != meaning(old):
             yield Finding(
                 nhc["spec"][name].path,
-                f"cannot change while nodes are being remediated ({names(nodes)}). Wait for them, or set pauseRequests.",
+                f"cannot change while nodes are being remediated ({names(nodes, 80)}). Wait for them, or set pauseRequests.",
                 cause=Cause.FORBIDDEN,
             )
 
