@@ -1,4 +1,4 @@
-"""Shelves answer as a snapshot does, in a fraction of the memory, while others write to them."""
+"""Stores answer as a snapshot does, in a fraction of the memory, while others write to them."""
 
 from __future__ import annotations
 
@@ -142,20 +142,20 @@ def test_it_answers_as_a_snapshot_does():
 
 
 def test_changes():
-    shelf_ = store(PVC, claim("a"), claim("b"))
-    cluster = ClusterCache([shelf_])
+    kind_store = store(PVC, claim("a"), claim("b"))
+    cluster = ClusterCache([kind_store])
 
-    shelf_.put(claim("c", "new"))
-    shelf_.put(claim("a", modes=["ReadWriteOnce"]))
-    shelf_.drop(claim("b"))
-    shelf_.drop(claim("b"))
-    shelf_.drop(claim("x", "nowhere"))
+    kind_store.upsert(claim("c", "new"))
+    kind_store.upsert(claim("a", modes=["ReadWriteOnce"]))
+    kind_store.delete(claim("b"))
+    kind_store.delete(claim("b"))
+    kind_store.delete(claim("x", "nowhere"))
 
     assert listed(cluster, PVC) == (["shop/a", "new/c"], "")
     assert cluster.get(PVC, "shop", "a").at("spec", "accessModes").value == ["ReadWriteOnce"]
-    assert len(shelf_) == 2
-    shelf_.drop(claim("c", "new"))
-    assert len(shelf_) == 1
+    assert len(kind_store) == 2
+    kind_store.delete(claim("c", "new"))
+    assert len(kind_store) == 1
 
 
 def test_derived_values_hold_until_what_they_came_from_changes():
@@ -177,13 +177,13 @@ def test_derived_values_hold_until_what_they_came_from_changes():
 
     assert ask() == (2, 1, ["twice", "count"])
     assert ask() == (2, 1, [])
-    claims.put(claim("a"))
+    claims.upsert(claim("a"))
     assert ask() == (2, 1, []), "nobody looked at claims"
-    nodes.put(node("a", heartbeat="10:05"))
+    nodes.upsert(node("a", heartbeat="10:05"))
     assert ask() == (2, 1, []), "a heartbeat is not kept"
-    nodes.put(node("b"))
+    nodes.upsert(node("b"))
     assert ask() == (4, 2, ["twice", "count"])
-    nodes.drop(node("b"))
+    nodes.delete(node("b"))
     assert ask() == (2, 1, ["twice", "count"])
     nodes.replace({}, State.REFUSED)
     assert ask() == (0, 0, ["twice", "count"])
@@ -194,13 +194,13 @@ def test_derived_values_hold_until_what_they_came_from_changes():
 
 
 def test_a_relist_that_brings_nothing_new_changes_nothing():
-    shelf_ = store(PVC, claim("a"), claim("b"))
-    before = shelf_.generation
+    kind_store = store(PVC, claim("a"), claim("b"))
+    before = kind_store.generation
     by_namespace = {}
     for obj in (claim("b"), claim("a")):
-        shelf_.add(by_namespace, obj)
-    shelf_.replace(by_namespace, State.LISTED)
-    assert shelf_.generation == before
+        kind_store.add(by_namespace, obj)
+    kind_store.replace(by_namespace, State.LISTED)
+    assert kind_store.generation == before
 
 
 def test_functions_made_on_the_way_do_not_pile_up():
@@ -229,17 +229,17 @@ def test_claims_take_little_memory():
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        shelf_ = store(PVC, *(claim(f"data-volume-{i:08}", f"team-{i % 300}", uid=str(i)) for i in range(many)))
+        kind_store = store(PVC, *(claim(f"data-volume-{i:08}", f"team-{i % 300}", uid=str(i)) for i in range(many)))
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert len(shelf_) == many
+    assert len(kind_store) == many
     assert taken / many < 250
 
 
 def test_reading_while_somebody_writes():
-    shelf_ = store(VMI, *({"metadata": {"name": f"stays-{i}", "namespace": f"n{i}"}} for i in range(50)))
-    cluster = ClusterCache([shelf_])
+    kind_store = store(VMI, *({"metadata": {"name": f"stays-{i}", "namespace": f"n{i}"}} for i in range(50)))
+    cluster = ClusterCache([kind_store])
     done = threading.Event()
 
     def write():
@@ -247,9 +247,9 @@ def test_reading_while_somebody_writes():
         while not done.is_set():
             number += 1
             obj = {"metadata": {"name": "comes and goes", "namespace": f"x{number % 97}"}}
-            shelf_.put(obj)
+            kind_store.upsert(obj)
             if number % 3:
-                shelf_.drop(obj)
+                kind_store.delete(obj)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -275,7 +275,7 @@ def test_facts_of_looked_up_objects_are_not_mixed_up():
         assert context.cached(name, cluster.get(PVC, "shop", f"{i}")) == f"{i}"
 
 
-def test_every_kind_can_be_shelved():
+def test_every_kind_can_be_stored():
     for kind in kinds.ALL:
         namespace = {"namespace": "shop"} if kind.namespaced else {}
         obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x", **namespace}}

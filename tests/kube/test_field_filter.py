@@ -23,7 +23,7 @@ def filtered(data, fields):
     if kind not in fields or not Object(data).name:
         return data
     store = KindStore(kind, fields=fields[kind])
-    store.put(data)
+    store.upsert(data)
     (obj,) = store.known(None)
     return obj.data
 

@@ -286,11 +286,11 @@ def test_garbage_instead_of_a_list(api, follow, body):
 
 def test_a_bug_does_not_end_an_informer(api, nodes, monkeypatch, caplog):
     """A thread that dies unseen would leave its look-ups behind for years."""
-    put = KindStore.put
-    monkeypatch.setattr(KindStore, "put", lambda *_: 1 / 0)
+    upsert = KindStore.upsert
+    monkeypatch.setattr(KindStore, "upsert", lambda *_: 1 / 0)
     api.put(NODE, obj("two"))
     eventually(lambda: "informer failed; restarting it" in caplog.messages)
-    monkeypatch.setattr(KindStore, "put", put)
+    monkeypatch.setattr(KindStore, "upsert", upsert)
     eventually(lambda: answer(nodes, NODE, "two") == "there")
 
 

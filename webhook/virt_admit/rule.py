@@ -1,4 +1,4 @@
-"""What a rule is: one named opinion about one or more kinds of objects."""
+"""What a rule is: one named opinion about one or more kinds of objects. Rule authors need no other file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Cause(enum.StrEnum):
 
 
 class _FromObject:
-    """Marks that the offending value is what stands at the finding's path."""
+    """Marks that the offending value is the value at the finding's path."""
 
 
 FROM_OBJECT: Final = _FromObject()
@@ -96,24 +96,24 @@ def duration(default: str, doc: str) -> Any:
 
 
 class Context(NamedTuple, Generic[P]):
-    """All that a rule may know besides the object."""
+    """Everything a check may know besides the object."""
 
     cluster: Cluster
     params: P
     facts: dict[Any, Any]
-    """What ``cached`` has computed: one map for all rules that judge one request."""
+    """The values that ``cached`` has computed, shared by all rules of one request."""
     operation: Operation = Operation.CREATE
     old: Object | None = None
     """The object before the update; None on CREATE, and while the old object itself is judged."""
     user: str = ""
-    """Who asks; empty in ``check`` and ``scan``."""
+    """The user of the request; empty in ``check`` and ``scan``."""
     groups: frozenset[str] = frozenset()
     subresource: str = ""
     kind: Kind | None = None
     """The kind of the request; the object of a sub-resource has another one (``Scale``)."""
 
     def cached(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
-        """``function(obj, cluster)``, computed once per review however many rules ask."""
+        """Return ``function(obj, cluster)``, computed once per review for all rules."""
         key = (function, id(obj))
         if key not in self.facts:
             self.facts[key] = function(obj, self.cluster), obj  # while it lives, no other object gets its id
@@ -160,7 +160,7 @@ class Rule:
 
     @property
     def id(self) -> str:
-        """The rule's name for users, for ever: ``vm-running-and-run-strategy``."""
+        """The rule's name for users; it never changes: ``vm-running-and-run-strategy``."""
         return self.module.rpartition(".")[2].replace("_", "-")
 
     @property

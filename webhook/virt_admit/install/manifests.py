@@ -1,7 +1,7 @@
-"""What the cluster needs to call us, made from the rules: webhook configurations and RBAC.
+"""Webhook configurations and RBAC, generated from the rules.
 
-Every default is spelled out, or GitOps tools re-apply for ever (argoproj/argo-cd#17643). There is no ``caBundle`` key:
-the rotation loop owns that field.
+Every default is written out, or GitOps tools apply the objects again forever (argoproj/argo-cd#17643). There is no
+``caBundle`` key: the rotation loop owns that field.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IGNORE_LABEL: Final = f"{DOMAIN}/ignore"
 
 
 def labels(component: str = "webhook") -> dict[str, str]:
-    """The labels on all our objects."""
+    """Return the labels of all our objects."""
     return {
         "app.kubernetes.io/component": component,
         "app.kubernetes.io/instance": NAME,
@@ -137,7 +137,7 @@ ENTRIES: Final = (
 )
 
 MAY_FAIL: Final = frozenset((f"virtual-machines.validate.{DOMAIN}",))
-"""The entries with which requests may be refused while nobody answers (``failurePolicy: Fail``)."""
+"""The entries that may have ``failurePolicy: Fail``: the API server then rejects requests while virt-admit is away."""
 
 MUTATING: Final = Entry(
     name="virtual-machines",
@@ -148,7 +148,7 @@ MUTATING: Final = Entry(
 
 
 def webhooks(rules: Rules, url: str = "", ca: bytes = b"") -> list[dict[str, Any]]:
-    """The two webhook configurations. With ``url`` they call that URL and carry the CA, else they name the Service."""
+    """Return both webhook configurations. With ``url`` they call that URL and carry the CA, else they name the Service."""
     asked = [entry for entry in ENTRIES if not rules.by_kind.keys().isdisjoint(entry.kinds)]
     validating = [_entry(entry, rules, "validate", url, ca) for entry in asked]
     fixing = Rules(rule for rule in rules if rule.fixable)
@@ -211,8 +211,8 @@ def _rule(kind: Kind, operations: list[str]) -> dict[str, Any]:
 
 
 def rbac(rules: Rules) -> list[dict[str, Any]]:
-    """Roles of the webhook: read what rules look up; its own Secret and configurations by name. No write to user
-    objects. ``create`` with a name permits creation by server-side apply of that name alone."""
+    """Return the roles of the webhook: read what rules look up, and its own Secret and configurations by name. It never
+    writes user objects. ``create`` with a name permits creation by server-side apply of that name alone."""
     configurations = {
         "apiGroups": ["admissionregistration.k8s.io"],
         "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
@@ -233,30 +233,32 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
 
 
 def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
-    """What rules look up in one namespace alone, by that namespace: roles there, for the webhook and for the scan. Not
-    every cluster has the namespaces, and no role can be made for one that is missing."""
-    homes = sorted({home for kind in looked_up_kinds(rules) if (home := lookup_namespace(kind, rules))})
+    """Return, by namespace, the roles for kinds that are looked up in that namespace alone: for the webhook and the scan.
+    They are separate, because not every cluster has these namespaces."""
+    namespaces = sorted({lookup_namespace(kind, rules) for kind in looked_up_kinds(rules)} - {""})
     return {
-        home: list(
+        namespace: list(
             _granted(
                 READER,
-                _read_rules((kind for kind in looked_up_kinds(rules) if lookup_namespace(kind, rules) == home), WATCH),
+                _read_rules(
+                    (kind for kind in looked_up_kinds(rules) if lookup_namespace(kind, rules) == namespace), WATCH
+                ),
                 [SERVICE, SCAN],
-                home,
+                namespace,
             )
         )
-        for home in homes
+        for namespace in namespaces
     }
 
 
 def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
-    """The role of the scan: list what rules judge and what they look up."""
-    wanted = sorted({*rules.kinds, *looked_up_kinds(rules)})
-    return list(_granted(SCAN, _lookup_rules(wanted, rules, ("get", "list")), [SCAN], component="scan"))
+    """Return the role of the scan: list what rules judge and what they look up."""
+    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules)})
+    return list(_granted(SCAN, _lookup_rules(judged_or_read, rules, ("get", "list")), [SCAN], component="scan"))
 
 
 def reports_rbac() -> list[dict[str, Any]]:
-    """What the scan may do besides, to write reports and Events (``--write-reports``, ``--events``)."""
+    """Return the role that lets the scan write reports and Events (``--write-reports``, ``--events``)."""
     granted = [
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         *(
@@ -271,12 +273,16 @@ def reports_rbac() -> list[dict[str, Any]]:
     return list(_granted(f"{SCAN}-reports", granted, [SCAN], component="scan"))
 
 
-def _lookup_rules(wanted: Iterable[Kind], rules: Rules, verbs: Iterable[str]) -> list[dict[str, Any]]:
-    """To read what is looked up in the whole cluster; of the rest, to see whether its namespace is there at all."""
-    homes = {kind: lookup_namespace(kind, rules) for kind in wanted}
-    names = sorted({home for home in homes.values() if home})
+def _lookup_rules(expected: Iterable[Kind], rules: Rules, verbs: Iterable[str]) -> list[dict[str, Any]]:
+    """Return RBAC rules to read what is looked up in the whole cluster. For the other kinds: to see whether their
+    namespace exists."""
+    namespace_of = {kind: lookup_namespace(kind, rules) for kind in expected}
+    names = sorted({*namespace_of.values()} - {""})
     namespaces = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": names, "verbs": ["get"]}
-    return [*_read_rules((kind for kind, home in homes.items() if not home), verbs), *([namespaces] if names else ())]
+    return [
+        *_read_rules((kind for kind, name in namespace_of.items() if not name), verbs),
+        *([namespaces] if names else ()),
+    ]
 
 
 def _read_rules(wanted: Iterable[Kind], verbs: Iterable[str]) -> list[dict[str, Any]]:
@@ -292,7 +298,7 @@ def _read_rules(wanted: Iterable[Kind], verbs: Iterable[str]) -> list[dict[str, 
 def _granted(
     name: str, rules: list[dict[str, Any]], accounts: Iterable[str], namespace: str = "", component: str = "webhook"
 ) -> Iterator[dict[str, Any]]:
-    """A role, and its binding to service accounts of ours; in one namespace, or in the whole cluster."""
+    """Yield a role and its binding to our service accounts, in one namespace or in the whole cluster."""
     group, role = "rbac.authorization.k8s.io", "Role" if namespace else "ClusterRole"
     yield _object(f"{group}/v1", role, name, namespace, component) | {"rules": rules}
     yield _object(f"{group}/v1", f"{role}Binding", name, namespace, component) | {

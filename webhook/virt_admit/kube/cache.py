@@ -1,4 +1,4 @@
-"""A cluster held in little memory: what informers keep up to date, and what one sweep brings home."""
+"""The looked-up objects of a cluster in memory, filled by informers or by one sweep."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from virt_admit.rules import Rules
 T = TypeVar("T")
 
 ByNamespace = dict[str, dict[str, Any]]
-"""By namespace (empty for what has none), then by name: objects as a shelf keeps them."""
+"""By namespace (empty for what has none), then by name: objects as a store keeps them."""
 
 _ALIKE: Final = 256
-"""Bytes. Shorter texts are mostly alike, such as those of claims; they are kept once."""
+"""Bytes. Shorter texts are mostly equal, such as those of claims, so equal ones are stored once."""
 _DIFFERENT: Final = 10_000
-"""So many different short texts are remembered; then they are not so alike, and remembering begins anew."""
+"""The number of different short texts to remember. Beyond it they are not similar enough; start again."""
 _DERIVED: Final = 1_000
-"""So many derived values are remembered: far more than there are functions, unless somebody makes them as he goes."""
+"""The number of derived values to remember: far more than functions, unless a caller creates functions on the fly."""
 
 
 class State(enum.Enum):
@@ -33,12 +33,12 @@ class State(enum.Enum):
     WAITING = "not listed yet"
     LISTED = "listed"
     ABSENT = "not installed"
-    """There is no such kind, or no such namespace, so there are no such objects."""
+    """The kind or namespace does not exist, so the list is known to be empty."""
     REFUSED = "forbidden"
 
 
 class View(NamedTuple):
-    """Objects, and whether they are all there: read together, or a look-up might mistake unseen for absent."""
+    """Objects and their state. They are read together, or a look-up could mistake unseen for absent."""
 
     by_namespace: ByNamespace
     state: State
@@ -47,8 +47,7 @@ class View(NamedTuple):
 class KindStore:
     """The objects of one kind. One thread writes; any number read at the same time, without a lock.
 
-    Readers see each object whole, old or new. They rely on what CPython promises: a get, a set and a copy of a dict
-    are atomic.
+    Readers see a whole object, old or new, because in CPython a get, a set and a copy of a dict are atomic.
     """
 
     def __init__(self, kind: Kind, namespace: str = "", fields: FieldSet = WHOLE, *, packed: bool = False) -> None:
@@ -62,7 +61,7 @@ class KindStore:
         self.kind = kind
         self.namespace = namespace
         self.generation = 0
-        """Grows with every change that a rule could see."""
+        """A counter of the changes that a rule can see."""
         self._view = View({}, State.WAITING)
         self._fields = fields
         self._packed = packed or kind.numerous
@@ -72,31 +71,31 @@ class KindStore:
     # --- writing
 
     def add(self, by_namespace: ByNamespace, obj: dict[str, Any]) -> None:
-        """Put an object among others that are not on the shelf yet."""
+        """Add an object to objects that ``replace`` will store later."""
         namespace, name = _names(obj)
         by_namespace.setdefault(namespace, {})[name] = self._pack(obj)
 
     def replace(self, by_namespace: ByNamespace, state: State) -> None:
-        """From now on these are all the objects, and this is what is known of the kind."""
+        """Replace all objects and the state of the kind."""
         if self._view != (by_namespace, state):
             self._view = View(by_namespace, state)
             self.generation += 1
 
-    def put(self, obj: dict[str, Any]) -> None:
-        """An object is new, or has changed."""
+    def upsert(self, obj: dict[str, Any]) -> None:
+        """Add an object, or replace it."""
         namespace, name = _names(obj)
         packed = self._pack(obj)
-        home = self._view.by_namespace.setdefault(namespace, {})
-        if home.get(name) != packed:
-            home[name] = packed
-            self.generation += 1  # last: who reads the generation first and the object then never misses a change
+        objects = self._view.by_namespace.setdefault(namespace, {})
+        if objects.get(name) != packed:
+            objects[name] = packed
+            self.generation += 1  # last: a reader that takes the generation before the object never misses a change
 
-    def drop(self, obj: dict[str, Any]) -> None:
-        """An object is gone."""
+    def delete(self, obj: dict[str, Any]) -> None:
+        """Remove an object."""
         namespace, name = _names(obj)
-        home = self._view.by_namespace.get(namespace, {})
-        if home.pop(name, None) is not None:
-            if not home:
+        objects = self._view.by_namespace.get(namespace, {})
+        if objects.pop(name, None) is not None:
+            if not objects:
                 del self._view.by_namespace[namespace]
             self.generation += 1
 
@@ -120,13 +119,13 @@ class KindStore:
         return self._view.state
 
     def __len__(self) -> int:
-        return sum(len(home) for home in tuple(self._view.by_namespace.values()))
+        return sum(len(objects) for objects in tuple(self._view.by_namespace.values()))
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """The object, or None if it is known not to exist.
+        """Return the object, or None if it is known not to exist.
 
         Raises:
-            Unseen: it cannot be told.
+            Unseen: neither can be determined.
         """
         view = self._view
         kept = view.by_namespace.get(namespace, {}).get(name)
@@ -137,11 +136,11 @@ class KindStore:
         return None
 
     def known(self, namespace: str | None) -> Iterator[Object]:
-        """The objects that are here now, in one namespace or in all."""
+        """Yield the objects that are stored now, in one namespace or in all."""
         return self._objects(self._view, namespace)
 
     def list(self, namespace: str | None) -> Iterator[Object]:
-        """The same.
+        """Yield the same objects.
 
         Raises:
             Unseen: at the end, if there may be more.
@@ -153,23 +152,23 @@ class KindStore:
 
     @property
     def complete(self) -> tuple[str, ...]:
-        """What a snapshot calls it, if every object is here, or every one in the namespace that is looked into."""
+        """The entry in ``complete`` of a snapshot, if all objects are stored; empty if some may be missing."""
         name = f"{self.namespace}/{self.kind.resource}" if self.namespace else self.kind.resource
         return (name,) if self._complete(self._view, self.namespace) else ()
 
     def __iter__(self) -> Iterator[Object]:
         """The objects, sorted by namespace and name."""
-        for namespace, home in sorted(self._view.by_namespace.items()):
-            for name, kept in sorted(home.items()):
+        for namespace, objects in sorted(self._view.by_namespace.items()):
+            for name, kept in sorted(objects.items()):
                 yield self._unpack(kept, namespace, name)
 
     def _complete(self, view: View, namespace: str | None) -> bool:
         return view.state in (State.LISTED, State.ABSENT) and self.namespace in ("", namespace)
 
     def _objects(self, view: View, namespace: str | None) -> Iterator[Object]:
-        for home in tuple(view.by_namespace) if namespace is None else (namespace,):
-            for name, kept in tuple(view.by_namespace.get(home, {}).items()):
-                yield self._unpack(kept, home, name)
+        for each in tuple(view.by_namespace) if namespace is None else (namespace,):
+            for name, kept in tuple(view.by_namespace.get(each, {}).items()):
+                yield self._unpack(kept, each, name)
 
     def _unpack(self, kept: Any, namespace: str, name: str) -> Object:
         if not self._packed:
@@ -218,12 +217,12 @@ def _unseen(kind: Kind, namespace: str, name: str) -> Unseen:
 class _Derived(NamedTuple):
     value: Any
     seen: Mapping[KindStore, int]
-    """What it was made from: the shelves that were looked at, and their generations then."""
+    """The stores that were read, with their generations at that time."""
     server_version: str | None
 
 
 class ClusterCache:
-    """A ``Cluster`` of shelves."""
+    """A ``Cluster`` of stores, one for each kind."""
 
     def __init__(self, stores: Iterable[KindStore], server_version: str | None = None) -> None:
         self.stores = {store.kind: store for store in stores}
@@ -277,39 +276,39 @@ class ClusterCache:
         return derived
 
     def _holds(self, derived: _Derived) -> bool:
-        for store, then in derived.seen.items():  # a generator would take thrice as long
+        for store, then in derived.seen.items():  # a generator takes three times as long
             if store.generation != then:
                 return False
         return derived.server_version == self.server_version
 
 
 class _Watcher:
-    """A cluster that notes what is looked at: what is derived from it holds until that changes."""
+    """A cluster that records which stores are read: a derived value is valid until one of them changes."""
 
     def __init__(self, cache: ClusterCache) -> None:
-        self._inventory = cache
+        self._cache = cache
         self.server_version = cache.server_version
         self.seen: dict[KindStore, int] = {}
 
     def _note(self, kind: Kind) -> None:
-        store = self._inventory.stores.get(kind)
+        store = self._cache.stores.get(kind)
         if store is not None:
             self.seen.setdefault(store, store.generation)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         self._note(kind)
-        return self._inventory.get(kind, namespace, name)
+        return self._cache.get(kind, namespace, name)
 
     def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
         self._note(kind)
-        return self._inventory.known(kind, namespace)
+        return self._cache.known(kind, namespace)
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
         self._note(kind)
-        return self._inventory.list(kind, namespace)
+        return self._cache.list(kind, namespace)
 
     def cached(self, function: Callable[[Cluster], T]) -> T:
-        derived = self._inventory._derive(function)
+        derived = self._cache._derive(function)
         for store, then in derived.seen.items():
             self.seen.setdefault(store, then)
         value: T = derived.value
@@ -321,5 +320,5 @@ class Informed(NamedTuple):
 
     kind: str
     current: bool
-    """Whether they are listed, or known to be none, and changes arrive."""
+    """Whether they are listed, or known to be empty, and changes arrive."""
     objects: int

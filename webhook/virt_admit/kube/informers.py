@@ -193,9 +193,9 @@ class Informer:
     def _apply(self, event: str, obj: dict[str, Any]) -> None:
         match event:
             case "ADDED" | "MODIFIED":
-                self.store.put(obj)
+                self.store.upsert(obj)
             case "DELETED":
-                self.store.drop(obj)
+                self.store.delete(obj)
             case "ERROR":
                 raise ApiError(int(obj.get("code") or 0), str(obj.get("message")))
 
