@@ -250,7 +250,7 @@ class TestRotate:
 
     def test_a_request_to_whoever_serves(self, api):
         for flag in ("--serving", "--signer"):
-            assert run("rotate", flag)[1].endswith(" was asked for; whoever serves does it\n")
+            assert run("rotate", flag)[1].endswith(" is requested; a replica of the webhook performs it\n")
 
     @pytest.mark.parametrize("what", ["serving", "signer"])
     def test_a_secret_is_rotated_by_a_replica(self, api, monkeypatch, what):
@@ -276,7 +276,7 @@ class TestRotate:
         code, out, err = run("rotate", "--wait", "-o", "json")
 
         assert (code, json.loads(out)["done"]) == (2, False)
-        assert "does anybody serve" in err
+        assert "check that a webhook serves" in err
 
     def test_revoking_asks(self, api):
         before = api.state.bundle
@@ -307,7 +307,7 @@ class TestRotate:
         assert set(api.published) == {certs_pem(api.state.bundle)}
 
     def test_what_is_not_ours(self, folder, tmp_path):
-        assert run("rotate", "--certs-external", folder)[2].startswith("somebody else issues")
+        assert run("rotate", "--certs-external", folder)[2].startswith("an external issuer owns")
         assert run("rotate", "--certs", tmp_path / "empty")[2].startswith("the store has no signer yet")
         assert run("bundle", "--certs", tmp_path / "empty")[2].startswith("the store has no signer yet")
 
@@ -512,7 +512,7 @@ class TestVerify:
         assert code == 1
         assert out.count("succeeds") == 2
         assert f"fails      MutatingWebhookConfiguration as {NAME} (1.virt-admit.io)\n" in out
-        assert "there is no caBundle" in out
+        assert "the caBundle is empty" in out
         webhook["clientConfig"] = {"url": "https://elsewhere.test/validate", "caBundle": ""}
         assert "fails      MutatingWebhookConfiguration as elsewhere.test (1.virt-admit.io)" in run("verify", url)[1]
 
@@ -524,4 +524,4 @@ class TestVerify:
         assert "Connection refused" in err
         assert run("verify", "http://127.0.0.1")[0] == 2
         api.configurations.clear()
-        assert "give --ca-file" in run("verify", f"https://127.0.0.1:{port}")[2]
+        assert "add --ca-file" in run("verify", f"https://127.0.0.1:{port}")[2]

@@ -35,11 +35,11 @@ from virt_admit_certs.stores.protocol import Loaded, Store
 from virt_admit_certs.webhook_configurations import WebhookConfigurations
 
 PATIENCE: Final = timedelta(minutes=5)
-"""How long ``--wait`` waits for somebody else, beside the time that a new signer spreads."""
+"""How long ``--wait`` waits for a replica, in addition to the propagation of a new signer."""
 
 
 class _Verbs(click.Group):
-    """What cannot be read or written is said in one line, with exit code 2."""
+    """Prints an error of a store in one line, with exit code 2."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -54,13 +54,13 @@ class _Verbs(click.Group):
 def command() -> None:
     """Show or rotate the webhook's certificates.
 
-    They are looked for where the flags of `serve` say, without any in the Secret that the shipped manifests use.
-    Exit 0: fine, 1: something needs attention, 2: it could not be told or done.
+    The flags of `serve` name the store; the default is the Secret of the shipped manifests.
+    Exit 0: fine, 1: something needs attention, 2: the command failed.
     """
 
 
 def cluster_flags(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which cluster."""
+    """Add the options that select the cluster."""
     function = flag("--context", metavar="NAME", help="Context of the kubeconfig.")(function)
     return flag("--kubeconfig", metavar="FILE", help="For Secrets and webhook configurations; in a pod its own.")(
         function
@@ -72,8 +72,8 @@ def output_flag() -> Decorator:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where certificates are kept, as it was found."""
+class OpenStore:
+    """A certificate store that was read, with its rotation settings."""
 
     store: Store
     configurations: WebhookConfigurations | None
@@ -82,128 +82,131 @@ class Place:
     loaded: Loaded
 
 
-def place_of(options: dict[str, Any]) -> Place:
-    """The place that the flags mean.
+def open_store(options: dict[str, Any]) -> OpenStore:
+    """Open the store that the options name.
 
-    The names wanted are those of the certificate that is there, unless ``--cert-name`` says more: only ``serve``
-    knows all of them.
+    The expected names are those of the stored certificate and of ``--cert-name``: only ``serve`` knows all of them.
 
     Raises:
-        SettingError, RotationSettingsError: they contradict each other.
-        StoreError: there is no cluster.
-        OSError, ApiError: it cannot be read.
+        SettingError, RotationSettingsError: the options contradict each other.
+        StoreError: no cluster is configured.
+        OSError, ApiError: the store cannot be read.
     """
     certs = certs_settings(options, in_cluster=True)
     chosen = Settings(certs=certs, kubeconfig=options["kubeconfig"], context=options["context"])
     try:
         store, configurations = store_of(chosen)
     except ApiError as error:
-        raise StoreError(f"{error}; certificates in a folder are named by --certs DIR") from None
+        raise StoreError(f"{error}; name certificates in a folder by --certs DIR") from None
     loaded = store.load()
     serving = parse(loaded.data).serving
     names = names_of(serving.cert) if serving else cert_names(certs, ())
     clock = ServerClock()
     clock.observe_date(loaded.date)
     settings = schedule_of(Settings(certs=certs, cert_names=(*names, *options["cert_name"])), _cluster(certs, options))
-    return Place(store, configurations, settings, clock, loaded)
+    return OpenStore(store, configurations, settings, clock, loaded)
 
 
 def _cluster(certs: Certs, options: dict[str, Any]) -> Cluster:
-    """What the schedule depends on."""
+    """Return the cluster that the schedule depends on."""
     if not follows_cluster(certs):
         return NOTHING
     source = ClusterOptions(live=True, kubeconfig=options["kubeconfig"], context=options["context"])
     return load_cluster(source, [HCO], quiet=True)
 
 
-@command.command("status", short_help="What is stored, and which step comes next.")
+@command.command("status", short_help="Show what is stored, and the next step.")
 @certs_flags
 @cluster_flags
 @output_flag()
 def show_status(output: str, **options: Any) -> int:
     """Show signer, serving certificate, the next step and when, and whether each webhook carries the bundle."""
-    place = place_of(options)
+    opened = open_store(options)
     unread = ""
     try:
-        configurations = place.configurations.read() if place.configurations else ()
+        configurations = opened.configurations.read() if opened.configurations else ()
     except ApiError as error:
         configurations, unread = (), str(error)
-    told = status(
-        parse(place.loaded.data, place.loaded.notes),
-        place.clock.now(),
-        place.settings,
+    found = status(
+        parse(opened.loaded.data, opened.loaded.notes),
+        opened.clock.now(),
+        opened.settings,
         configurations=configurations,
-        external=place.store.external,
-        clock_offset=place.clock.offset,
+        external=opened.store.external,
+        clock_offset=opened.clock.offset,
     )
-    click.echo(_json(told.as_json()) if output == "json" else told.as_text().rstrip())
+    click.echo(_json(found.as_json()) if output == "json" else found.as_text().rstrip())
     if unread:
         raise click.ClickException(unread)
-    return int(bool(told.faults))
+    return int(bool(found.faults))
 
 
-@command.command("rotate", short_help="Ask for a new certificate or a new signer.")
+@command.command("rotate", short_help="Request a new certificate or a new signer.")
 @certs_flags
 @cluster_flags
 @click.option("--serving", is_flag=True, help="A new serving certificate; the default.")
-@click.option("--signer", is_flag=True, help="A new signer, which spreads before it is used.")
-@click.option("--revoke", is_flag=True, help="The signer's key is known to others: replace it at once.")
-@click.option("--wait", is_flag=True, help="Until it is done.")
+@click.option("--signer", is_flag=True, help="A new signer, published before it is used.")
+@click.option("--revoke", is_flag=True, help="The signer's key leaked: replace it at once.")
+@click.option("--wait", is_flag=True, help="Wait until the rotation is done.")
 @click.option("--yes", is_flag=True, help="Revoke without asking.")
 @output_flag()
 def rotate(serving: bool, signer: bool, revoke: bool, wait: bool, yes: bool, output: str, **options: Any) -> int:
-    """Rotate without one failed call, except with --revoke.
+    """Rotate without a failed call, except with --revoke.
 
-    In a Secret the request is written down, and any replica does it. In a folder it is done here, but for the end of a
-    new signer's spreading: --wait waits for it, or else whoever serves, or the next `certs issue`, takes it into use.
+    In a Secret, the request is stored and any replica performs it. In a folder, this command performs it, except the
+    first use of a new signer: after the propagation time, --wait, `serve` or the next `certs issue` does that.
     """
     given = [name for name, on in (("--serving", serving), ("--signer", signer), ("--revoke", revoke)) if on]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
-    place = place_of(options)
-    if place.store.external:
-        raise StoreError("somebody else issues these certificates: rotate them there")
+    opened = open_store(options)
+    if opened.store.external:
+        raise StoreError("an external issuer owns these certificates: rotate them there")
     if revoke:
-        if not yes and not click.confirm("Until every API server has the new bundle, calls may fail. Go on?", err=True):
+        if not yes and not click.confirm(
+            "Calls may fail until every API server has the new bundle. Continue?", err=True
+        ):
             raise StoreError("nothing was changed")
-        request, done = "revoke", _revoke(place)
+        request, done = "revoke", _revoke(opened)
     else:
-        request, done = _request(place, "signer" if signer else "serving")
+        request, done = _request(opened, "signer" if signer else "serving")
     finished = done()
     if wait and not finished:
-        finished = _wait(done, place.settings.propagation + PATIENCE)
+        finished = _wait(done, opened.settings.propagation + PATIENCE)
     if output == "json":
         click.echo(_json({"version": 1, "request": request, "done": finished}))
     else:
-        click.echo(f"{request} {'is done' if finished else _pending(place)}")
+        click.echo(f"{request} {'is done' if finished else _pending(opened)}")
     if wait and not finished:
-        raise click.ClickException("it is not done: does anybody serve with these certificates? See certs status")
+        raise click.ClickException(
+            "the rotation is not done: check that a webhook serves from this store (certs status)"
+        )
     return 0
 
 
-def _pending(place: Place) -> str:
-    if isinstance(place.store, Directory):
-        return "is announced; whoever serves, or certs issue, takes it into use when it has spread"
-    return "was asked for; whoever serves does it"
+def _pending(opened: OpenStore) -> str:
+    if isinstance(opened.store, Directory):
+        return "is announced; serve or certs issue uses it after the propagation time"
+    return "is requested; a replica of the webhook performs it"
 
 
-def _request(place: Place, what: Any) -> tuple[str, Callable[[], bool]]:
-    request = commands.request_rotation(place.store, what)
+def _request(opened: OpenStore, what: Any) -> tuple[str, Callable[[], bool]]:
+    request = commands.request_rotation(opened.store, what)
 
     def done() -> bool:
-        if isinstance(place.store, Directory):
-            commands.advance(place.store, place.settings, place.clock.now)
-        return commands.rotation_done(place.store, request)
+        if isinstance(opened.store, Directory):
+            commands.advance(opened.store, opened.settings, opened.clock.now)
+        return commands.rotation_done(opened.store, request)
 
     return request, done
 
 
-def _revoke(place: Place) -> Callable[[], bool]:
-    commands.revoke(place.store, place.settings, place.clock.now)
+def _revoke(opened: OpenStore) -> Callable[[], bool]:
+    commands.revoke(opened.store, opened.settings, opened.clock.now)
 
     def done() -> bool:
-        trusted = commands.bundle(place.store)  # whoever serves may have gone on since
-        configurations = place.configurations.read() if place.configurations else ()
+        trusted = commands.bundle(opened.store)  # a replica may have rotated since
+        configurations = opened.configurations.read() if opened.configurations else ()
         return all(found.carries(trusted) for found in configurations)
 
     return done
@@ -229,12 +232,12 @@ def issue(directory: Path, cert_name: Sequence[str], output: str, **schedule: st
     settings = schedule_of(Settings(certs=certs, cert_names=cert_names(certs, cert_name)))
     store, clock = Directory(directory), ServerClock()
     done = [step.name for step in commands.advance(store, settings, clock.now)]
-    told = status(parse(store.load().data), clock.now(), settings)
+    found = status(parse(store.load().data), clock.now(), settings)
     if output == "json":
-        click.echo(_json({**told.as_json(), "steps": done}))
+        click.echo(_json({**found.as_json(), "steps": done}))
     else:
-        click.echo(f"done       {', '.join(done) or 'nothing was due'}\n{told.as_text().rstrip()}")
-    return int(bool(told.faults))
+        click.echo(f"done       {', '.join(done) or 'nothing was due'}\n{found.as_text().rstrip()}")
+    return int(bool(found.faults))
 
 
 @command.command("bundle", short_help="Print the certificates to trust.")
@@ -242,13 +245,13 @@ def issue(directory: Path, cert_name: Sequence[str], output: str, **schedule: st
 @cluster_flags
 def show_bundle(**options: Any) -> int:
     """Print the CA certificates to trust, as PEM."""
-    click.echo(commands.bundle(place_of(options).store), nl=False)
+    click.echo(commands.bundle(open_store(options).store), nl=False)
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who calls the webhook: with which trust, and by which name."""
+    """An API server that calls the webhook: the bundle it trusts, and the name it verifies."""
 
     name: str
     server_name: str
@@ -258,7 +261,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Whether a call of somebody succeeds; ``reason`` and ``remedy`` are empty if it does."""
+    """The result of a call; ``reason`` and ``remedy`` are empty if it succeeds."""
 
     caller: str
     server_name: str
@@ -273,17 +276,17 @@ class Trial:
 @click.option(
     "--ca-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Trust these, not the caBundle of the live webhook configurations.",
+    help="Trust these CA certificates instead of the caBundle of the live webhook configurations.",
 )
-@click.option("--server-name", metavar="NAME", help="Verify this name, not the one that API servers do.")
+@click.option("--server-name", metavar="NAME", help="Verify this name instead of the one that API servers verify.")
 @cluster_flags
 @output_flag()
 def show_trials(
     url: str, ca_file: Path | None, server_name: str | None, kubeconfig: str | None, context: str | None, output: str
 ) -> int:
-    """Connect to URL, show its certificates, and tell for each webhook configuration whether its calls succeed.
+    """Connect to URL, show its certificates, and show for each webhook configuration whether its calls succeed.
 
-    The name verified is that of the Service or of the URL in the configuration, so URL may be a forwarded port.
+    The verified name is that of the Service or of the URL in the configuration, so URL may be a forwarded port.
     """
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname:
@@ -294,12 +297,12 @@ def show_trials(
     else:
         callers = list(_callers(WebhookConfigurations(KubeApi.connect(kubeconfig, context)), server_name))
     if not callers:
-        raise StoreError("there is no webhook configuration virt-admit: give --ca-file")
+        raise StoreError("no webhook configuration virt-admit exists: add --ca-file")
     try:
         try:
             chain = verify.chain(host, port)
         except ssl.SSLError:
-            chain = ()  # the calls below tell why
+            chain = ()  # the calls below report the reason
         path = parts.path.rstrip("/") or "/validate"
         trials = [_try(caller, host, port, path) for caller in callers]
     except OSError as error:
@@ -314,7 +317,7 @@ def show_trials(
 
 
 def _callers(configurations: WebhookConfigurations, server_name: str | None) -> Iterator[Caller]:
-    """One for each configuration, name and bundle: entries that share all three make the same calls."""
+    """Yield a caller for each configuration, name and bundle: entries that share all three make the same calls."""
     for configuration in configurations.read():
         alike: dict[tuple[str, bytes], list[str]] = {}
         for entry in configuration.entries:
@@ -327,7 +330,7 @@ def _try(caller: Caller, host: str, port: int, path: str) -> Trial:
     failure = verify.call(host, port, caller.server_name or host, caller.bundle, path)
     reason, remedy = (failure.reason, failure.remedy) if failure else ("", "")
     if failure and not caller.bundle:
-        reason = f"{reason}; there is no caBundle"
+        reason = f"{reason}; the caBundle is empty"
     return Trial(caller.name, caller.server_name or host, caller.entries, failure is None, reason, remedy)
 
 
