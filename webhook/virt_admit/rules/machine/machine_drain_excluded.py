@@ -24,7 +24,7 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
         known, _ = gather(
             vmis.on_node(context.cluster, machines.node_name(machine))
         )  # name only the VMs that are known
-        affected = f" ({names((vmi.full_name for vmi in known), 60)})" if known else ""
+        affected = f" ({names((vmi.full_name for vmi in known), 45)})" if known else ""
         yield Finding(
             annotation.path,
             f"with any value the machine is deleted without a drain, which cuts off its VMs{affected}. Remove the annotation.",

@@ -43,7 +43,7 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
         owner = show(hook["owner"].value) if hook["owner"].present else "its owner"
         yield Finding(
             hook.path,
-            f"remediation by {names(checks, 50)} waits until {owner} removes this hook. "
+            f"remediation by {names(checks, 40)} waits until {owner} removes this hook. "
             "Make sure that it does so for failed nodes.",
         )
 

@@ -35,7 +35,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if disabled:
         yield Finding(
             obj.at("spec", "replicas").path,
-            f"with so few machines maxUnhealthy of {names(disabled, 80)} rounds down to 0, so nothing is remediated. "
+            f"with so few machines maxUnhealthy of {names(disabled, 60)} rounds down to 0, so nothing is remediated. "
             "Set an absolute number there, such as 1.",
         )
     watches.demand_all()

@@ -25,7 +25,7 @@ def check(machine_set: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not selector.errors and not selector.matches(labels.map):
         yield Finding(
             labels.path,
-            f"the selector ({str(selector)[:120]}) does not match these labels, so the MachineSet would create "
+            f"the selector ({str(selector)[:60]}) does not match these labels, so the MachineSet would create "
             "machines forever. Add the missing labels.",
             value=(field.value, labels.value),
         )

@@ -31,7 +31,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         yield Finding(
             node.path,
             f"no other node is Ready and accepts VMs, so these VMs cannot migrate and the drain hangs: "
-            f"{names((vmi.full_name for vmi in migrating), 90)}. Uncordon or repair a node first.",
+            f"{names((vmi.full_name for vmi in migrating), 80)}. Uncordon or repair a node first.",
         )
 
 

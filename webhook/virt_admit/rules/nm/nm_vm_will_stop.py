@@ -36,7 +36,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if stopped:
         yield Finding(
             node.path,
-            f"the drain shuts down these VMs and KubeVirt does not start them again: {names(stopped, 90)}. "
+            f"the drain shuts down these VMs and KubeVirt does not start them again: {names(stopped, 80)}. "
             "Set runStrategy: Always, or start them manually.",
         )
 

@@ -26,7 +26,7 @@ def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen
     if evictions.blocking:
         yield Finding(
             cordon.path,
-            f"these VMs would block a drain: {names((vmi.full_name for vmi in evictions.blocking), 100)}. "
+            f"these VMs would block a drain: {names((vmi.full_name for vmi in evictions.blocking), 90)}. "
             "Set LiveMigrateIfPossible or None and restart them, or stop them.",
         )
     yield from evictions.unseen
