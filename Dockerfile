@@ -1,4 +1,4 @@
-# Two stages: the first has the build tools, the second only Python and what was installed.
+# Two stages: the first has the build tools, the second only Python and the installed packages.
 # Releases pin the base image by its digest: --build-arg PYTHON=docker.io/library/python@sha256:…
 ARG PYTHON=docker.io/library/python:3.13-slim
 FROM ${PYTHON} AS build
@@ -25,7 +25,7 @@ LABEL org.opencontainers.image.title="virt-admit" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/virt-admit /opt/virt-admit
 ENV PATH=/opt/virt-admit/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 VIRT_ADMIT_REVISION=${REVISION}
-# any user will do (OpenShift assigns one); nothing is written but /tmp
+# any user id works (OpenShift assigns one); only /tmp is written
 USER 65532:65532
 EXPOSE 8443 8080
 # Kubernetes probes /livez and /readyz

@@ -21,7 +21,7 @@ help:
 ## make setup     the virtual environment .venv, with .venv/bin/virt-admit
 setup: .venv/.ready
 
-## make lock      resolve the dependencies anew
+## make lock      resolve the dependencies again
 lock: .venv/.ready
 	$(BIN)/pip install --quiet uv
 	$(UV) --all-extras pyproject.toml -o requirements.lock
@@ -38,12 +38,12 @@ try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
 .PHONY: demo test unit coverage sandbox bench check format docs manifests clean
-## make demo      start the webhook on loopback, send it every example over HTTPS, print what it says
+## make demo      start the webhook on loopback, send it every example over HTTPS, print the results
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
 
 ## make test      all tests; those against a real kube-apiserver build it once (Go 1.26), or use KUBEBUILDER_ASSETS;
-##                VIRT_ADMIT_KUBERNETES=1.30.14 takes another release
+##                VIRT_ADMIT_KUBERNETES=1.30.14 selects another release
 test: .venv/.ready
 	@$(PARALLEL) -m "not e2e" --ignore=tests/e2e
 	@$(BIN)/python -m tests.apiserver.binaries
@@ -74,11 +74,11 @@ check: .venv/.ready
 	@$(BIN)/lint-imports --no-cache | tail -n 3
 	@$(BIN)/python -m tests.generated --check
 
-## make format    format and mend what can be mended
+## make format    format, and fix lint errors that ruff can fix
 format: .venv/.ready
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
 
-## make docs      write generated manifests and pages anew
+## make docs      write the generated manifests and pages
 docs manifests: .venv/.ready
 	@$(BIN)/python -m tests.generated
 

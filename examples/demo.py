@@ -1,4 +1,4 @@
-"""``make demo``: start the webhook over HTTPS on loopback, send it every example, print what it says.
+"""``make demo``: start the webhook over HTTPS on loopback, send it every example, print the results.
 
 Uses nothing but the standard library and the command ``virt-admit``: each example goes to ``/mutate`` and, with the
 patch applied, to ``/validate``, as an API server would send it.

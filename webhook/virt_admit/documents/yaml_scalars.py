@@ -43,7 +43,7 @@ def scalar(event: Any) -> Any:
     if event.implicit[0]:
         return _plain(text, event)
     if event.style == '"' and SURROGATE.search(text):  # libyaml rejects such escapes, but the parser in Python does not
-        raise MarkupError("an escape that is no character", event.start_mark.index)
+        raise MarkupError("an escape that is not a valid character", event.start_mark.index)
     return text
 
 

@@ -218,7 +218,7 @@ class Fault(enum.Enum):
     """Why a value is not a valid limit."""
 
     TYPE = "neither an integer nor a string"
-    FORM = "a string that is no percentage"
+    FORM = "a string that is not a percentage"
     DIGITS = "an integer in quotes, which this controller cannot read"
     NEGATIVE = "below zero"
     TOO_LARGE = "beyond 32 bits"

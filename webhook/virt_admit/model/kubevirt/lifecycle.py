@@ -19,7 +19,7 @@ class Eviction(enum.StrEnum):
 
     SHUTS_DOWN = "passes: the pod is deleted, the guest is shut down, the VM follows its run strategy"
     MIGRATES = "refused for now: the VMI is marked and migrates, the drain retries until the pod is gone"
-    REFUSED = "refused for ever: nothing else happens"
+    REFUSED = "refused forever: nothing else happens"
     WAITS = "refused: the VMI is marked, and something outside KubeVirt has to act"
 
 

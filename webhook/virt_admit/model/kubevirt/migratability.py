@@ -217,7 +217,7 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
             return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off)"
         if name in configuration.mediated_devices(cluster):
             return ""
-        return f"GPU {show(name)}, no mediated device" if name else "a GPU that is no mediated device"
+        return f"GPU {show(name)}, not a mediated device" if name else "a GPU that is not a mediated device"
     except Unseen:
         return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off by default)"
 

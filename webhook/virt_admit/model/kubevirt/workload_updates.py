@@ -149,7 +149,7 @@ class Reach(enum.StrEnum):
     MIGRATED = "migrated"
     RESTARTED = "evicted and restarted"
     STOPPED = "evicted and not restarted"
-    RETRIED = "retried for ever"
+    RETRIED = "retried for ever"  # a key of the JSON output, hence unchanged
     NEVER = "never"
     UNKNOWN = "unknown"
 

@@ -1,0 +1,98 @@
+"""Plain technical English: idioms that readers cannot search for are banned.
+
+To cover more of the project, add its folders to ``COVERED``.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.paths import ROOT
+
+PACKAGE = "webhook/virt_admit"
+COVERED = (
+    *(f"{PACKAGE}/model/*.py", f"{PACKAGE}/model/kubevirt/*.py"),
+    *(f"{PACKAGE}/documents/*.py", f"{PACKAGE}/policy/**/*", f"{PACKAGE}/engine/*.py"),
+    *(f"{PACKAGE}/kube/informers.py", f"{PACKAGE}/kube/snapshots.py"),
+    *("README.md", "CHANGELOG.md", "Makefile", "Dockerfile", "examples/*.*"),
+    *("docs/certificates.md", "docs/drain.md", "docs/install.md", "docs/limits.md", "docs/metrics.md"),
+    *("docs/policy.md", "docs/troubleshooting.md", "docs/decisions/*.md", "docs/runbooks/*.md"),
+    *(
+        "manifests/**/kustomization.yaml",
+        "manifests/base/*.yaml",
+        "manifests/scan/*.yaml",
+        "manifests/monitoring/alerts.yaml",
+    ),
+)
+BANNED = {
+    # "there is no rule x" is good English; "x is no rule" is not
+    "is no <noun>": r"(?<!\bthere )\bis no (?!longer\b|more\b|less\b|other\b)\w+",
+    "somebody": r"\bsomebody\b",
+    "nobody": r"\bnobody\b",
+    "whoever": r"\bwhoever\b",
+    "for ever": r"\bfor ever\b",
+    "anew": r"\banew\b",
+    "mend": r"\bmend(?:s|ed|ing)?\b",
+    "shall": r"\bshall\b",
+    "cannot be told": r"\bcannot be told\b",
+    "take for": r"\btak(?:e|es|en|ing)(?: \w+){1,3} for (?:an?|the|it|them|absent|granted)\b",
+}
+ALLOWED = {
+    (f"{PACKAGE}/model/kubevirt/workload_updates.py", "for ever"): "retried for ever",  # a key of the JSON output
+}
+FILES = sorted({file for pattern in COVERED for file in ROOT.glob(pattern) if file.is_file()})
+
+
+def idioms(text: str) -> list[tuple[str, str]]:
+    """Return the banned idioms in a text, each with the words around it. Line breaks do not hide them."""
+    flat = re.sub(r"\s+(?:# )?", " ", text)
+    return [
+        (name, flat[max(found.start() - 20, 0) : found.end() + 20])
+        for name, pattern in BANNED.items()
+        for found in re.finditer(pattern, flat, re.IGNORECASE)
+    ]
+
+
+@pytest.mark.parametrize("pattern", COVERED)
+def test_the_list_of_files_is_current(pattern):
+    assert any(ROOT.glob(pattern)), pattern
+
+
+def test_no_banned_idiom():
+    found = []
+    for file in FILES:
+        path = str(file.relative_to(ROOT))
+        for name, words in idioms(file.read_text()):
+            if ALLOWED.get((path, name), "\0") not in words:
+                found.append(f"{path}: {name}: … {words} …")
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("'Foo' is no eviction strategy", "is no <noun>"),
+        ("Somebody owns it", "somebody"),
+        ("it blocks\n    # nobody", "nobody"),
+        ("whoever asks", "whoever"),
+        ("a drain waits for\never", "for ever"),
+        ("made anew", "anew"),
+        ("it mends itself", "mend"),
+        ("it shall not", "shall"),
+        ("what cannot be told", "cannot be told"),
+        ("take nothing unseen for absent", "take for"),
+        ("takes it for a number", "take for"),
+    ],
+)
+def test_each_idiom_is_recognized(text, name):
+    assert [found for found, _ in idioms(text)] == [name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It is no longer used.", "There is no rule x.", "for every node", "It takes two seconds for each node.", "amend"],
+)
+def test_good_english_passes(text):
+    assert not idioms(text)
