@@ -144,7 +144,7 @@ def test_stdin(check):
     assert check("-", "--stdin-filename", "chart/vm.yaml", stdin=BOTH)[1].startswith("chart/vm.yaml:7:3: deny: ")
 
 
-def test_what_became_of_each_object_is_told_when_asked(check):
+def test_verbose_prints_the_number_of_rules_for_each_object(check):
     _, quiet, _ = check(".", vm=BOTH, other=OTHER)
     code, out, err = check(".", "-v")
     assert (code, out) == (1, quiet)

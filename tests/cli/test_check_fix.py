@@ -116,7 +116,7 @@ def test_the_report_is_about_the_files_as_they_are_afterwards(check, folder):
     assert [each["location"]["line"] for each in report["results"] if each["action"] == "deny"] == [6]
 
 
-def test_findings_that_no_fix_mends_are_not_silent_beside_a_diff(check, folder):
+def test_a_diff_mentions_findings_without_a_fix(check, folder):
     (folder / "vm.yaml").write_text(DENIED)
     code, out, err = check("--diff", "vm.yaml")
     assert (code, out) == (1, "")
@@ -131,7 +131,7 @@ def test_many_objects_in_a_file_are_compared_one_by_one(check, folder):
     assert changed == ["--- vms.yaml", "+++ vms.yaml", *["+      evictionStrategy: LiveMigrateIfPossible"] * 30]
 
 
-def test_reports_go_into_files_beside_a_diff(check, folder):
+def test_a_diff_needs_a_file_for_the_report(check, folder):
     (folder / "vm.yaml").write_text(UNSET)
     assert check("--diff", "vm.yaml", "-q", "-o", "json=report.json") == (1, DIFF, "")
     assert json.loads((folder / "report.json").read_text())["summary"]["objects"] == 1
@@ -253,7 +253,7 @@ def test_a_file_that_cannot_be_written(check, folder, monkeypatch, function):
 
 
 class Refusing:
-    """``os``, where one file is read-only, or stands on a full disk."""
+    """``os`` with one file that is read-only or on a full disk."""
 
     def __init__(self, function):
         self._function = function

@@ -46,7 +46,7 @@ def encoded(*certs: Any) -> str:
 
 
 class Cluster:
-    """An API server that knows what stands in ``objects`` and allows what is not in ``refused``."""
+    """An API server with these ``objects`` that allows every right except those in ``refused``."""
 
     def __init__(self) -> None:
         validating, mutating = ({"items": [obj]} for obj in reversed(manifests.webhooks(RULES.at_admission)))
@@ -267,7 +267,7 @@ def serve_cert(cluster: Cluster, *chain: Any) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_broken_is_named(name):
+def test_each_fault_is_named(name):
     breaking, (topic, text) = WRONG[name]
     cluster = Cluster()
     breaking(cluster)
@@ -304,7 +304,7 @@ FINE = {
 
 
 @pytest.mark.parametrize("name", FINE)
-def test_what_is_fine_is_not_complained_of(name):
+def test_a_sound_variant_has_no_findings(name):
     cluster = Cluster()
     FINE[name](cluster)
     assert unsound(cluster.diagnose()) == []
@@ -366,7 +366,7 @@ class TestNotes:
         ]
         assert exit_code(found) == 0
 
-    def test_requests_that_nobody_judged(self):
+    def test_requests_without_a_webhook_response(self):
         cluster = Cluster()
         cluster.objects["/metrics"] += "".join(
             f'apiserver_admission_webhook_fail_open_count{{name="{name}.virt-admit.io",type="validating"}} {number}\n'
@@ -402,7 +402,7 @@ class TestUnknown:
             (VALIDATING, {"registration", "own namespace", "endpoints", "trust", "rights", "other webhooks"}),
         ],
     )
-    def test_what_cannot_be_read_is_neither_sound_nor_wrong(self, path, topics):
+    def test_unreadable_data_is_neither_sound_nor_wrong(self, path, topics):
         cluster = Cluster()
         cluster.objects[path] = Unreadable("forbidden")
         found = cluster.diagnose()
@@ -410,7 +410,7 @@ class TestUnknown:
         assert {each.text for each in found if each.topic in topics and each.status is not Status.OK} == {"forbidden"}
         assert exit_code(found) == 2
 
-    def test_what_is_wrong_is_wrong_whatever_else_is_unknown(self):
+    def test_a_problem_outweighs_unknown_checks(self):
         cluster = Cluster()
         cluster.objects["/metrics"] = Unreadable("forbidden")
         cluster.objects.pop(SLICES)
@@ -463,7 +463,7 @@ class TestVerb:
         }
         assert data["observations"][0]["remedy"] is None
 
-    def test_without_a_cluster_it_could_not_be_told(self, tmp_path):
+    def test_without_a_cluster_there_is_an_error(self, tmp_path):
         run = CliRunner().invoke(doctor.command, ["--kubeconfig", str(tmp_path / "none")], standalone_mode=False)
         assert isinstance(run.exception, Exception)
         assert "no cluster is configured" in str(run.exception)

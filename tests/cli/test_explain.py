@@ -101,7 +101,7 @@ def test_data():
 ON_NODE = machine("m0", nodeRef={"name": "n0"})
 
 
-def test_what_cannot_be_seen_is_said():
+def test_missing_data_is_named():
     check, _ = world()
     explanation = explain(check, NOTHING)
     assert "selects cannot be determined" in lines(explanation)

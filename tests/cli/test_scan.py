@@ -169,7 +169,7 @@ def test_exemptions_that_silence_nothing(scan, tmp_path):
         f"  - {{match: shop, {rules}, kinds: [Node], reason: of no such kind}}\n"
         f"  - {{match: old, {rules}, reason: ended, until: 2020-01-31}}\n"
         "  - {match: shop, rules: [nhc-update-during-remediation], reason: speaks of changes}\n"
-        f"  users: [{{match: admin, {rules}, reason: nobody asks in a scan}}]\n"
+        f"  users: [{{match: admin, {rules}, reason: a scan has no user}}]\n"
     )
 
     def useless(*args):

@@ -199,7 +199,7 @@ def test_one_namespace_alone():
         ("patch", ApiError(0, "away"), f"cannot write reports.openreports.io shop/{UID}: away"),
     ],
 )
-def test_what_goes_wrong_is_said(verb, error, says, monkeypatch):
+def test_a_failed_write_is_named(verb, error, says, monkeypatch):
     monkeypatch.setattr(cluster_writer.time, "sleep", lambda _: None)
     with pytest.raises(cluster_writer.NotWritten) as caught:
         write(Recorder(refuse={verb: error}), both_keys())

@@ -58,7 +58,7 @@ def check(tmp_path, monkeypatch):
 
 
 def scanned(*objects, text=b"{}"):
-    """A report about objects that stand in no file."""
+    """A report about objects that are not from a file."""
     return judge(Snapshot(map(Object, objects), complete=["*"]), (VM,), RULES, parser.parse(text, RULES))
 
 
@@ -68,7 +68,7 @@ def both_keys(**metadata):
 
 
 def unclear(error=""):
-    """A report of a rule that could not see, and of one that crashed."""
+    """A report of a rule without data, or of a rule that crashed."""
     (one,) = scanned(both_keys()).results
     rule = RULES.by_id[RULE]
     said = Response(errors=((rule, error),)) if error else Response(unseen=((rule, "pods a/b"),))
@@ -329,8 +329,8 @@ def test_junit_outcomes(check, text, tag):
 
 
 def test_junit_of_what_could_not_be_seen_read_or_judged(check):
-    ((blind,),) = junit_suites(FORMATS["junit"](unclear())).values()
-    assert [(said.tag, said.text) for said in blind] == [("skipped", "unseen: not available: pods a/b")]
+    ((skipped,),) = junit_suites(FORMATS["junit"](unclear())).values()
+    assert [(said.tag, said.text) for said in skipped] == [("skipped", "unseen: not available: pods a/b")]
     ((crashed,),) = junit_suites(FORMATS["junit"](unclear("KeyError()"))).values()
     assert [(said.tag, said.text) for said in crashed] == [("error", "error: the rule crashed: KeyError()")]
     suites = junit_suites(check("junit", code=2, bad="a: [\n", vm=BOTH))
@@ -384,8 +384,8 @@ def test_github_escapes(check, tmp_path):
 
 
 def test_github_says_once_what_could_not_be_seen_and_nothing_of_what_is_exempt(check):
-    blind = FORMATS["github"](unclear())
-    assert blind == "::notice title=virt-admit::1 rule skipped: pods are not available\n"
+    notice = FORMATS["github"](unclear())
+    assert notice == "::notice title=virt-admit::1 rule skipped: pods are not available\n"
     assert FORMATS["github"](unclear("KeyError()")).startswith(
         f"::error title={RULE}::VirtualMachine/shop/db: the rule"
     )
@@ -484,7 +484,7 @@ def test_markdown_fits_into_a_comment():
     assert f"\n\nAnd {found - shown} more.\n" in text
 
 
-def test_markdown_lets_nobody_write_markup():
+def test_markdown_escapes_markup():
     (row,) = [row for row in rows(markdown.render(scanned(both_keys(name="@all|<b>![x](y)`")))) if RULE in row]
     assert r"VirtualMachine/shop/@" + "\u200b" + r"all\|\<b\>!\[x\](y)\`" in row
 

@@ -112,12 +112,12 @@ def test_results(text, result, severity):
     assert found["message"].endswith(" (exempt: ours)") == (result == "skip")
 
 
-def test_blind_and_broken_rules():
+def test_rules_without_data_and_crashed_rules():
     (one,) = judged(both_keys())
     rule, other = one.rules_run[:2]
     response = Response(unseen=((rule, "pods a/b"),), errors=((other, "KeyError()"),))
-    blind = dataclasses.replace(one, response=response)
-    results = {each.rule: each.outcome for each in policy_reports.subject(blind).results}
+    result = dataclasses.replace(one, response=response)
+    results = {each.rule: each.outcome for each in policy_reports.subject(result).results}
     assert (results.pop(rule.id), results.pop(other.id)) == ("skip", "error")
     assert set(results.values()) == {"pass"}
 
@@ -128,7 +128,7 @@ def test_severities_are_those_that_every_definition_knows():
     assert {each.severity for each in policy_reports.subject(every).results} == {"high", "medium", "low"}
 
 
-def test_when_is_said_only_where_it_is_given():
+def test_the_timestamp_is_optional():
     (one,) = judged(both_keys())
     assert only(one, seconds=SECONDS)[1][0]["timestamp"] == {"seconds": SECONDS, "nanos": 0}
     assert "timestamp" not in json.dumps(only(one)[0])

@@ -90,7 +90,7 @@ def test_findings_that_the_policy_switches_off_do_not_count(snapshot, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [("-n", "shop"), ("-l", "app=web")])
-def test_a_part_of_the_cluster_is_not_told(snapshot, tmp_path, flags):
+def test_metrics_of_a_part_of_the_cluster_are_rejected(snapshot, tmp_path, flags):
     run = scan(snapshot, *flags, "--metrics", tmp_path / "scan.prom")
     assert "--metrics needs the whole cluster" in str(run.exception)
 
@@ -142,7 +142,7 @@ def test_a_pushgateway_gets_the_same_in_place_of_the_last_scan(snapshot):
 
 
 @pytest.mark.parametrize("where", ["refusing gateway", "no gateway", "no folder"])
-def test_what_cannot_be_told_is_an_error(snapshot, tmp_path, where):
+def test_a_failed_write_is_an_error(snapshot, tmp_path, where):
     with Gateway(500) as gateway:
         place = {"refusing gateway": gateway.url, "no gateway": "http://127.0.0.1:1", "no folder": tmp_path / "a" / "b"}
         run = scan(snapshot, "--metrics", place[where])
