@@ -1,4 +1,4 @@
-"""What is installed in a cluster: our webhook configurations and others', what they call, and what stands behind it.
+"""What is installed in a cluster: webhook configurations, the Services that they call, and their endpoints.
 
 Everything is plain JSON that an ``Api`` gives.
 """
@@ -29,24 +29,24 @@ EXTERNAL: Final = "VIRT_ADMIT_CERTS_EXTERNAL"
 
 
 class Unreadable(Exception):
-    """The API server did not give what was asked for; the text says why."""
+    """The API server did not return what was requested; the text says why."""
 
 
 class Api(Protocol):
     """The API server. Each raises Unreadable."""
 
     def get(self, path: str, **query: str) -> Json | None:
-        """The object or list at that path; None: there is none."""
+        """Return the object or list at a path; None if it does not exist."""
 
     def text(self, path: str) -> str:
-        """What stands at that path."""
+        """Return the text at a path."""
 
     def post(self, path: str, body: dict[str, Any]) -> Json:
-        """The answer to a review."""
+        """Return the answer to a review."""
 
 
 Connect = Callable[[str, str], str]
-"""Asked with a URL and the bundle as PEM: why a TLS connection fails, verified as an API server would; or nothing."""
+"""Given a URL and the bundle as PEM, return why a TLS connection fails, verified as an API server would; or nothing."""
 
 
 class Reference(NamedTuple):
@@ -61,7 +61,7 @@ class Reference(NamedTuple):
 
     @property
     def host(self) -> str:
-        """The name that API servers verify."""
+        """The DNS name that API servers verify."""
         return f"{self.name}.{self.namespace}.svc"
 
 
@@ -76,7 +76,7 @@ class Entry:
 
     @property
     def fails(self) -> bool:
-        """Whether requests are refused while nobody answers."""
+        """Whether the API server rejects requests while the webhook does not answer."""
         return bool(self.data.get("failurePolicy", "Fail") == "Fail")
 
     @property
@@ -116,26 +116,26 @@ class Entry:
 
 
 class Installation:
-    """What is installed, as far as several topics look at it."""
+    """What is installed, as far as several checks of ``doctor`` need it."""
 
     def __init__(self, api: Api, rules: Rules, now: datetime, connect: Connect) -> None:
         self.api, self.rules, self.now, self.connect = api, rules, now, connect
         self.get = functools.cache(api.get)
 
     def ours(self) -> list[Entry]:
-        """The entries of our two configurations."""
+        """Return the entries of our two configurations."""
         return [entry for entry in self._entries() if entry.configuration in OURS]
 
     def others(self) -> list[Entry]:
-        """All other entries."""
+        """Return all other entries."""
         return [entry for entry in self._entries() if entry.configuration not in OURS]
 
     def services(self) -> list[Reference]:
-        """The Services that our entries call; one, or none if they call URLs."""
+        """Return the Services that our entries call; one, or none if they call URLs."""
         return sorted({entry.service for entry in self.ours() if entry.service})
 
     def ready(self, service: Reference) -> int:
-        """How many endpoints of a Service are ready."""
+        """Return the number of ready endpoints of a Service."""
         path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
         slices = self._list(path, labelSelector=f"kubernetes.io/service-name={service.name}")
         return len(
@@ -149,7 +149,7 @@ class Installation:
         )
 
     def namespace_labels(self) -> Mapping[str, str]:
-        """The labels of our namespace; those that each namespace has if there is none."""
+        """Return the labels of our namespace; if it does not exist, those that each namespace has."""
         found = self.get(f"/api/v1/namespaces/{NAMESPACE}") or {"metadata": {}}
         return {"kubernetes.io/metadata.name": NAMESPACE, **(found["metadata"].get("labels") or {})}
 
@@ -157,7 +157,7 @@ class Installation:
         return self.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{SERVICE}")
 
     def issued_by_another(self) -> str:
-        """The Secret that somebody else issues into, as ``namespace/name``; empty if we issue."""
+        """Return the Secret of an external issuer as ``namespace/name``; empty if virt-admit issues its certificates."""
         deployment = self.deployment()
         pod = deployment["spec"]["template"]["spec"] if deployment else {"containers": ()}
         for container in pod["containers"]:
