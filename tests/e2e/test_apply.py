@@ -53,7 +53,7 @@ def test_a_denied_vm_and_what_kubectl_prints(plane, namespace):
     assert answer.returncode == 1
     assert 'The VirtualMachine "db" is invalid:' in answer.stderr
     assert "spec.running" in answer.stderr
-    assert "keep runStrategy and remove running" in answer.stderr
+    assert "Keep runStrategy and remove running" in answer.stderr
     assert "[virt-admit/vm-running-and-run-strategy]" in answer.stderr
 
 
