@@ -1,4 +1,4 @@
-"""What is no TLS, or no good one: a refusal within moments, no word in the log, and others are answered meanwhile."""
+"""Bytes that are not valid TLS: rejected at once, without a traceback, while other clients are answered."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FINE = json.dumps(review(vm())).encode()
 
 
 @pytest.fixture(autouse=True)
-def nothing_to_say(webhook):
-    """Whatever came, the next one is answered, and no traceback was written."""
+def next_request_is_answered(webhook):
+    """After each test the next request is answered, and the log has no traceback."""
     before = webhook.log.stat().st_size
     yield
     assert webhook.post("/validate", FINE)[0] == 200
@@ -74,8 +74,8 @@ def refused(got: bytes) -> bool:
         b"x" * 256,
     ],
 )
-def test_whatever_name_is_asked_for(webhook, name):
-    """Names decide nothing, be they our own or none at all; some are refused by OpenSSL."""
+def test_any_server_name_gets_the_certificate_or_an_alert(webhook, name):
+    """The server name does not matter; OpenSSL rejects some that are not valid."""
     got = answer(webhook, client_hello(name))
 
     assert got[:2] == b"\x16\x03" or (refused(got) and name in (b"a\0b", b"x" * 256))
@@ -93,11 +93,11 @@ def test_whatever_name_is_asked_for(webhook, name):
     ],
     ids=["plain HTTP", "zeros", "a record of noise", "SSL 2", "a damaged hello", "an alert"],
 )
-def test_what_is_no_tls(webhook, sent):
+def test_bytes_that_are_not_tls_are_rejected(webhook, sent):
     assert refused(answer(webhook, sent))
 
 
-def test_who_is_slow_or_silent_in_the_handshake_holds_up_nobody(webhook):
+def test_slow_or_silent_handshakes_do_not_delay_other_clients(webhook):
     hello = client_hello(b"localhost")
     peers = [socket.create_connection(("127.0.0.1", webhook.port)) for _ in range(20)]
     try:
@@ -110,7 +110,7 @@ def test_who_is_slow_or_silent_in_the_handshake_holds_up_nobody(webhook):
 
 
 @pytest.mark.slow
-def test_a_handshake_that_does_not_end_is_given_up(webhook):
+def test_an_unfinished_handshake_times_out(webhook):
     with (
         socket.create_connection(("127.0.0.1", webhook.port), timeout=HANDSHAKE_TIMEOUT + 30) as silent,
         socket.create_connection(("127.0.0.1", webhook.port), timeout=HANDSHAKE_TIMEOUT + 30) as slow,
@@ -119,7 +119,7 @@ def test_a_handshake_that_does_not_end_is_given_up(webhook):
         assert (silent.recv(1), slow.recv(1)) == (b"", b"")
 
 
-def test_who_leaves_in_the_middle_of_a_request(webhook):
+def test_a_client_that_disconnects_during_a_request(webhook):
     plain = socket.create_connection(("127.0.0.1", webhook.port), timeout=10)
     tls = webhook.tls().wrap_socket(plain, server_hostname="localhost")
     tls.sendall(b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
@@ -144,8 +144,8 @@ def refuse(plain: socket.socket, trusting: ssl.SSLContext) -> None:
     assert plain.recv(1) == b""
 
 
-def test_who_does_not_believe_us_is_counted_and_makes_us_look(tmp_path):
-    """An API server whose caBundle was overwritten, say. The next look would be in an hour."""
+def test_a_client_that_distrusts_the_certificate_is_counted_and_triggers_a_reconcile(tmp_path):
+    """For example an API server whose caBundle was overwritten. The next round is an hour away."""
     stranger = ssl.create_default_context()  # trusts what this machine does
     with Webhook(tmp_path, environment={"VIRT_ADMIT_CERTS_CHECK_INTERVAL": "1h"}) as running:
 

@@ -73,7 +73,7 @@ def everything(peer: socket.socket) -> bytes:
     [(b"", 0.05, b""), (GREETING[:10], 0.05, b""), (GREETING + GREETING[:10], 1, b"hi")],
     ids=["nothing", "half", "half of a second"],
 )
-def test_a_peer_that_sends_no_request_is_given_up(sent, patience, end):
+def test_a_peer_that_sends_no_request_times_out(sent, patience, end):
     def talk(port: int) -> None:
         with connect(port) as peer:
             peer.sendall(sent)
@@ -82,7 +82,7 @@ def test_a_peer_that_sends_no_request_is_given_up(sent, patience, end):
     served(patience, talk)
 
 
-def test_there_are_no_more_connections_than_allowed(monkeypatch):
+def test_connections_above_the_limit_are_closed(monkeypatch):
     monkeypatch.setattr(gunicorn_worker, "MAX_CONNECTIONS", 2)
 
     def answered(peer: socket.socket) -> bool:
@@ -132,7 +132,7 @@ def test_probes_are_answered_over_both_families(host):
     connection.close()
 
 
-def test_a_port_in_use_is_said_in_one_line(tmp_path):
+def test_a_port_in_use_is_reported_in_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
         flags = ("--certs", tmp_path / "certs", "--bind", "127.0.0.1:0", "--ops-bind", bind)
@@ -143,7 +143,7 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path):
     assert "Traceback" not in ended.stderr
 
 
-def test_api_servers_end_idle_connections_before_us():
+def test_api_servers_close_idle_connections_first():
     """They do so after 90 seconds, and a POST on a connection that is just being closed is lost."""
     assert gunicorn_app.KEEPALIVE > 90
 

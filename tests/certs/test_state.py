@@ -1,4 +1,4 @@
-"""What is issued, and how strictly what was stored is read."""
+"""The content of a store: parsed, ordered and written."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.certs.world import DAY, HOUR, NAMES, SECOND, START, trusts
+from tests.certs.world import DAY, HOUR, NAMES, START
 from virt_admit_certs.certificates import (
     Pair,
     certs_pem,
     is_authority,
-    issued_by,
     new_cross,
     new_serving,
     new_signer,
     sha256,
-    valid,
 )
-from virt_admit_certs.keys import key_pem, kind_of, new_key
-from virt_admit_certs.names import canonical_name, good_for, name_constraints_of, names_of, permits
+from virt_admit_certs.keys import key_pem, new_key
 from virt_admit_certs.state import KEYS, CertificateState, bundle_of, ordered, parse, render
 
 LIFE = timedelta(days=30)
@@ -57,212 +53,6 @@ def full(old: Pair, new: Pair) -> CertificateState:
         cross=cross,
         notes={"promoted-at": "2026-01-16T00:00:00Z"},
     )
-
-
-def extension(cert: x509.Certificate, kind: type) -> tuple[object, bool]:
-    found = cert.extensions.get_extension_for_class(kind)
-    return found.value, found.critical
-
-
-class TestIssued:
-    def test_signer(self, old):
-        cert = old.cert
-        usage, usage_critical = extension(cert, x509.KeyUsage)
-        identifier, _ = extension(cert, x509.SubjectKeyIdentifier)
-        authority, _ = extension(cert, x509.AuthorityKeyIdentifier)
-
-        assert cert.subject == cert.issuer
-        assert cert.subject.rfc4514_string() == f"CN=virt-admit signer {int(START.timestamp())}"
-        assert extension(cert, x509.BasicConstraints) == (x509.BasicConstraints(ca=True, path_length=1), True)
-        assert (usage.key_cert_sign, usage.crl_sign, usage.digital_signature) == (True, True, False)
-        assert usage_critical
-        assert authority.key_identifier == identifier.digest
-        assert (cert.not_valid_before_utc, cert.not_valid_after_utc) == (START - HOUR, START + LIFE)
-        assert issued_by(cert, cert)
-
-    def test_serving(self, old):
-        cert = new_serving(old, NAMES, START, 2 * DAY).cert
-        usage, usage_critical = extension(cert, x509.KeyUsage)
-
-        assert cert.subject.rfc4514_string() == "CN=virt-admit"
-        assert extension(cert, x509.BasicConstraints) == (x509.BasicConstraints(ca=False, path_length=None), True)
-        assert (usage.digital_signature, usage.key_cert_sign, usage_critical) == (True, False, True)
-        assert list(extension(cert, x509.ExtendedKeyUsage)[0]) == [ExtendedKeyUsageOID.SERVER_AUTH]
-        assert names_of(cert) == NAMES
-        assert (cert.not_valid_before_utc, cert.not_valid_after_utc) == (START - HOUR, START + 2 * DAY)
-        assert issued_by(cert, old.cert)
-        assert not is_authority(cert)
-
-    @pytest.mark.parametrize("offset", [-2 * DAY, timedelta(), LIFE - DAY])
-    def test_serving_stays_within_the_life_of_its_signer(self, old, offset):
-        cert = new_serving(old, NAMES, START + offset, 3 * DAY).cert
-
-        assert old.cert.not_valid_before_utc <= cert.not_valid_before_utc
-        assert cert.not_valid_after_utc <= old.cert.not_valid_after_utc
-
-    def test_cross(self, old, new):
-        now = START + 15 * DAY
-        cross = new_cross(new.cert, old, now)
-
-        assert (cross.subject, cross.issuer) == (new.cert.subject, old.cert.subject)
-        assert cross.public_key() == new.cert.public_key()
-        assert extension(cross, x509.BasicConstraints) == (x509.BasicConstraints(ca=True, path_length=0), True)
-        assert extension(cross, x509.SubjectKeyIdentifier)[0] == extension(new.cert, x509.SubjectKeyIdentifier)[0]
-        assert (
-            extension(cross, x509.AuthorityKeyIdentifier)[0].key_identifier
-            == extension(old.cert, x509.SubjectKeyIdentifier)[0].digest
-        )
-        assert cross.not_valid_after_utc == old.cert.not_valid_after_utc
-        leaf = new_serving(new, NAMES, now, DAY).cert
-        assert trusts(certs_pem([old.cert]), (leaf, cross), now)
-        assert not trusts(certs_pem([old.cert]), (leaf,), now)
-
-    def test_serials_are_random_and_positive(self):
-        serials = {new_signer(START, LIFE).cert.serial_number for _ in range(20)}
-
-        assert len(serials) == 20
-        assert all(0 < serial < 1 << 159 for serial in serials)
-        assert max(serials) > 1 << 150
-
-    @pytest.mark.parametrize("kind", ["p256", "p384"])
-    def test_kinds_of_keys(self, kind):
-        signer = new_signer(START, LIFE, kind)
-
-        assert kind_of(signer.key) == kind
-        assert issued_by(new_serving(signer, NAMES, START, DAY, kind).cert, signer.cert)
-
-    def test_rsa(self):
-        assert kind_of(new_key("rsa2048")) == "rsa2048"
-
-    def test_an_unknown_kind_of_key_is_named(self):
-        with pytest.raises(ValueError, match=r"rsa512.*p256"):
-            new_key("rsa512")
-
-    def test_a_serving_cert_needs_a_name(self, old):
-        with pytest.raises(ValueError, match="needs a name"):
-            new_serving(old, (), START, DAY)
-
-    def test_private_keys_have_no_text(self, old):
-        assert "PRIVATE" not in repr(old)
-        assert "key" not in repr(old)
-
-
-class TestNames:
-    @pytest.mark.parametrize(
-        ("name", "canonical"),
-        [
-            ("Webhook.Shop.SVC", "webhook.shop.svc"),
-            ("*.example.org", "*.example.org"),
-            ("localhost", "localhost"),
-            ("my_host", "my_host"),
-            ("127.0.0.1", "127.0.0.1"),
-            ("::1", "::1"),
-            ("2001:DB8:0::0:1", "2001:db8::1"),
-            ("a" * 63 + ".svc", "a" * 63 + ".svc"),
-            ("w." + "n" * 63 + ".svc.cluster.local", "w." + "n" * 63 + ".svc.cluster.local"),
-        ],
-    )
-    def test_good(self, old, name, canonical):
-        assert canonical_name(name) == canonical
-        assert names_of(new_serving(old, (name,), START, DAY).cert) == (canonical,)
-
-    @pytest.mark.parametrize(
-        "name",
-        ["", " ", "a b", "https://a", "a:443", "a/b", "ä.example", "a..b", "a.", "-a", "*", "a.*", "a" * 64, "a.\n",
-         "a." * 127 + "aaa", "fe80::1%eth0", "300.1.1.1", "1.2.3", "::g"],
-    )  # fmt: skip
-    def test_bad(self, old, name):
-        with pytest.raises(ValueError, match="neither a DNS name nor an IP address"):
-            canonical_name(name)
-
-    @pytest.mark.parametrize(
-        ("names", "name", "good"),
-        [
-            (("a.b.svc",), "a.b.svc", True),
-            (("A.B.svc",), "a.b.svc", True),
-            (("*.b.svc",), "a.b.svc", True),
-            (("*.b.svc",), "b.svc", False),
-            (("*.svc",), "a.b.svc", False),
-            (("b.svc",), "a.b.svc", False),
-            (("192.0.2.1",), "192.0.2.1", True),
-            (("192.0.2.1",), "192.0.2.2", False),
-        ],
-    )
-    def test_good_for(self, old, names, name, good):
-        assert good_for(new_serving(old, names, START, DAY).cert, name) is good
-
-    def test_a_certificate_without_names_has_none(self, old):
-        assert names_of(old.cert) == ()
-
-
-class TestBound:
-    """Signers that can vouch for some names alone."""
-
-    def test_to_names_and_addresses(self):
-        cert = new_signer(START, LIFE, names=("a.svc", "*.b.svc", "192.0.2.1", "::1")).cert
-
-        constraints, critical = extension(cert, x509.NameConstraints)
-        assert critical
-        assert [str(tree.value) for tree in constraints.permitted_subtrees] == [
-            "a.svc",
-            "b.svc",
-            "192.0.2.1/32",
-            "::1/128",
-        ]
-        assert constraints.excluded_subtrees is None
-
-    def test_to_names_excludes_addresses(self):
-        constraints, _ = extension(new_signer(START, LIFE, names=NAMES).cert, x509.NameConstraints)
-
-        assert [tree.value for tree in constraints.permitted_subtrees] == list(NAMES)
-        assert [str(tree.value) for tree in constraints.excluded_subtrees] == ["0.0.0.0/0", "::/0"]
-
-    def test_the_cross_certificate_is_bound_as_its_signer(self, old):
-        signer = new_signer(START, LIFE, names=NAMES).cert
-
-        cross = new_cross(signer, old, START)
-
-        assert extension(cross, x509.NameConstraints) == extension(signer, x509.NameConstraints)
-        assert name_constraints_of(new_cross(old.cert, old, START)) is None
-
-    @pytest.mark.parametrize(
-        ("names", "name", "permitted"),
-        [
-            ((), "anything", True),
-            ((), "192.0.2.1", True),
-            (("a.svc",), "a.svc", True),
-            (("a.svc",), "below.a.svc", True),
-            (("a.svc",), "*.a.svc", True),
-            (("a.svc",), "ba.svc", False),
-            (("a.svc",), "svc", False),
-            (("a.svc",), "192.0.2.1", False),
-            (("a.svc",), "::1", False),
-            (("*.a.svc",), "*.a.svc", True),
-            (("*.a.svc",), "b.svc", False),
-            (("a.svc", "192.0.2.1"), "192.0.2.1", True),
-            (("a.svc", "192.0.2.1"), "192.0.2.2", False),
-            (("a.svc", "192.0.2.1"), "::1", False),
-            (("a.svc", "::1"), "::1", True),
-            (("192.0.2.1",), "a.svc", True),
-        ],
-    )
-    def test_what_it_may_sign_for(self, names, name, permitted):
-        assert permits(new_signer(START, LIFE, names=names).cert, name) is permitted
-
-
-class TestValid:
-    @pytest.mark.parametrize(
-        ("at", "expected"),
-        [
-            (START - HOUR - timedelta(minutes=5) - SECOND, False),
-            (START - HOUR - timedelta(minutes=5), True),
-            (START, True),
-            (START + LIFE - SECOND, True),
-            (START + LIFE, False),
-        ],
-    )
-    def test_boundaries(self, old, at, expected):
-        assert valid(old.cert, at) is expected
 
 
 class TestBundle:
