@@ -56,7 +56,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                     ("sum by (rule) (increase(virt_admit_rule_unseen_total[1h])) > 0", "blind {{rule}}"),
                     ("sum by (rule) (increase(virt_admit_rule_errors_total[1h])) > 0", "crash {{rule}}"),
                 ),
-                "Blind: a look-up could not be answered. Nobody is refused for it.",
+                "A rule lacked data. This never denies a request.",
             ),
             Panel(
                 "Policy",
