@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from virt_admit.cli.drain import LOOKS_UP, as_data, drain, plan, text
+from virt_admit.cli.drain import LOOKS_UP, drain
+from virt_admit.cli.drain_data import as_data
+from virt_admit.cli.drain_text import text
 from virt_admit.model.cluster import Snapshot
+from virt_admit.model.kubevirt.drain_plan import plan
 from virt_admit.model.objects import Object
 
 KUBEVIRT = "kubevirt.io/v1"
@@ -27,7 +30,11 @@ def node(name, ready="True", **spec):
         "",
         metadata={"labels": {"kubevirt.io/schedulable": "true"}},
         spec=spec,
-        status={"conditions": [{"type": "Ready", "status": ready}]},
+        status={
+            "conditions": [{"type": "Ready", "status": ready}],
+            "allocatable": {"cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"}
+            | {f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")},
+        },
     )
 
 
@@ -104,11 +111,13 @@ def test_vms_out_of_sight_leave_the_answer_open():
     report, code = drain(cluster, "b", "text")
 
     assert code == 2
-    assert "Not available: nodes, virtualmachineinstances.kubevirt.io" in report
+    assert "Not available: " in report
+    for kind in ("nodes", "virtualmachineinstances.kubevirt.io", "pods", "poddisruptionbudgets.policy"):
+        assert kind in report
 
 
-@pytest.mark.parametrize(("group", "code"), [(MIGRATING, 2), (BLOCKING, 1), (RESTARTING, 0)])
-def test_nodes_out_of_sight_matter_only_for_what_migrates(group, code):
+@pytest.mark.parametrize(("group", "code"), [(MIGRATING, 2), (BLOCKING, 1), (RESTARTING, 2), (STOPPING, 0)])
+def test_nodes_out_of_sight_matter_only_for_what_needs_room(group, code):
     cluster = Snapshot([NODES[1], *group], complete=["*"], unreadable=["nodes"])
 
     assert drain(cluster, group[0].at("status", "nodeName").text, "text")[1] == code
@@ -118,8 +127,8 @@ def test_what_certainly_blocks_blocks_whatever_cannot_be_seen():
     assert drain(Snapshot([*NODES, *BLOCKING]), "b", "text")[1] == 1
 
 
-@pytest.mark.parametrize(("group", "code"), [(RESTARTING, 2), (MIGRATING, 0)])
-def test_budgets_out_of_sight_matter_only_for_what_is_shut_down(group, code):
+@pytest.mark.parametrize(("group", "code"), [(RESTARTING, 2), (MIGRATING, 2)])
+def test_budgets_out_of_sight_leave_the_answer_open(group, code):
     cluster = Snapshot([*NODES, *group], complete=["*"], unreadable=["poddisruptionbudgets.policy"])
 
     assert drain(cluster, None, "text")[1] == code
@@ -188,6 +197,7 @@ def test_the_data():
         "name": "b",
         "state": ["cordoned"],
         "drainable": False,
+        "fits": True,
         "counts": {"blocks the drain": 1, "stops for good": 0, "unknown": 0, "restarts elsewhere": 0, "migrates": 1},
         "vms": [
             {
@@ -196,6 +206,8 @@ def test_the_data():
                 "outcome": "blocks the drain",
                 "reason": "LiveMigrate, but cannot migrate: DisksNotLiveMigratable",
                 "remedy": "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it",
+                "candidates": ["a", "c"],
+                "short": [{"node": "d", "what": "not Ready"}],
             },
             {
                 "namespace": "shop",
@@ -203,8 +215,14 @@ def test_the_data():
                 "outcome": "migrates",
                 "reason": "LiveMigrate, LiveMigratable",
                 "remedy": "",
+                "candidates": ["a", "c"],
+                "short": [{"node": "d", "what": "not Ready"}],
             },
         ],
+        "blockers": [],
+        "needs": [],
+        "notes": [],
+        "unseen": [],
     }
     assert [each["drainable"] for each in data["nodes"]] == [False, True, True, True]
     assert data["updates"]["methods"] == ["Evict", "LiveMigrate"]

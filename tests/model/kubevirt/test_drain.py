@@ -5,13 +5,13 @@ import pytest
 from tests.builders import KUBEVIRT, NAMESPACE, complete, kubevirt, manifest, node
 from tests.model.kubevirt.drain_cases import HERE, LAUNCHERS, THERE, budget, vm, vmi
 from virt_admit.model.cluster import Snapshot, Unseen
-from virt_admit.model.kubevirt import drain, migrations, vmis
-from virt_admit.model.kubevirt.drain import VmOutcome
+from virt_admit.model.kubevirt import forecast, migrations, vmis
+from virt_admit.model.kubevirt.forecast import VmOutcome
 from virt_admit.model.kubevirt.vms import RUN_STRATEGIES
 
 
 def foretold(subject, *objects):
-    return drain.forecast(subject, complete(subject, *objects))
+    return forecast.forecast(subject, complete(subject, *objects))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_an_inherited_strategy_is_called_so():
     ("subject", "objects"), [(vmi(None, False), [vm("Always")]), (vmi("None", False), [kubevirt()])]
 )
 def test_what_cannot_be_seen_is_unknown(subject, objects):
-    found = drain.forecast(subject, Snapshot(objects))
+    found = forecast.forecast(subject, Snapshot(objects))
 
     assert found.outcome is VmOutcome.UNKNOWN
     assert "cannot see" in found.reason
@@ -62,12 +62,12 @@ def test_a_node_that_cannot_be_seen_may_take_it():
     subject = vmi("LiveMigrate", True)
     objects = [HERE, node("b", unschedulable=True), subject, vm("Always"), kubevirt()]
 
-    assert drain.forecast(subject, Snapshot(objects, complete=["*"])).outcome is VmOutcome.BLOCKS
-    assert drain.forecast(subject, Snapshot(objects)).outcome is VmOutcome.MIGRATES
+    assert forecast.forecast(subject, Snapshot(objects, complete=["*"])).outcome is VmOutcome.BLOCKS
+    assert forecast.forecast(subject, Snapshot(objects)).outcome is VmOutcome.MIGRATES
 
 
 def test_a_refused_eviction_needs_nothing_else_to_be_seen():
-    assert drain.forecast(vmi("LiveMigrate", False), Snapshot()).outcome is VmOutcome.BLOCKS
+    assert forecast.forecast(vmi("LiveMigrate", False), Snapshot()).outcome is VmOutcome.BLOCKS
 
 
 def test_a_vmi_that_is_being_deleted_blocks_nothing():
@@ -124,7 +124,7 @@ def test_without_labels_on_nodes_kubevirt_is_believed(nodes):
 
 
 def test_with_nodes_out_of_sight_kubevirt_is_believed():
-    assert drain.forecast(vmi("LiveMigrate", True), Snapshot()).outcome is VmOutcome.MIGRATES
+    assert forecast.forecast(vmi("LiveMigrate", True), Snapshot()).outcome is VmOutcome.MIGRATES
 
 
 def test_a_restart_that_finds_no_node_says_so():

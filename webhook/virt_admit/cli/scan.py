@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from virt_admit.cli.drain import plan
 from virt_admit.cli.lookups import connect, list_live, warn_unreadable
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -35,7 +34,8 @@ from virt_admit.kube.cache import stores
 from virt_admit.model import kinds, selectors
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
-from virt_admit.model.kubevirt.drain import VmOutcome
+from virt_admit.model.kubevirt.drain_plan import plan
+from virt_admit.model.kubevirt.forecast import VmOutcome
 from virt_admit.model.objects import Object
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics

@@ -226,7 +226,15 @@ VMIM: Final = Kind(
 
 # What is only looked up
 PVC: Final = Kind("", ("v1",), "persistentvolumeclaims", "PersistentVolumeClaim", numerous=True)
-POD: Final = Kind("", ("v1",), "pods", "Pod", lookup_namespace="openshift-etcd", snapshot_filtered=True)
+POD: Final = Kind("", ("v1",), "pods", "Pod", numerous=True, snapshot_filtered=True)
+PV: Final = Kind("", ("v1",), "persistentvolumes", "PersistentVolume", namespaced=False, numerous=True)
+CSI_NODE: Final = Kind("storage.k8s.io", ("v1",), "csinodes", "CSINode", namespaced=False)
+NAMESPACE: Final = Kind("", ("v1",), "namespaces", "Namespace", namespaced=False)
+RESOURCE_QUOTA: Final = Kind("", ("v1",), "resourcequotas", "ResourceQuota")
+LIMIT_RANGE: Final = Kind("", ("v1",), "limitranges", "LimitRange")
+MACHINE_CONFIG_POOL: Final = Kind(
+    "machineconfiguration.openshift.io", ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False
+)
 DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
 STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False)
 CONTROLLER_REVISION: Final = Kind(

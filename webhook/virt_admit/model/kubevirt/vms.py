@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.model import kinds
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.objects import Field, Object, Path
 
 RUN_STRATEGIES: Final = ("Always", "Halted", "Manual", "RerunOnFailure", "Once", "WaitAsReceiver")
 """kubevirt.io/api/core/v1 types.go#VirtualMachineRunStrategy; compared exactly."""
@@ -29,7 +29,7 @@ def vm_spec(obj: Object) -> Field:
         return obj["spec"]
     if kind is kinds.POOL:
         return obj.at("spec", "virtualMachineTemplate", "spec")
-    return obj.at(*_NOWHERE)
+    return Field(None, Path(*_NOWHERE))
 
 
 def vmi_template(obj: Object) -> Field:

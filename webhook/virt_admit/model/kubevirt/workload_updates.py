@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from virt_admit.model import kinds, messages
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import HCO, VMI
-from virt_admit.model.kubevirt import configuration, disruption_budgets, drain, effective, lifecycle, vmis
+from virt_admit.model.kubevirt import configuration, disruption_budgets, effective, forecast, lifecycle, vmis
 from virt_admit.model.kubevirt.configuration import Setting, setting
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.objects import Field, Object
@@ -205,7 +205,7 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
 
 
 def _migrated(vmi: Object, cluster: Cluster) -> Update:
-    trouble = drain.no_target(vmi, cluster)
+    trouble = forecast.no_target(vmi, cluster)
     if trouble is not None:
         return Update(vmi, Reach.RETRIED, trouble.reason)
     return Update(vmi, Reach.MIGRATED, "LiveMigratable")

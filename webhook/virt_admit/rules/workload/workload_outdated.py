@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from virt_admit.model.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kinds import KUBEVIRT, VMI
-from virt_admit.model.kubevirt import drain, workload_updates
+from virt_admit.model.kubevirt import forecast, workload_updates
 from virt_admit.model.kubevirt.workload_updates import Reach
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
@@ -57,7 +57,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(KUBEVIRT,),
-    reads=drain.READS,
+    reads=forecast.READS,
     action=Action.WARN,
     check=check,
     at_admission=False,

@@ -1,0 +1,224 @@
+"""What ``kubectl drain`` does with the pods of a node that are not VMs: flags that it needs, budgets that refuse.
+
+The drain is judged as ``kubectl drain --ignore-daemonsets --delete-emptydir-data --force``. Sources:
+k8s.io/kubectl pkg/drain/filters.go; k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go;
+pkg/controller/disruption/disruption.go.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model import clock, selectors
+from virt_admit.model.cluster import Cluster, gather
+from virt_admit.model.kinds import PDB, POD
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import CONDITIONS, union
+from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.selectors import Selector
+
+READS: Final = union(
+    clock.READS,
+    {
+        PDB: ("spec", "status", "metadata.ownerReferences"),
+        POD: (
+            "metadata.labels",
+            "metadata.ownerReferences",
+            "metadata.finalizers",
+            "metadata.annotations.kubernetes.io/config.mirror",
+            "spec.nodeName",
+            "spec.volumes.emptyDir",
+            "status.phase",
+            *CONDITIONS,
+        ),
+    },
+)
+"""The fields that decide whether a pod can be evicted."""
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of pods that the kubelet runs from a file: a drain leaves them alone."""
+STUCK_AFTER: Final = datetime.timedelta(minutes=5)
+"""A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
+
+FORCE: Final = "--force"
+DELETE_DATA: Final = "--delete-emptydir-data"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Something other than a VM that keeps a node from becoming empty."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    remedy: str
+    now: bool
+    """Whether it is a state of the moment; otherwise it never passes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A flag without which ``kubectl drain`` refuses, the pods that demand it, and what it costs."""
+
+    flag: str
+    pods: tuple[str, ...]
+    """``namespace/name``, sorted."""
+    cost: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvictions:
+    """What a drain does with the pods of one node that are not VMs."""
+
+    blockers: tuple[Blocker, ...]
+    needs: tuple[Need, ...]
+
+
+def is_of_vm(pod: Object) -> bool:
+    """Return whether the pod runs a VM or attaches its volumes: KubeVirt moves these with the VM."""
+    return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
+
+
+def of_node(cluster: Cluster, node: str) -> PodEvictions:
+    """Return what a drain does with the pods of a node, as far as pods and budgets are known."""
+    pods = [pod for pod in cluster.cached(_by_node).get(node, ()) if _is_evicted(pod)]
+    others = [pod for pod in pods if not is_of_vm(pod)]
+    blockers = [blocker for pod in others if (blocker := _blocker(pod, cluster)) is not None]
+    return PodEvictions(tuple(_once(blockers)), tuple(_needs(pods)))
+
+
+def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        node = pod.at("spec", "nodeName").text
+        if node:
+            found.setdefault(node, []).append(pod)
+    return found
+
+
+def _is_evicted(pod: Object) -> bool:
+    """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
+    owner = pod.controller
+    of_daemon_set = owner is not None and owner["kind"].text == "DaemonSet"
+    return not (of_daemon_set or MIRROR in pod.annotations or pod.at("status", "phase").text in FINISHED)
+
+
+# --- flags -------------------------------------------------------------------------------------------------------
+
+
+def _needs(pods: Sequence[Object]) -> Iterator[Need]:
+    bare = sorted(pod.full_name for pod in pods if pod.controller is None)
+    if bare:
+        yield Need(FORCE, tuple(bare), "Pods without a controller are deleted and do not come back.")
+    keeping = [pod for pod in pods if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())]
+    if keeping:
+        losing = any(not is_of_vm(pod) for pod in keeping)
+        cost = "Data in emptyDir volumes is lost." if losing else "Nothing: virt-launcher pods keep no data there."
+        yield Need(DELETE_DATA, tuple(sorted(pod.full_name for pod in keeping)), cost)
+
+
+# --- budgets and pods that do not end ----------------------------------------------------------------------------
+
+
+def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
+    if pod.deleted:
+        return _stuck(pod, cluster)
+    if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
+        return None
+    budgets = [budget for budget, selector in _budgets(cluster, pod.namespace) if selector.matches(pod.labels)]
+    if len(budgets) > 1:
+        names = ", ".join(sorted(budget.name for budget in budgets))
+        reason = f"PodDisruptionBudgets {names} select the same pod, and the Eviction API refuses such pods"
+        return Blocker("Pod", pod.namespace, pod.name, reason, "Let one budget alone select the pod.", now=False)
+    return _refusal(pod, budgets[0], cluster) if budgets else None
+
+
+def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
+    """Return why a pod that is being deleted does not go away; None while that may still be a matter of seconds."""
+    finalizers = [item.text for item in pod.metadata["finalizers"].items() if item.text]
+    end = clock.instant(pod.metadata["deletionTimestamp"].text)
+    now = clock.now(cluster)
+    if end is None or now is None or now - end < STUCK_AFTER:
+        return None
+    minutes = int((now - end).total_seconds() // 60)
+    why = f"finalizer {finalizers[0]} was not removed" if finalizers else "the kubelet has not reported its end"
+    return Blocker(
+        "Pod",
+        pod.namespace,
+        pod.name,
+        f"it should have ended {minutes} minutes ago, but {why}",
+        "Repair the controller of the finalizer." if finalizers else "Repair the node, or fence it.",
+        now=True,
+    )
+
+
+def _budgets(cluster: Cluster, namespace: str) -> Sequence[tuple[Object, Selector]]:
+    return cluster.cached(_all_budgets).get(namespace, ())
+
+
+def _all_budgets(cluster: Cluster) -> Mapping[str, Sequence[tuple[Object, Selector]]]:
+    """Return the budgets by namespace. One without a selector selects no pod, one with an empty selector all."""
+    found: dict[str, list[tuple[Object, Selector]]] = {}
+    for budget in gather(cluster.list(PDB))[0]:
+        selector = budget.at("spec", "selector")
+        if selector.is_map:
+            found.setdefault(budget.namespace, []).append((budget, selectors.parse(selector.value)))
+    return found
+
+
+def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | None:
+    """Return why the Eviction API refuses to evict the pod because of a budget; None if it evicts it."""
+    status = budget["status"]
+    if pod.condition("Ready")["status"].text != "True":
+        healthy, desired = status["currentHealthy"].integer or 0, status["desiredHealthy"].integer or 0
+        always = budget.at("spec", "unhealthyPodEvictionPolicy").text == "AlwaysAllow"
+        if always or (desired > 0 and healthy >= desired):
+            return None
+    never = never_allows(budget, cluster)
+    if never:
+        remedy = "Loosen the budget, add replicas, or delete the budget during the drain."
+        return Blocker(
+            PDB.kind, budget.namespace, budget.name, f"{never}, so no pod can ever be evicted", remedy, False
+        )
+    if (status["disruptionsAllowed"].integer or 0) > 0:
+        return None
+    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
+    return Blocker(
+        PDB.kind, budget.namespace, budget.name, reason, "Wait until its pods are healthy, or repair them.", now=True
+    )
+
+
+def never_allows(budget: Object, cluster: Cluster) -> str:
+    """Return why a budget can never allow an eviction, whatever the health of its pods; empty if it can."""
+    spec = budget["spec"]
+    most, least = spec["maxUnavailable"], spec["minAvailable"]
+    if most.value in (0, "0", "0%"):
+        return f"maxUnavailable is {most.value}"
+    if least.text == "100%":
+        return "minAvailable is 100%"
+    expected = _expected(budget, cluster)
+    if least.integer is not None and expected and least.integer >= expected:
+        return f"minAvailable is {least.integer} for {expected} pods"
+    condition = budget.condition("DisruptionAllowed")
+    if condition["reason"].text == "SyncFailed":
+        return "its pods have a controller without a scale"
+    return ""
+
+
+def _expected(budget: Object, cluster: Cluster) -> int:
+    """Return how many pods the budget counts on; 0 if unknown."""
+    expected = budget.at("status", "expectedPods").integer
+    if expected is not None:
+        return expected
+    selector = selectors.parse(budget.at("spec", "selector").value)
+    pods, unseen = gather(cluster.list(POD, budget.namespace))
+    return 0 if unseen else sum(selector.matches(pod.labels) for pod in pods if not pod.deleted)
+
+
+def _once(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
+    """Yield each budget once, however many pods of the node it protects."""
+    yield from {(item.kind, item.namespace, item.name): item for item in reversed(list(blockers))}.values()

@@ -1,0 +1,176 @@
+"""What a drain of its node does to a VM, from facts where they exist.
+
+A fact is what KubeVirt published on the running VMI: its frozen eviction strategy, its condition ``LiveMigratable``,
+migrations that failed. Where the VM could go is what kube-scheduler would decide now (``room``), because KubeVirt does
+not check it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import VMI
+from virt_admit.model.kubevirt import (
+    disruption_budgets,
+    effective,
+    lifecycle,
+    migrations,
+    quotas,
+    room,
+    vmis,
+)
+from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.messages import Problem, names
+from virt_admit.model.nodes import SCHEDULABLE
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
+from virt_admit.model.scheduler.filters import Placement
+
+READS: Final = union(
+    {VMI: ("spec",)},
+    vmis.READS,
+    vmis.OWNER_READS,
+    migrations.READS,
+    disruption_budgets.READS,
+    room.READS,
+    quotas.READS,
+    effective.STRATEGY_READS,
+)
+"""The fields that the forecast reads."""
+
+
+class VmOutcome(enum.StrEnum):
+    """The effect of a drain on a VM, worst first."""
+
+    BLOCKS = "blocks the drain"
+    STOPS = "stops for good"
+    UNKNOWN = "unknown"
+    RESTARTS = "restarts elsewhere"
+    MIGRATES = "migrates"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The effect of a drain on one VM, its reason and the remedy (empty: none needed)."""
+
+    vmi: Object
+    outcome: VmOutcome
+    reason: str
+    remedy: str = ""
+    placement: Placement = field(default_factory=lambda: Placement((), {}))
+    """Where its pod would be schedulable: the target pod of a migration, or a fresh pod for a VM that restarts."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the VM needs a migration target; a VM that is shut down needs a fresh pod, or none."""
+        return self.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether the drain needs room for the VM on another node."""
+        return self.outcome is not VmOutcome.STOPS
+
+
+def forecast(vmi: Object, cluster: Cluster) -> Forecast:
+    """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
+    try:
+        found = _forecast(vmi, cluster)
+    except Unseen as unseen:
+        found = Forecast(vmi, VmOutcome.UNKNOWN, f"cannot see {unseen.what}", "let virt-admit read it")
+    return replace(found, placement=room.places(vmi, cluster, moves=found.moves))
+
+
+def _forecast(vmi: Object, cluster: Cluster) -> Forecast:
+    if vmi.deleted:
+        return _shut_down(vmi, cluster, "it is being stopped already")
+    said = effective.strategy(vmi, cluster)
+    match lifecycle.eviction(said.value, vmis.migratable(vmi)):
+        case Eviction.REFUSED:
+            reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
+            return Forecast(vmi, VmOutcome.BLOCKS, reason, _repair(vmi))
+        case Eviction.WAITS:
+            reason = f"{said.phrase}: something outside KubeVirt has to move it"
+            remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
+            return Forecast(vmi, VmOutcome.BLOCKS, reason, remedy)
+        case Eviction.MIGRATES:
+            problem = no_target(vmi, cluster) or quotas.refusal(vmi, cluster)
+            if problem is not None:
+                return Forecast(vmi, VmOutcome.BLOCKS, f"{said.phrase}, but {problem.reason}", problem.remedy)
+            return Forecast(vmi, VmOutcome.MIGRATES, f"{said.phrase}, LiveMigratable")
+    budget = disruption_budgets.blocking(vmi, cluster)
+    if budget is not None:
+        remedy = "write an integer minAvailable" if disruption_budgets.needs_scale(budget) else "loosen it"
+        reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
+        return Forecast(vmi, VmOutcome.BLOCKS, reason, f"{remedy}, or delete it during the drain")
+    hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
+    return _shut_down(vmi, cluster, f"{said.phrase}{hindered}")
+
+
+def _repair(vmi: Object) -> str:
+    if vmis.migratable(vmi) is None:
+        return "wait until KubeVirt has reported LiveMigratable"
+    return "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
+
+
+def _shut_down(vmi: Object, cluster: Cluster, why: str) -> Forecast:
+    after = vmis.comes_back(vmi, cluster)
+    if not after.comes:
+        return Forecast(vmi, VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
+    problem = nowhere_to_go(vmi, cluster, moves=False)
+    if problem is not None:
+        return Forecast(
+            vmi, VmOutcome.RESTARTS, f"{why}; {after.why}, but only later: {problem.reason}", problem.remedy
+        )
+    return Forecast(vmi, VmOutcome.RESTARTS, f"{why}; {after.why}")
+
+
+# --- why a VM has no place to go to ------------------------------------------------------------------------------
+
+
+def no_target(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the migration of a migratable VMI will not complete; None: it will, or that is unknown.
+
+    KubeVirt gives up such a migration after five minutes and repeats it forever.
+    """
+    failed = migrations.failed_in_a_row(vmi, cluster)
+    if len(failed) >= migrations.RETRY_LOOP:
+        reason = f"its last {len(failed)} migrations failed, so will the next"
+        return Problem(reason, f"see why migration {failed[-1].name} failed")
+    return nowhere_to_go(vmi, cluster, moves=True)
+
+
+_MOMENT: Final = frozenset(("cordoned", "not Ready", "virt-handler is not serving it"))
+
+
+def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | None:
+    """Return why no other node can run a VMI now; None: a node can, or that is unknown.
+
+    Args:
+        vmi: a running VMI.
+        cluster: the cluster.
+        moves: whether it migrates, so that the processor of its node binds it and its source pod still counts.
+    """
+    placement = room.places(vmi, cluster, moves=moves)
+    if placement.candidates or placement.certain is None:
+        return None
+    nodes = room.scheduler(cluster).state.nodes
+    refusals = {name: why for name, why in placement.refusals.items() if SCHEDULABLE in nodes[name].labels}
+    if not refusals:
+        runs_kubevirt = any(SCHEDULABLE in node.labels for node in nodes.values())
+        return Problem("no other node runs KubeVirt", "add one, or set None and restart it") if runs_kubevirt else None
+    busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
+    if busy:
+        return Problem(f"no node that could take it is ready: {names(sorted(busy))}", "uncordon or repair one of them")
+    causes = dict.fromkeys(_causes(refusals))
+    return Problem(f"no other node can take it: {names(causes)}", "let others take it, or set None and restart it")
+
+
+def _causes(refusals: Mapping[str, str]) -> Iterator[str]:
+    """Yield the causes, each with its node where an amount is missing: other nodes lack other amounts."""
+    for name, why in sorted(refusals.items()):
+        for cause in why.split("; "):
+            yield f"{cause} on {name}" if cause.endswith("missing") else cause

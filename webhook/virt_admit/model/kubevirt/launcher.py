@@ -1,0 +1,269 @@
+"""The virt-launcher pod of a VMI: what KubeVirt would ask of kube-scheduler for a fresh one and for a migration target.
+
+Sources: kubevirt/kubevirt:pkg/virt-controller/services/template.go#renderLaunchManifest, nodeselectorrenderer.go;
+pkg/virt-controller/watch/migration/migration.go#createTargetPod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import NAMESPACE
+from virt_admit.model.kubevirt import configuration, cpu_models, vms
+from virt_admit.model.kubevirt.configuration import known_or_none
+from virt_admit.model.kubevirt.cpu_models import OFFERED, TARGET
+from virt_admit.model.kubevirt.effective import Effective, architecture
+from virt_admit.model.kubevirt.versions import Gate, Version, gate_is_on, has_release
+from virt_admit.model.nodes import SCHEDULABLE
+from virt_admit.model.objects import Field, Object
+from virt_admit.model.scheduler.pods import Pod, pod_terms, spread_constraints
+from virt_admit.model.scheduler.resources import Resources
+from virt_admit.model.scheduling import NodeSelector, parse_node_selector
+
+CREATED_BY: Final = "kubevirt.io/created-by"
+"""Label of a launcher pod: the uid of its VMI."""
+ARCH: Final = "kubernetes.io/arch"
+MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
+CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
+CPU_VENDOR: Final = "cpu-vendor.node.kubevirt.io/"
+REQUIRED_FEATURE: Final = "host-model-required-features.node.kubevirt.io/"
+HYPERV: Final = "hyperv.node.kubevirt.io/"
+TSC: Final = "scheduling.node.kubevirt.io/tsc-frequency-"
+OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
+_NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
+"""Annotation of a namespace: OpenShift merges it into the node selector of every pod there."""
+_SAME_VENDOR_SINCE: Final = Version(1, 8)
+
+_HYPERV_FEATURES: Final = (
+    "vpindex", "runtime", "reset", "synic", "synictimer", "frequencies", "reenlightenment", "tlbflush", "ipi",
+)  # fmt: skip
+"""nodeselectorrenderer.go#makeHVFeatureLabelTable; demanded of nodes only while gate HypervStrictCheck is on."""
+
+
+@dataclass(slots=True)
+class _Selector:
+    """A node selector in the making: labels with their values, and what the labels stand for."""
+
+    labels: dict[str, str]
+    meanings: dict[str, str]
+
+    def demand(self, label: str, words: str, value: str = "true") -> None:
+        self.labels[label] = value
+        self.meanings[label] = words
+
+
+def pod_labels(vmi: Object) -> Mapping[str, str]:
+    """Return the labels of the launcher pod of a VMI, or of the VMI that another object would make."""
+    template = vms.vmi_template(vmi)
+    labels = {**template.at("metadata", "labels").texts, "kubevirt.io": "virt-launcher"}
+    labels["vm.kubevirt.io/name"] = vmi.name
+    uid = vmi.metadata["uid"].text
+    return {**labels, CREATED_BY: uid} if uid else labels
+
+
+def fresh_pod(vmi: Effective, cluster: Cluster, requests: Resources, *, moment: bool) -> Pod:
+    """Return the pod that KubeVirt would create to start the VMI again.
+
+    ``moment``: whether the node must be served by virt-handler just now; the label's value flickers.
+    """
+    obj, spec = vmi.obj, vmi.spec
+    selector = _node_selector(vmi, cluster, moment=moment)
+    namespace = vms.namespace_of(obj)
+    labels = pod_labels(obj)
+    required = spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    forbidden = dict(_forbidden(vmi, cluster))
+    return Pod(
+        namespace=namespace,
+        name=obj.name,
+        labels=labels,
+        requests=requests,
+        node_selector=selector.labels,
+        meanings={**selector.meanings, **forbidden},
+        node_affinity=_node_affinity(required),
+        forbidden_labels=tuple(forbidden),
+        tolerations=spec["tolerations"].value,
+        affinity=pod_terms(spec.at("affinity", "podAffinity"), namespace, labels),
+        anti_affinity=pod_terms(spec.at("affinity", "podAntiAffinity"), namespace, labels),
+        spread=spread_constraints(spec["topologySpreadConstraints"], labels),
+        claims=tuple(claims(spec)),
+    )
+
+
+def _node_affinity(required: Field) -> NodeSelector | None:
+    return parse_node_selector(required.value) if required.is_map else None
+
+
+def claims(spec: Field) -> Iterator[str]:
+    """Yield the claims that the launcher pod of a VMI spec mounts; hotplugged volumes have pods of their own."""
+    for volume in spec["volumes"].items():
+        claim = volume["persistentVolumeClaim"]
+        if claim["hotpluggable"].boolean or volume.at("dataVolume", "hotpluggable").boolean:
+            continue
+        for name in (claim["claimName"], volume.at("dataVolume", "name"), volume.at(*_EPHEMERAL)):
+            if name.text:
+                yield name.text
+
+
+_EPHEMERAL: Final = ("ephemeral", "persistentVolumeClaim", "claimName")
+
+
+# --- the node selector -------------------------------------------------------------------------------------------
+
+
+def _node_selector(vmi: Effective, cluster: Cluster, *, moment: bool) -> _Selector:
+    selector = _Selector({}, {})
+    if moment:
+        selector.demand(SCHEDULABLE, "virt-handler is not serving it")
+    arch = architecture(vmi, cluster, certain=True)
+    if arch:
+        selector.demand(ARCH, f"architecture {arch}", arch.lower())
+    selector.labels.update(_of_kubevirt(cluster))
+    selector.labels.update(vmi.node_selector.field.texts)
+    selector.labels.update(_of_namespace(vms.namespace_of(vmi.obj), cluster))
+    _demand_cpu(selector, vmi, cluster)
+    _demand_machine(selector, vmi)
+    _demand_security(selector, vmi.launch_security.field)
+    hyperv = vmi.spec.at("domain", "features", "hyperv")
+    if hyperv.present and _is_on(cluster, Gate.HYPERV_STRICT_CHECK):
+        _demand_hyperv(selector, hyperv)
+    frequency = vmi.obj.at("status", "topologyHints", "tscFrequency").integer
+    if frequency:
+        selector.demand(f"{TSC}{frequency}", f"TSC frequency {frequency}")
+    return selector
+
+
+def _of_kubevirt(cluster: Cluster) -> Mapping[str, str]:
+    found = known_or_none(configuration.kubevirt, cluster)
+    if found is None:
+        return {}
+    return found.at("spec", "configuration", "developerConfiguration", "nodeSelectors").texts
+
+
+def _of_namespace(namespace: str, cluster: Cluster) -> Mapping[str, str]:
+    """Return the labels that OpenShift demands for every pod of a namespace; none where it cannot be read."""
+    try:
+        found = cluster.get(NAMESPACE, "", namespace)
+    except Unseen:
+        return {}
+    text = found.annotations.get(_NAMESPACE_SELECTOR, "") if found is not None else ""
+    pairs = (part.partition("=") for part in text.split(",") if part.strip())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _demand_cpu(selector: _Selector, vmi: Effective, cluster: Cluster) -> None:
+    """CPU model, features, dedicated and real-time CPUs. KubeVirt looks at features only where a model is set, which
+    its defaults always do."""
+    try:
+        model = cpu_models.named(vmi, cluster)
+    except Unseen:
+        model = None
+    if model is not None:
+        selector.demand(OFFERED + model.name, f"CPU model {model.name}")
+    cpus = [vmi.spec.at("domain", "cpu"), *([vmi.instancetype.spec["cpu"]] if vmi.instancetype else [])]
+    for cpu in cpus:
+        if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
+            selector.demand("kubevirt.io/cpumanager", "dedicated CPUs")
+        if cpu["realtime"].present:
+            selector.demand("kubevirt.io/realtime", "real-time CPUs")
+        for feature in cpu["features"].items():
+            name = feature["name"].text
+            if name and feature["policy"].value in (None, "", "require"):
+                selector.demand(CPU_FEATURE + name, f"CPU feature {name}")
+
+
+def _demand_machine(selector: _Selector, vmi: Effective) -> None:
+    running = vmi.obj.at("status", "machine", "type").text
+    machine = running or vmi.spec.at("domain", "machine", "type").text
+    if machine:
+        selector.demand(MACHINE_TYPE + machine, f"machine type {machine}")
+
+
+def _demand_security(selector: _Selector, launch: Field) -> None:
+    if launch["sev"].present or launch["snp"].present:
+        selector.demand("kubevirt.io/sev", "AMD SEV")
+    if launch.at("sev", "policy", "encryptedState").boolean:
+        selector.demand("kubevirt.io/sev-es", "AMD SEV-ES")
+    if launch["snp"].present:
+        selector.demand("kubevirt.io/sev-snp", "AMD SEV-SNP")
+    if launch["tdx"].present:
+        selector.demand("kubevirt.io/tdx", "Intel TDX")
+
+
+def _demand_hyperv(selector: _Selector, hyperv: Field) -> None:
+    for feature in _HYPERV_FEATURES:
+        if hyperv[feature].is_map and hyperv[feature]["enabled"].boolean is not False:
+            selector.demand(HYPERV + feature, f"Hyper-V {feature}")
+    if hyperv["evmcs"].is_map and hyperv.at("evmcs", "enabled").boolean is not False:
+        selector.demand(f"{CPU_VENDOR}Intel", "an Intel processor")
+
+
+def _is_on(cluster: Cluster, gate: Gate) -> bool:
+    try:
+        return gate_is_on(cluster, gate)
+    except Unseen:
+        return False
+
+
+def _forbidden(vmi: Effective, cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield labels that the node must not have, which KubeVirt adds to every term of the node affinity."""
+    if uses_host_model(vmi, cluster):
+        yield OBSOLETE_HOST_MODEL, "its host model is obsolete"
+    for feature in vmi.spec.at("domain", "cpu", "features").items():
+        if feature["policy"].text == "forbid" and feature["name"].text:
+            yield CPU_FEATURE + feature["name"].text, f"it has the forbidden CPU feature {feature['name'].text}"
+
+
+def uses_host_model(vmi: Effective, cluster: Cluster) -> bool:
+    """Return whether the VMI runs with ``host-model``, which is also KubeVirt's default (defaults.go)."""
+    name = vmi.cpu_model.field.text
+    if not name:
+        try:
+            arm = (vmi.architecture or configuration.default_architecture(cluster)) == "arm64"
+            name = configuration.HOST_PASSTHROUGH if arm else configuration.default_cpu_model(cluster)
+        except Unseen:
+            name = configuration.HOST_MODEL
+    return name == configuration.HOST_MODEL
+
+
+# --- the target of a migration -----------------------------------------------------------------------------------
+
+
+def migration_labels(
+    source: Mapping[str, object], selected: Mapping[str, str], cluster: Cluster, *, host_model: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the labels that a target must have because of the node that the VMI runs on: key, value, words.
+
+    ``source``: the labels of that node. ``selected``: the node selector of the source pod. Where it already names
+    CPU features or a model for migration, the VMI has migrated before, and these labels bind again, not the node's.
+    """
+    if host_model:
+        kept = {key: value for key, value in selected.items() if CPU_FEATURE in key or TARGET in key}
+        for key, value in (kept or _of_host_model(source)).items():
+            yield key, value, _words(key)
+    if has_release(cluster, _SAME_VENDOR_SINCE):
+        vendor = next((key for key in sorted(source) if key.startswith(CPU_VENDOR)), "")
+        if vendor:
+            yield vendor, "true", f"processor vendor {vendor.removeprefix(CPU_VENDOR)}"
+
+
+def _of_host_model(source: Mapping[str, object]) -> dict[str, str]:
+    """Return what the host model of a node demands of another; nothing where the node does not say its model."""
+    models = {key: value for key, value in source.items() if key.startswith(cpu_models.HOST)}
+    if not models:
+        return {}
+    demanded = {
+        CPU_FEATURE + key.removeprefix(REQUIRED_FEATURE): str(value)
+        for key, value in source.items()
+        if key.startswith(REQUIRED_FEATURE)
+    }
+    model, value = next(iter(sorted(models.items())))
+    return {**demanded, TARGET + model.removeprefix(cpu_models.HOST): str(value)}
+
+
+def _words(label: str) -> str:
+    if label.startswith(TARGET):
+        return f"host model {label.removeprefix(TARGET)}"
+    return f"CPU feature {label.removeprefix(CPU_FEATURE)}"

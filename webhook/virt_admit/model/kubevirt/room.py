@@ -1,0 +1,244 @@
+"""Where the VMs of a cluster could go just now: kube-scheduler's filters over launcher pods.
+
+Every statement has three answers. A node refuses a VM for a reason that is certain, or it accepts it after everything
+was read, or it is undetermined because something could not be read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from virt_admit.model.cluster import Cluster, Unseen, gather
+from virt_admit.model.kinds import CSI_NODE, NAMESPACE, NODE, POD, PV, PVC, VMI
+from virt_admit.model.kubevirt import effective as effective_module
+from virt_admit.model.kubevirt import launcher, launcher_resources, migrations, vmis, vms
+from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import CONDITIONS, union
+from virt_admit.model.scheduler import pods, volumes
+from virt_admit.model.scheduler.filters import Placement, Scheduler, Volumes
+from virt_admit.model.scheduler.pods import FINISHED, Pod
+from virt_admit.model.scheduler.resources import Resources, pod_limits, pod_requests
+from virt_admit.model.scheduler.state import State, read_node
+
+READS: Final = union(
+    effective_module.READS,
+    vmis.READS,
+    {
+        NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
+        POD: (
+            "metadata.labels",
+            "metadata.ownerReferences",
+            "spec.affinity",
+            "spec.containers.resources",
+            "spec.initContainers.resources",
+            "spec.initContainers.restartPolicy",
+            "spec.nodeName",
+            "spec.nodeSelector",
+            "spec.overhead",
+            "spec.tolerations",
+            "spec.topologySpreadConstraints",
+            "spec.volumes.persistentVolumeClaim.claimName",
+            "status.phase",
+        ),
+        NAMESPACE: ("metadata.labels", "metadata.annotations.openshift.io/node-selector"),
+        PVC: ("spec.accessModes", "spec.volumeName", "status.phase"),
+        PV: ("metadata.labels", "spec.nodeAffinity", "spec.csi.driver", "spec.csi.volumeHandle"),
+        CSI_NODE: ("spec.drivers.name", "spec.drivers.allocatable"),
+        VMI: ("metadata.uid", "spec", "status.machine.type", "status.topologyHints.tscFrequency"),
+    },
+)
+"""The fields that decide where the VMs of a cluster could go."""
+
+NAME: Final = "vm.kubevirt.io/name"
+
+
+@dataclass(frozen=True, slots=True)
+class Launchers:
+    """The launcher pods of the VMIs of a cluster."""
+
+    by_vmi: Mapping[tuple[str, str], tuple[Object, ...]]
+    unseen: str
+    """What there may be more of; empty: nothing."""
+
+    def on_node(self, vmi: Object) -> Object | None:
+        """Return the pod in which the VMI runs: the one on its node."""
+        node = vmi.at("status", "nodeName").text
+        found = self.by_vmi.get((vms.namespace_of(vmi), vmi.name), ())
+        return next((pod for pod in found if pod.at("spec", "nodeName").text == node), None)
+
+
+def launchers(cluster: Cluster) -> Launchers:
+    """Return the launcher pods that have not ended, by namespace and name of their VMI."""
+    return cluster.cached(_launchers)
+
+
+def _launchers(cluster: Cluster) -> Launchers:
+    found, unseen = gather(cluster.list(POD))
+    by_vmi: dict[tuple[str, str], list[Object]] = {}
+    for pod in found:
+        name = _vmi_name(pod)
+        if name and pod.at("status", "phase").text not in FINISHED:
+            by_vmi.setdefault((pod.namespace or "default", name), []).append(pod)
+    return Launchers({key: tuple(some) for key, some in by_vmi.items()}, unseen)
+
+
+def _vmi_name(pod: Object) -> str:
+    if pod.labels.get("kubevirt.io") != "virt-launcher":
+        return ""
+    for owner in pod.metadata["ownerReferences"].items():
+        if owner["kind"].text == "VirtualMachineInstance":
+            return owner["name"].text or ""
+    return pod.labels.get(NAME, "")
+
+
+# --- the state that kube-scheduler would see ---------------------------------------------------------------------
+
+
+def scheduler(cluster: Cluster) -> Scheduler:
+    """Return kube-scheduler's filters over the cluster as it is now."""
+    return cluster.cached(_scheduler)
+
+
+def _scheduler(cluster: Cluster) -> Scheduler:
+    nodes, unseen_nodes = gather(cluster.list(NODE))
+    found, unseen_pods = gather(cluster.list(POD))
+    namespaces, _ = gather(cluster.list(NAMESPACE))
+    bound = [_read(pod) for pod in found if _counts(pod)]
+    if not unseen_pods:
+        bound += _of_vmis_without_pod(cluster)
+    state = State.of(map(read_node, nodes), bound, {item.name: item.labels for item in namespaces})
+    return Scheduler(state, _volumes(cluster), (unseen_pods,) if unseen_pods else (), complete=not unseen_nodes)
+
+
+def _counts(pod: Object) -> bool:
+    return bool(pod.at("spec", "nodeName").text) and pod.at("status", "phase").text not in FINISHED
+
+
+def _read(pod: Object) -> Pod:
+    """Return a pod as kube-scheduler sees it, without the term by which a target pod keeps off its own source: it
+    concerns no other VMI, and there is one for each VMI that has migrated."""
+    read = pods.read(pod)
+    uid = pod.labels.get(launcher.CREATED_BY)
+    if not uid or not read.anti_affinity:
+        return read
+    own = tuple(
+        term
+        for term in read.anti_affinity
+        if term.selector is None or not any(each.key == launcher.CREATED_BY for each in term.selector.requirements)
+    )
+    return replace(read, anti_affinity=own)
+
+
+def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
+    """Yield a pod for each running VMI that has none in the snapshot, with the requests that KubeVirt computes."""
+    known = launchers(cluster)
+    for vmi in cluster.known(VMI):
+        node = vmi.at("status", "nodeName").text
+        if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES and known.on_node(vmi) is None:
+            given = effective(vmi, cluster)
+            requests = launcher_resources.requests(given, cluster)
+            yield replace(launcher.fresh_pod(given, cluster, requests, moment=True), node=node)
+
+
+def _volumes(cluster: Cluster) -> Volumes:
+    @functools.cache
+    def claim(namespace: str, name: str) -> volumes.Claim | Unseen:
+        try:
+            return volumes.claim(cluster, namespace, name)
+        except Unseen as unseen:
+            return unseen
+
+    def read(namespace: str, name: str) -> volumes.Claim:
+        found = claim(namespace, name)
+        if isinstance(found, Unseen):
+            raise Unseen(found.what)
+        return found
+
+    return Volumes(read, functools.cache(lambda node: volumes.limits(cluster, node)))
+
+
+# --- one VMI -----------------------------------------------------------------------------------------------------
+
+
+def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
+    """Return the pod for which a running VMI needs a place when its node is drained.
+
+    ``moves``: the target pod of a migration, which the source node's processor binds; else a fresh pod, after the
+    source pod is gone. The requests are those of the running pod where it can be seen, else as KubeVirt computes them.
+    """
+    given = effective(vmi, cluster)
+    requests, _ = requests_and_limits(vmi, cluster)
+    pod = launcher.fresh_pod(given, cluster, requests, moment=True)
+    if not moves:
+        return pod
+    running = launchers(cluster).on_node(vmi)
+    selected = running.at("spec", "nodeSelector").texts if running is not None else {}
+    host_model = launcher.uses_host_model(given, cluster)
+    demanded = tuple(launcher.migration_labels(_source_labels(vmi, cluster), selected, cluster, host_model=host_model))
+    return replace(
+        pod,
+        node_selector={**pod.node_selector, **{key: value for key, value, _ in demanded}},
+        meanings={**pod.meanings, **{key: words for key, _, words in demanded}},
+    )
+
+
+def _source_labels(vmi: Object, cluster: Cluster) -> Mapping[str, str]:
+    """Return the labels of the node that the VMI runs on; none where it cannot be read (``_unseen_of`` says so)."""
+    try:
+        source = cluster.get(NODE, "", vmi.at("status", "nodeName").text or "")
+    except Unseen:
+        return {}
+    return source.labels if source is not None else {}
+
+
+def requests_and_limits(vmi: Object, cluster: Cluster) -> tuple[Resources, Resources]:
+    """Return what the launcher pod of a VMI requests and is limited to: of the running pod, else as KubeVirt computes."""
+    running = launchers(cluster).on_node(vmi)
+    if running is not None:
+        return pod_requests(running["spec"], running["status"]), pod_limits(running["spec"])
+    given = effective(vmi, cluster)
+    return launcher_resources.requests(given, cluster), launcher_resources.limits(given, cluster)
+
+
+def places(vmi: Object, cluster: Cluster, *, moves: bool) -> Placement:
+    """Return the nodes on which the VMI's pod would be schedulable now, without its own node.
+
+    While a migration runs its source pod still counts: for room, anti-affinity and topology spread. A VMI that is
+    shut down first has none.
+    """
+    pod = pod_to_place(vmi, cluster, moves=moves)
+    here = vmi.at("status", "nodeName").text or ""
+    filters = scheduler(cluster)
+    gone = () if moves else [other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi)]
+    placement = filters.place(pod, without=here, gone=gone)
+    unseen = tuple(_unseen_of(vmi, pod, cluster, moves=moves))
+    if not unseen:
+        return placement
+    return replace(
+        placement,
+        candidates=(),
+        undetermined=tuple(sorted((*placement.candidates, *placement.undetermined))),
+        unseen=(*placement.unseen, *unseen),
+    )
+
+
+def _is_own(pod: Pod, vmi: Object) -> bool:
+    if pod.namespace != vms.namespace_of(vmi):
+        return False
+    uid = vmi.metadata["uid"].text
+    return (bool(uid) and pod.labels.get(launcher.CREATED_BY) == uid) or pod.labels.get(NAME) == vmi.name
+
+
+def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Iterable[str]:
+    """Yield what could not be read although it may add to the pod's demands."""
+    source = [(NODE, vmi.at("status", "nodeName").text or "")] if moves else []
+    for kind, name in ((NAMESPACE, pod.namespace), *source):
+        try:
+            cluster.get(kind, "", name)
+        except Unseen as unseen:
+            yield unseen.what
+    yield from effective(vmi, cluster).unseen

@@ -1,0 +1,166 @@
+"""What other pods demand of a pod's place, and what the pod demands of its neighbours.
+
+Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins: interpodaffinity/filtering.go, podtopologyspread/filtering.go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from virt_admit.model.scheduler.pods import Pod, PodTerm, Spread
+from virt_admit.model.scheduler.state import Node, State
+
+Domain = tuple[str, str]
+"""A topology domain: the key and the value of a node label."""
+_NO_LABELS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Domains:
+    """How evenly a spread constraint finds the pods that it counts."""
+
+    constraint: Spread
+    counts: Mapping[str, int]
+    least: int
+    """The number of pods in the emptiest domain."""
+    counts_itself: int
+
+    def refuses(self, labels: Mapping[str, Any]) -> bool:
+        value = labels.get(self.constraint.topology_key)
+        if value is None:
+            return True
+        return self.counts.get(value, 0) + self.counts_itself - self.least > self.constraint.max_skew
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The domains that other pods close to one pod, and those that it demands."""
+
+    repelled_by: Mapping[Domain, str]
+    """Domains that a pod there closes by its own anti-affinity, each with that pod's name."""
+    avoided: Mapping[Domain, str]
+    """Domains that the pod's own anti-affinity closes, each with a pod that is there."""
+    attracted: tuple[tuple[str, frozenset[str]], ...]
+    """For each required affinity term its topology key and the values of domains that hold a pod it demands."""
+    first_of_its_group: bool
+    spread: tuple[_Domains, ...]
+
+    def refusals(self, labels: Mapping[str, Any]) -> Iterator[str]:
+        """Yield why a node with these labels cannot take the pod, in words."""
+        for closed, words in ((self.repelled_by, "anti-affinity of pod {}"), (self.avoided, "anti-affinity to pod {}")):
+            for (key, value), name in closed.items():
+                if labels.get(key) == value:
+                    yield words.format(name)
+                    break
+        for key, values in self.attracted:
+            here = labels.get(key)
+            if here is None or (here not in values and not self.first_of_its_group):
+                yield f"pod affinity demands another pod in the same {key}"
+                break
+        for domains in self.spread:
+            if domains.refuses(labels):
+                yield f"topology spread over {domains.constraint.topology_key}"
+
+
+def neighbours(
+    pod: Pod, state: State, eligible: Callable[[Node, Spread], bool], gone: Container[int] = ()
+) -> Neighbours:
+    """Return what the pods of a cluster mean for the place of one pod.
+
+    ``eligible``: whether a node counts for a spread constraint, by the pod's node affinity and tolerations.
+    ``gone``: ids of pods that will have ended before the pod is scheduled.
+    """
+    own = state.namespaces.get(pod.namespace, _NO_LABELS)
+    attracting = _attracting(pod, state, gone)
+    return Neighbours(
+        repelled_by=_repelled_by(pod, own, state, gone),
+        avoided=_avoided(pod, state, gone),
+        attracted=tuple(
+            (term.topology_key, frozenset(value for key, value in attracting if key == term.topology_key))
+            for term in pod.affinity
+        ),
+        first_of_its_group=not attracting and _matches_all(pod.affinity, pod, state),
+        spread=tuple(_domains(pod, constraint, state, eligible, gone) for constraint in pod.spread),
+    )
+
+
+def _repelled_by(pod: Pod, own: Mapping[str, str], state: State, gone: Container[int]) -> dict[Domain, str]:
+    found: dict[Domain, str] = {}
+    for label in (None, *pod.labels.items()):
+        for other in state.repelling.get(label, ()):
+            for term in other.anti_affinity if id(other) not in gone else ():
+                if term.matches(pod.namespace, own, pod.labels):
+                    _close(found, term, other, state)
+    return found
+
+
+def _avoided(pod: Pod, state: State, gone: Container[int]) -> dict[Domain, str]:
+    found: dict[Domain, str] = {}
+    for term in pod.anti_affinity:
+        for other in state.selected(term.selector) if term.selector is not None else ():
+            labels = state.namespaces.get(other.namespace, _NO_LABELS)
+            if id(other) not in gone and term.matches(other.namespace, labels, other.labels):
+                _close(found, term, other, state)
+    return found
+
+
+def _close(found: dict[Domain, str], term: PodTerm, other: Pod, state: State) -> None:
+    node = state.nodes.get(other.node)
+    value = node.labels.get(term.topology_key) if node is not None else None
+    if value is not None:
+        found.setdefault((term.topology_key, value), other.full_name)
+
+
+def _attracting(pod: Pod, state: State, gone: Container[int]) -> set[Domain]:
+    """Return the domains that hold a pod which every affinity term of ``pod`` selects."""
+    found: set[Domain] = set()
+    if not pod.affinity or pod.affinity[0].selector is None:
+        return found
+    for other in state.selected(pod.affinity[0].selector):
+        node = state.nodes.get(other.node)
+        if node is not None and id(other) not in gone and _matches_all(pod.affinity, other, state):
+            found |= {
+                (term.topology_key, node.labels[term.topology_key])
+                for term in pod.affinity
+                if term.topology_key in node.labels
+            }
+    return found
+
+
+def _matches_all(terms: tuple[PodTerm, ...], other: Pod, state: State) -> bool:
+    labels = state.namespaces.get(other.namespace, _NO_LABELS)
+    return bool(terms) and all(term.matches(other.namespace, labels, other.labels) for term in terms)
+
+
+def _domains(
+    pod: Pod, constraint: Spread, state: State, eligible: Callable[[Node, Spread], bool], gone: Container[int]
+) -> _Domains:
+    key, selector = constraint.topology_key, constraint.selector
+    counts: Counter[str] = Counter()
+    keys = {each.topology_key for each in pod.spread}
+    counted: dict[str, str] = {}
+    for node in state.nodes.values():
+        if keys <= node.labels.keys() and eligible(node, constraint):
+            counted[node.name] = node.labels[key]
+            counts[node.labels[key]] += 0
+    if selector is not None:
+        for other in state.selected(selector):
+            domain = counted.get(other.node)
+            if (
+                domain is not None
+                and other.namespace == pod.namespace
+                and not other.terminating
+                and id(other) not in gone
+                and selector.matches(other.labels)
+            ):
+                counts[domain] += 1
+    least = min(counts.values(), default=2**31 - 1)
+    return _Domains(
+        constraint,
+        counts,
+        least=0 if len(counts) < constraint.min_domains else least,
+        counts_itself=int(selector is not None and selector.matches(pod.labels)),
+    )

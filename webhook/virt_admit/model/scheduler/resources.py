@@ -1,0 +1,135 @@
+"""Amounts of resources: what pods request and nodes offer, as kube-scheduler adds them up.
+
+Source: k8s.io/component-helpers resource/helpers.go#PodRequests;
+k8s.io/kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from virt_admit.model.objects import Field
+from virt_admit.model.units import parse_quantity
+
+Resources = Mapping[str, int]
+"""Amounts by resource name, as in ``status.allocatable``: ``cpu`` in millicores, all others in whole units (bytes,
+devices)."""
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+PODS: Final = "pods"
+
+_LARGEST: Final = 2**63 - 1
+"""Quantities beyond are read as this one (k8s.io/apimachinery pkg/api/resource)."""
+_POD_LEVEL: Final = (CPU, MEMORY)
+_BINARY: Final = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def amount(resource: str, quantity: object) -> int:
+    """Return a quantity as a whole number, rounded up: millicores of ``cpu``, units of all others; 0 if invalid."""
+    try:
+        exact = parse_quantity(quantity, integers=True)
+    except ValueError:
+        return 0
+    return max(0, min(_LARGEST, math.ceil(exact * 1000 if resource == CPU else exact)))
+
+
+def amounts(quantities: Mapping[str, Any]) -> dict[str, int]:
+    """Return a map of quantities, such as ``requests`` or ``allocatable``, as whole numbers."""
+    return {name: amount(name, value) for name, value in quantities.items()}
+
+
+def show(resource: str, value: int) -> str:
+    """Return an amount as a quantity for people: ``1500m``, ``12Gi``, ``2``. Rounded up to one decimal."""
+    if resource == CPU:
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    if resource == MEMORY or resource.startswith(("hugepages-", "ephemeral-storage")):
+        for size, suffix in _BINARY:
+            if value >= size:
+                tenths = -(-value * 10 // size)
+                return f"{tenths // 10}{suffix}" if tenths % 10 == 0 else f"{tenths // 10}.{tenths % 10}{suffix}"
+    return str(value)
+
+
+def add(total: dict[str, int], more: Resources) -> None:
+    """Add amounts to ``total`` in place."""
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def highest(total: dict[str, int], other: Resources) -> None:
+    """Raise ``total`` in place to at least ``other``, resource by resource."""
+    for name, value in other.items():
+        if value > total.get(name, 0):
+            total[name] = value
+
+
+def container_requests(container: Field, status: Field | None = None) -> dict[str, int]:
+    """Return the requests of one container; a limit without a request is the request, as the API server writes it.
+
+    ``status``: the container's status. While a resize is under way the larger of both sides counts.
+    """
+    resources = container["resources"]
+    requests = {**amounts(resources["limits"].map), **amounts(resources["requests"].map)}
+    if status is not None:
+        for actual in (status.at("resources", "requests"), status["allocatedResources"]):
+            highest(requests, amounts(actual.map))
+    return requests
+
+
+def pod_requests(spec: Field, status: Field | None = None) -> dict[str, int]:
+    """Return what a pod with this spec requests of a node.
+
+    Containers and restartable init containers add up; an ordinary init container counts where it alone, next to the
+    restartable ones started before it, needs more. Pod-level requests replace the sum; the overhead is added.
+    """
+    running = _by_name(status, "containerStatuses")
+    started = _by_name(status, "initContainerStatuses")
+    total: dict[str, int] = {}
+    for container in spec["containers"].items():
+        add(total, container_requests(container, running.get(container["name"].text)))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec["initContainers"].items():
+        requests = container_requests(container, started.get(container["name"].text))
+        if container["restartPolicy"].text == "Always":
+            add(total, requests)
+            add(sidecars, requests)
+            highest(peak, sidecars)
+        else:
+            add(requests, sidecars)
+            highest(peak, requests)
+    highest(total, peak)
+    of_pod = amounts(spec.at("resources", "requests").map)
+    total |= {name: value for name, value in of_pod.items() if name in _POD_LEVEL or name.startswith("hugepages-")}
+    add(total, amounts(spec["overhead"].map))
+    return total
+
+
+def _by_name(status: Field | None, key: str) -> Mapping[str | None, Field]:
+    return {} if status is None else {item["name"].text: item for item in status[key].items()}
+
+
+def pod_limits(spec: Field) -> dict[str, int]:
+    """Return the limits of a pod with this spec; a resource that some container leaves unlimited counts as well."""
+    total: dict[str, int] = {}
+    for container in spec["containers"].items():
+        add(total, amounts(container.at("resources", "limits").map))
+    for container in spec["initContainers"].items():
+        limits = amounts(container.at("resources", "limits").map)
+        if container["restartPolicy"].text == "Always":
+            add(total, limits)
+        else:
+            highest(total, limits)
+    return total
+
+
+def missing(requests: Resources, free: Resources) -> Iterable[tuple[str, int]]:
+    """Yield each resource of which less is free than requested, and how much is missing."""
+    for name, value in requests.items():
+        if value > 0:
+            lack = value - free.get(name, 0)
+            if lack > 0:
+                yield name, lack

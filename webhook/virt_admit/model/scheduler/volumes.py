@@ -1,0 +1,108 @@
+"""The volumes of pods: which nodes can mount them, and how many a CSI driver attaches to a node.
+
+Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins: volumebinding/binder.go, volumezone/volume_zone.go,
+volumerestrictions/volume_restrictions.go, nodevolumelimits/csi.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from virt_admit.model.cluster import Cluster
+from virt_admit.model.kinds import CSI_NODE, PV, PVC
+from virt_admit.model.objects import Object
+from virt_admit.model.scheduling import NodeSelector, parse_node_selector
+
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_ZONE_KEYS: Final = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a claim, and the volume that it is bound to, demand of a node."""
+
+    name: str
+    fault: str = ""
+    """Why no pod that mounts the claim is scheduled at all; empty: nothing."""
+    node_affinity: NodeSelector | None = None
+    zones: tuple[tuple[str, frozenset[str]], ...] = ()
+    """Labels of the volume, each with the values that a node with any such label must have."""
+    driver: str = ""
+    handle: str = ""
+    """The volume's name at the CSI driver; the same one is attached only once to a node."""
+    exclusive: bool = False
+    """Whether one pod in the cluster may use it (``ReadWriteOncePod``)."""
+
+    def refusal(self, node: str, labels: Mapping[str, Any]) -> str:
+        """Return why a node cannot mount the volume, in words; empty if it can."""
+        if self.node_affinity is not None and not self.node_affinity.matches(node, labels):
+            return f"volume of claim {self.name} is not reachable"
+        if any(key in labels for key in _ZONE_KEYS):
+            for key, values in self.zones:
+                if labels.get(key) not in values:
+                    return f"volume of claim {self.name} is in another zone"
+        return ""
+
+
+def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
+    """Return what a claim demands of a node.
+
+    Raises:
+        Unseen: the claim or its volume cannot be read.
+    """
+    found = cluster.get(PVC, namespace, name)
+    if found is None:
+        return Claim(name, f"claim {name} does not exist")
+    fault = _fault(found)
+    volume_name = found.at("spec", "volumeName").text
+    if fault or not volume_name:
+        return Claim(name, fault or f"claim {name} is not bound")
+    volume = cluster.get(PV, "", volume_name)
+    if volume is None:
+        return Claim(name, f"claim {name} is bound to volume {volume_name}, which does not exist")
+    return _bound(found, volume)
+
+
+def _fault(found: Object) -> str:
+    if found.deleted:
+        return f"claim {found.name} is being deleted"
+    if found.at("status", "phase").text == "Lost":
+        return f"claim {found.name} has lost its volume"
+    return ""
+
+
+def _bound(found: Object, volume: Object) -> Claim:
+    required = volume.at("spec", "nodeAffinity", "required")
+    csi = volume.at("spec", "csi")
+    modes = [mode.text for mode in found.at("spec", "accessModes").items()]
+    return Claim(
+        found.name,
+        node_affinity=parse_node_selector(required.value) if required.is_map else None,
+        zones=tuple((key, frozenset(volume.labels[key].split("__"))) for key in _ZONE_KEYS if key in volume.labels),
+        driver=csi["driver"].text or "",
+        handle=csi["volumeHandle"].text or volume.name,
+        exclusive="ReadWriteOncePod" in modes,
+    )
+
+
+def limits(cluster: Cluster, node: str) -> Mapping[str, int]:
+    """Return how many volumes each CSI driver attaches to the node at most; drivers without a limit are omitted.
+
+    Raises:
+        Unseen: the CSINode cannot be read.
+    """
+    found = cluster.get(CSI_NODE, "", node)
+    if found is None:
+        return {}
+    counts = {
+        driver["name"].text or "": driver.at("allocatable", "count").integer
+        for driver in found.at("spec", "drivers").items()
+    }
+    return {driver: count for driver, count in counts.items() if count is not None}
