@@ -22,7 +22,6 @@ SKIP = "node-labeller.kubevirt.io/skip-node"
 OLD = {target: cases for target, cases in targets().items() if target.kind == OLD_HYPERCONVERGED}
 OLD_UNREACHABLE = {
     "cluster-eviction-strategy-invalid": "Unsupported value",
-    "hco-field-wrong-version": "unknown field",
     "migration-post-copy-inert": 'unknown field "spec.liveMigrationConfig.allowWorkloadDisruption"',  # since 1.19
 }
 """What never comes so far, and the words with which the API server refuses or prunes each of its cases."""

@@ -24,7 +24,6 @@ UNREACHABLE = {
     "condition-incomplete nodehealthchecks.remediation.medik8s.io": "Required value",
     "condition-timeout-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "must be of type integer",
     "far-status-sample-invalid fenceagentsremediationtemplates.fence-agents-remediation.medik8s.io": "Invalid value",
-    "hco-field-wrong-version hyperconvergeds.hco.kubevirt.io/v1": "unknown field",
     "mhc-node-startup-timeout-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "Invalid value",
     "remediation-template-shape machinedeletionremediationtemplates.machine-deletion-remediation.medik8s.io": (
         "Required value"

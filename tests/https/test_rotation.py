@@ -1,31 +1,24 @@
-"""Certificates change, instances come and go, and no call fails. Everything is real: the process, TLS, files, signals."""
+"""Certificates change and no call fails. Everything is real: the process, TLS, files, signals."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import http.client
-import json
 import os
-import re
 import secrets
 import shutil
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Self
 
 import pytest
 import trustme
 from cryptography import x509
 
-from tests.apiserver.control_plane import free_port
 from tests.apiserver.webhook import Webhook
-from tests.https.reviews import review, vm
+from tests.https.clients import FINE, NAMES, NOW, QUICK, ROTATIONS, Client, metric, send, shown
 from tests.load import Load, Poster
 from tests.waiting import eventually
 from virt_admit.serving.gunicorn_worker import GC_INTERVAL
@@ -34,51 +27,8 @@ from virt_admit_certs.commands import request_rotation, rotation_done
 from virt_admit_certs.keys import key_pem
 from virt_admit_certs.stores.directory import Directory
 
-FINE = json.dumps(review(vm())).encode()
-NOW = datetime.now(UTC)
-NAMES = (
-    "localhost",
-    "127.0.0.1",
-    "virt-admit-webhook.virt-admit.svc",
-    "virt-admit-webhook.virt-admit.svc.cluster.local",
-)
-QUICK = {"VIRT_ADMIT_CERTS_UNSAFE_INTERVALS": "1", "VIRT_ADMIT_CERTS_CHECK_INTERVAL": "50ms"}
-"""Look twenty times a second."""
-ROTATIONS = "virt_admit_certificate_rotations_total"
 WARM_UP = GC_INTERVAL + 2
 """Seconds until memory has found its level."""
-
-
-def metric(webhook: Webhook, name: str, labels: str = "") -> float:
-    """The sum of a metric's samples, of those with these labels."""
-    lines = re.findall(rf"^{name}(?:{{(.*)}})? (.*)$", webhook.ops("/metrics")[1], re.MULTILINE)
-    return sum(float(value) for found, value in lines if labels in found)
-
-
-class Client:
-    """A client that learns of a new bundle late, as API servers do, and counts the certificates that it is shown."""
-
-    LATE = 0.3  # seconds
-
-    def __init__(self, ca: Path, port: int) -> None:
-        self._ca, self._port = ca, port
-        self._lock = threading.Lock()
-        self._read = -1.0
-        self._trust: ssl.SSLContext | None = None
-        self.seen: set[bytes] = set()
-
-    def __call__(self) -> http.client.HTTPSConnection:
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._trusting(), timeout=10)
-        connection.connect()
-        assert isinstance(connection.sock, ssl.SSLSocket)
-        self.seen.add(hashlib.sha256(connection.sock.getpeercert(binary_form=True) or b"").digest())
-        return connection
-
-    def _trusting(self) -> ssl.SSLContext:
-        with self._lock:
-            if self._trust is None or time.monotonic() - self._read > self.LATE:
-                self._trust, self._read = ssl.create_default_context(cafile=self._ca), time.monotonic()
-            return self._trust
 
 
 @pytest.mark.slow
@@ -178,12 +128,6 @@ def external(tmp_path_factory: pytest.TempPathFactory, mount: Mount, issuer: Iss
         yield webhook
 
 
-def shown(webhook: Webhook) -> str:
-    """The fingerprint of what a new connection gets, whoever trusts it."""
-    pem = ssl.get_server_certificate(("127.0.0.1", webhook.port), timeout=10)
-    return sha256(x509.load_pem_x509_certificate(pem.encode()))
-
-
 def test_every_change_of_a_mount_is_served_without_a_failed_request(external, mount, issuer):
     errors = metric(external, "virt_admit_certificate_errors_total")
     client = Client(issuer.ca, external.port)
@@ -256,15 +200,6 @@ def test_an_expired_certificate_is_not_ready_but_still_served(external, mount, i
     eventually(lambda: external.ops("/readyz")[0] == 200)
 
 
-def send(webhook: Webhook, trusting: ssl.SSLContext) -> None:
-    """One request over a connection of its own. Raises OSError if it is not let in."""
-
-    def connect() -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection("127.0.0.1", webhook.port, context=trusting, timeout=10)
-
-    Poster(connect, "/validate", FINE, keep=False).send()
-
-
 @pytest.mark.parametrize(("kind", "bits"), [("rsa2048", 2048), ("p384", 384)])
 def test_other_kinds_of_keys_and_long_names(tmp_path, kind, bits):
     name = f"webhook.{'n' * 63}.svc"
@@ -313,102 +248,3 @@ def test_clients_are_verified_by_the_current_ca(tmp_path):
         (tmp_path / "new.crt").rename(tmp_path / "clients.crt")
         assert [let_in(ours), let_in(next_one)] == [False, True]
         assert webhook.ops("/readyz")[0] == 200
-
-
-def test_after_sigterm_it_serves_until_the_stop_delay_ends(tmp_path):
-    """Not ready at once, so that no more calls come; and who has not noticed yet is answered."""
-    with Webhook(tmp_path, "--stop-delay", "5") as webhook:
-        client = Client(webhook.ca, webhook.port)
-        with Load(*(Poster(client, "/validate", FINE, keep=keep) for keep in (False, True))) as load:
-            load.more(50)
-            asked = time.monotonic()
-            webhook.terminate()
-            eventually(lambda: webhook.ops("/readyz")[0] != 200)
-            assert "[-] serving: stopping" in webhook.ops("/readyz")[1]
-            load.more(100)
-
-        assert load.failures == []
-        assert webhook.running
-        assert webhook.wait() == 0
-        assert time.monotonic() - asked >= 5
-
-
-class Balancer:
-    """TCP in front of several instances: a new connection goes to the next one that is ready, and stays there."""
-
-    def __init__(self, *instances: Webhook) -> None:
-        self.instances = instances
-        self.port = free_port()
-        self.ready: set[int] = set()
-        self.connections = [0] * len(instances)
-        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
-        self._ending = threading.Event()
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._probe, self._accept)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        eventually(lambda: len(self.ready) == len(self.instances))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(10)
-
-    def _probe(self) -> None:
-        while not self._ending.wait(0.05):
-            for number, instance in enumerate(self.instances):
-                (self.ready.add if instance.ops("/readyz")[0] == 200 else self.ready.discard)(number)
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed: the end
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._relay, args=(client,), daemon=True).start()
-
-    def _relay(self, client: socket.socket) -> None:
-        number = min(self.ready, key=lambda each: self.connections[each])
-        self.connections[number] += 1
-        with client, socket.create_connection(("127.0.0.1", self.instances[number].port)) as server:
-            answers = threading.Thread(target=_pump, args=(server, client), daemon=True)
-            answers.start()
-            _pump(client, server)
-            answers.join()
-
-
-def _pump(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-
-
-@pytest.mark.slow
-def test_a_rolling_restart_loses_no_request(tmp_path):
-    shared = tmp_path / "certs"
-    with contextlib.ExitStack() as stack:
-        instances = []
-        for number in "12":
-            (tmp_path / number).mkdir()
-            flags = ("--certs", shared, "--stop-delay", "3")
-            instances.append(stack.enter_context(Webhook(tmp_path / number, *flags)))
-        balancer = stack.enter_context(Balancer(*instances))
-        client = Client(shared / "ca.crt", balancer.port)
-        senders = [Poster(client, "/validate", FINE, keep=keep) for keep in (False, True, True)]
-        with Load(*senders) as load:
-            for number, instance in [*enumerate(instances)] * 2:
-                load.more(100)
-                instance.terminate()
-                assert instance.wait() == 0
-                assert number not in balancer.ready
-                instance.start()
-                eventually(lambda number=number: number in balancer.ready)
-            load.more(200)
-
-    print(f"{load.requests} requests, {len(load.failures)} failed; {balancer.connections} connections")
-    assert load.failures == []
-    assert load.requests >= 1_000
-    assert min(balancer.connections) >= 50

@@ -150,6 +150,12 @@ def test_reads_that_are_not_valid(reads: Any, message: str) -> None:
     assert re.search(message, problem)
 
 
+@pytest.mark.parametrize("path", ["status.phase", "reclaimPolicy", "metadata.labels.example.io/zone", "type", "value"])
+def test_reads_may_name_every_field_of_a_kind(path: str) -> None:
+    """StorageClasses and Secrets have neither spec nor status."""
+    assert list(problems(dataclasses.replace(LOOKING_UP, reads={PVC: (path,)}))) == []
+
+
 ONE = Rules([ON_NODES])
 GOOD = "- {name: a, object: {}, finds: [spec]}\n- {name: b, object: {}}\n"
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from virt_admit.model import kinds, reads
 from virt_admit.model.kinds import Kind
+from virt_admit.model.messages import did_you_mean
 from virt_admit.rule import Rule
 
 
@@ -79,7 +80,8 @@ def _load(file: Path) -> Rule:
 
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
-_TOP: Final = ("metadata", "spec", "status", "data", "webhooks", "parameters", "provisioner", "rules")
+_COMMON: Final = ("metadata", "spec", "status")
+"""Kinds may have any other field next to these (``reclaimPolicy`` of a StorageClass): only misspellings are found."""
 
 
 def problems(rule: Rule) -> Iterator[str]:
@@ -106,4 +108,4 @@ def _is_path(path: object) -> bool:
     first, *rest = reads.keys(path)
     if first == "metadata" and rest[:1] in (["annotations"], ["labels"]):
         return all(rest)
-    return first in _TOP and all(_KEY.fullmatch(key) for key in rest)
+    return did_you_mean(first, _COMMON) in (None, first) and all(_KEY.fullmatch(key) for key in (first, *rest))

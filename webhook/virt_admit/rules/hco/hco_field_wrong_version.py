@@ -53,6 +53,7 @@ RULE = Rule(
     kinds=(HCO,),
     action=Action.DENY,
     check=check,
+    at_admission=False,
     sources=(
         "kubevirt/hyperconverged-cluster-operator:deploy/crds/hco00.crd.yaml",
         "kubevirt/hyperconverged-cluster-operator:docs/cluster-configuration.md",

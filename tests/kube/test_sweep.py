@@ -1,0 +1,102 @@
+"""One read of the cluster, for scan and for check --live."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from tests.fake_api import path_of
+from tests.kube.lookups import answer, looking_up, obj
+from tests.waiting import eventually
+from virt_admit.kube.cache import State, stores
+from virt_admit.kube.client import Api, ApiError
+from virt_admit.kube.informers import read, snapshot
+from virt_admit.model.kinds import LEASE, NODE, PVC, VM
+from virt_admit.model.objects import Object
+
+
+@pytest.fixture
+def sweep(api, tmp_path):
+    def run(*reads, kinds=(NODE,), at_admission=True, whole=False, **options):
+        room = stores(looking_up(*reads, kinds=kinds, at_admission=at_admission), whole=whole)
+        return snapshot(Api.connect(api.kubeconfig(tmp_path)), room, **options)
+
+    return run
+
+
+def test_a_sweep_brings_home_what_is_judged_and_what_is_looked_up(api, sweep):
+    api.install(PVC, *(obj(f"disk-{i:03}", "shop", spec={"resources": {}}) for i in range(700)))
+    api.put(NODE, obj("one", status={"nodeInfo": {"kubeletVersion": "v1"}}))
+    seen = []
+
+    cluster = sweep(PVC, VM, progress=lambda kind, count: seen.append((str(kind), count)))
+
+    assert cluster.server_version == "v1.36.3"
+    assert [o.name for o in cluster.list(PVC)] == [f"disk-{i:03}" for i in range(700)]
+    assert cluster.get(NODE, "", "one")["status"].present, "what is judged is whole"
+    assert cluster.get(PVC, "shop", "disk-000")["spec"].value == {}, "what is only looked up is trimmed"
+    assert list(cluster.list(VM)) == [], "it is not installed"
+    claims = [("persistentvolumeclaims", count) for count in (0, 500, 700)]
+    assert seen == [("nodes", 0), ("nodes", 1), *claims, ("virtualmachines.kubevirt.io", 0)]
+
+
+def test_a_sweep_can_keep_everything(api, sweep):
+    api.install(PVC, obj("disk", "shop", spec={"resources": {}}, status={"phase": "Bound"}))
+    assert sweep(PVC, whole=True).get(PVC, "shop", "disk")["status"].present
+
+
+def test_what_a_sweep_may_not_read(api, sweep):
+    api.install(PVC)
+    api.forbidden.add(path_of(PVC))
+    cluster = sweep(PVC)
+    assert cluster.stores[PVC].state is State.REFUSED
+    assert answer(cluster, PVC, "disk", "shop") == "unseen"
+    assert answer(cluster, NODE, "one") == "there"
+
+
+def test_a_sweep_by_someone_who_may_read_one_namespace(api, sweep):
+    api.install(PVC, obj("disk", "shop"), obj("disk", "other"))
+    api.forbidden |= {path_of(PVC), path_of(NODE)}
+    cluster = sweep(PVC, namespace="shop")
+    assert answer(cluster, PVC, "disk", "shop") == "there"
+    assert answer(cluster, PVC, "other", "shop") == "none"
+    assert answer(cluster, PVC, "disk", "other") == "unseen"
+    assert answer(cluster, NODE, "one") == "unseen"
+
+
+def test_rules_of_the_sweep_look_everywhere(api, sweep):
+    api.install(LEASE, obj("a", "kube-system"))
+    assert answer(sweep(LEASE), LEASE, "a", "kube-system") == "unseen"
+    assert answer(sweep(LEASE, at_admission=False), LEASE, "a", "kube-system") == "there"
+
+
+def test_a_sweep_has_some_patience(api, sweep):
+    api.broken[path_of(NODE)] = b"{"
+    repair = threading.Timer(0.3, api.broken.clear)
+    repair.start()
+    assert answer(sweep(), NODE, "one") == "there"
+    repair.join()
+
+
+def test_a_sweep_of_nothing(api, sweep):
+    api.stop()
+    with pytest.raises(ApiError, match="does not answer"):
+        sweep()
+
+
+def test_a_sweep_by_nobody(api, sweep):
+    api.token = "another"
+    with pytest.raises(ApiError, match="Unauthorized"):
+        sweep()
+
+
+def test_a_list_that_fails_leaves_the_shelf_as_it_was(api, follow, tmp_path):
+    live = follow(NODE)
+    eventually(lambda: not live.missing)
+    api.broken[path_of(NODE)] = json.dumps({"metadata": {}, "items": [obj("two")]}).encode()
+    with pytest.raises(ApiError):
+        read(Api.connect(api.kubeconfig(tmp_path)), live.stores[NODE])
+    assert isinstance(live.get(NODE, "", "one"), Object)
+    assert live.get(NODE, "", "two") is None
