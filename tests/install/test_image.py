@@ -11,6 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import venv
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -104,9 +106,12 @@ def wheels() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "virt-admit" / f"wheels-{digest}"
     if not cache.is_dir():
         unfinished = cache.with_name(f"{cache.name}.{os.getpid()}")
-        for lock in locks:
-            pip = [sys.executable, "-m", "pip", "download", "-q", "--require-hashes", "-d", unfinished, "-r", lock]
-            subprocess.run(pip, check=True)
+        with tempfile.TemporaryDirectory() as environment:
+            venv.create(environment, with_pip=True)  # the environment of the tests has no pip if uv made it
+            pip = [f"{environment}/bin/python", "-m", "pip", "download", "-q", "--require-hashes", "-d", unfinished]
+            for lock in locks:
+                done = subprocess.run([*pip, "-r", lock], capture_output=True, text=True, check=False)
+                assert done.returncode == 0, f"cannot download what {lock.name} names:\n{done.stderr}"
         unfinished.rename(cache)
     return cache
 
