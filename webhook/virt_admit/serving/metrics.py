@@ -66,6 +66,15 @@ class Metrics:
             ("rule",),
             registry=registry,
         )
+        self._add_certificates(registry)
+        self._add_policy(registry)
+        _add_build_info(registry)
+        # a label look-up costs more than an increment
+        self._request = functools.cache(self.requests.labels)
+        self._duration = functools.cache(self.duration.labels)
+        self._in_flight = functools.cache(self.in_flight.labels)
+
+    def _add_certificates(self, registry: CollectorRegistry) -> None:
         self.certificate_rotations = Counter(
             "virt_admit_certificate_rotations",
             "Steps of the rotation plan that were done.",
@@ -81,23 +90,14 @@ class Metrics:
         self.handshake_failures = Counter(
             "virt_admit_tls_handshake_failures", "TLS handshakes that failed.", ("reason",), registry=registry
         )
+
+    def _add_policy(self, registry: CollectorRegistry) -> None:
         self.policy_loaded = Gauge(
             "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read.", registry=registry
         )
         self.policy_errors = Counter(
             "virt_admit_policy_reload_errors", "Policies that were refused; the last good one stays.", registry=registry
         )
-        build = Gauge(
-            "virt_admit_build_info",
-            "Always 1; the labels say what runs.",
-            ("version", "revision", "python_version"),
-            registry=registry,
-        )
-        build.labels(__version__, os.environ.get("VIRT_ADMIT_REVISION", ""), platform.python_version()).set(1)
-        # a label look-up costs more than an increment
-        self._request = functools.cache(self.requests.labels)
-        self._duration = functools.cache(self.duration.labels)
-        self._in_flight = functools.cache(self.in_flight.labels)
 
     def flying(self, endpoint: str) -> AbstractContextManager[None]:
         """Count a review as in flight while the context is open."""
@@ -139,6 +139,16 @@ class Metrics:
     def text(self) -> bytes:
         """Return all series in the exposition format."""
         return generate_latest(self.registry)
+
+
+def _add_build_info(registry: CollectorRegistry) -> None:
+    build = Gauge(
+        "virt_admit_build_info",
+        "Always 1; the labels say what runs.",
+        ("version", "revision", "python_version"),
+        registry=registry,
+    )
+    build.labels(__version__, os.environ.get("VIRT_ADMIT_REVISION", ""), platform.python_version()).set(1)
 
 
 class _Informers(Collector):

@@ -1,0 +1,100 @@
+"""The layout: sizes of files and functions that keep the project readable, and few entries in each package."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.paths import ROOT
+
+FILE_LINES = 400
+CERTS_FILE_LINES = 300
+FUNCTION_LINES = 50
+COMMAND_LINES = 40
+COMMAND_PARAMETERS = 8
+PACKAGE_ENTRIES = 18
+PACKAGE = "webhook/virt_admit/"
+
+
+class Function(NamedTuple):
+    """A function with the lines from ``def`` to its end, and its parameters."""
+
+    place: str
+    lines: int
+    parameters: int
+    is_command: bool
+
+
+def sources() -> list[str]:
+    """Return the paths of all Python files, also of new ones; hidden folders such as .venv are left out."""
+    folders = [folder for folder in ROOT.iterdir() if folder.is_dir() and not folder.name.startswith(".")]
+    return sorted(str(file.relative_to(ROOT)) for folder in folders for file in folder.rglob("*.py"))
+
+
+def line_count(path: str) -> int:
+    return len((ROOT / path).read_text().splitlines())
+
+
+def functions(path: str, source: str) -> Iterator[Function]:
+    """Yield the functions of a file, also methods and nested ones."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = node.args
+            count = len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs)
+            decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+            is_command = any("command(" in decorator for decorator in decorators)
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            yield Function(f"{path}:{node.lineno} {node.name}", lines, count, is_command)
+
+
+@pytest.fixture(scope="module")
+def python() -> list[str]:
+    return sources()
+
+
+@pytest.fixture(scope="module")
+def every_function(python: list[str]) -> list[Function]:
+    return [function for path in python for function in functions(path, (ROOT / path).read_text())]
+
+
+def test_no_python_file_is_too_long(python):
+    assert len(python) > 300
+    long = {path: line_count(path) for path in python if line_count(path) > FILE_LINES}
+    assert not long, f"split by subject: {long}"
+
+
+def test_no_file_of_the_certificates_is_too_long(python):
+    files = [path for path in python if path.startswith("certs/")]
+    assert len(files) > 20
+    long = {path: line_count(path) for path in files if line_count(path) > CERTS_FILE_LINES}
+    assert not long, f"one idea a file: {long}"
+
+
+def test_no_function_is_too_long(every_function):
+    long = [(function.place, function.lines) for function in every_function if function.lines > FUNCTION_LINES]
+    assert not long
+
+
+def test_commands_are_short_and_take_few_parameters(every_function):
+    commands = [
+        function for function in every_function if function.is_command and function.place.startswith(f"{PACKAGE}cli/")
+    ]
+    assert len(commands) >= 14
+    too_much = [
+        function for function in commands if function.lines > COMMAND_LINES or function.parameters > COMMAND_PARAMETERS
+    ]
+    assert not too_much, "options that belong together are one frozen value (cli/options.py)"
+
+
+def test_the_package_has_few_entries():
+    entries = {entry.name for entry in (ROOT / PACKAGE).iterdir() if entry.name != "__pycache__"}
+    assert {"rule.py", "rules", "model"} <= entries
+    assert len(entries) <= PACKAGE_ENTRIES, sorted(entries)
+
+
+def test_a_function_is_measured_without_its_decorators():
+    source = "@click.command('x')\n@option\ndef one(a, *, b):\n    def two(c):\n        pass\n"
+    assert [*functions("f.py", source)] == [Function("f.py:3 one", 3, 2, True), Function("f.py:4 two", 2, 1, False)]
