@@ -20,7 +20,7 @@ from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from virt_admit.install import manifests
 from virt_admit.kube.cache import State, stores
-from virt_admit.kube.client import Api
+from virt_admit.kube.client import ApiClient
 from virt_admit.kube.informers import InformerTimeouts, LiveCluster, snapshot
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import LEASE, MHC, PVC, VM, Kind
@@ -68,7 +68,7 @@ def follow(kubeconfig: str) -> Iterator[Callable[[InformerTimeouts], LiveCluster
     started: list[LiveCluster] = []
 
     def start(pace: InformerTimeouts) -> LiveCluster:
-        live = LiveCluster(Api.connect(kubeconfig, connections=len(RULES)), RULES, pace)
+        live = LiveCluster(ApiClient.connect(kubeconfig, connections=len(RULES)), RULES, pace)
         started.append(live)
         live.start()
         eventually(lambda: not live.missing)
@@ -241,7 +241,7 @@ def test_a_namespace_that_is_made_later(plane: ControlPlane, follow: Any) -> Non
 def test_one_sweep(plane: ControlPlane) -> None:
     apply(plane, *(claim(f"many-{number:03}") for number in range(3)), check("swept"))
     every = load_rules()
-    cluster = snapshot(Api.connect(str(plane.kubeconfig)), stores(every))
+    cluster = snapshot(ApiClient.connect(str(plane.kubeconfig)), stores(every))
     assert cluster.unreadable == set()
     assert {kind.resource for kind in every.kinds} <= cluster.complete
     assert {"many-000", "many-001", "many-002"} <= {obj.name for obj in cluster.list(PVC, "shop")}

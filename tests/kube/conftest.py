@@ -9,7 +9,7 @@ import pytest
 from tests.fake_api import FakeApi
 from tests.kube.lookups import QUICK, looking_up, obj
 from tests.waiting import eventually
-from virt_admit.kube.client import Api
+from virt_admit.kube.client import ApiClient
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kinds import NODE
 
@@ -27,7 +27,7 @@ def follow(api, tmp_path):
     with contextlib.ExitStack() as stack:
 
         def start(*reads, pace=QUICK):
-            live = LiveCluster(Api.connect(api.kubeconfig(tmp_path), connections=9), looking_up(*reads), pace)
+            live = LiveCluster(ApiClient.connect(api.kubeconfig(tmp_path), connections=9), looking_up(*reads), pace)
             stack.callback(live.stop)
             live.start()
             return live

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.fake_api import path_of
 from tests.kube.lookups import QUICK, answer, looking_up, obj
 from tests.waiting import eventually
-from virt_admit.kube.client import Api
+from virt_admit.kube.client import ApiClient
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kinds import CAPI_MACHINE, KUBEVIRT, LEASE, NODE, PVC, VM
 from virt_admit.serving.metrics import Metrics
@@ -182,7 +182,7 @@ def test_in_a_pod_its_own_api_server_is_asked_with_its_own_token(tmp_path, monke
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
-    api = Api.connect()
+    api = ApiClient.connect()
 
     assert api._configuration.host == "https://[fd00::1]:443"
     assert api._configuration.ssl_ca_cert == str(tmp_path / "ca.crt")

@@ -11,7 +11,7 @@ from tests.fake_api import path_of
 from tests.kube.lookups import answer, looking_up, obj
 from tests.waiting import eventually
 from virt_admit.kube.cache import State, stores
-from virt_admit.kube.client import Api, ApiError
+from virt_admit.kube.client import ApiClient, ApiError
 from virt_admit.kube.informers import read, snapshot
 from virt_admit.model.kinds import LEASE, NODE, PVC, VM
 from virt_admit.model.objects import Object
@@ -21,7 +21,7 @@ from virt_admit.model.objects import Object
 def sweep(api, tmp_path):
     def run(*reads, kinds=(NODE,), at_admission=True, whole=False, **options):
         room = stores(looking_up(*reads, kinds=kinds, at_admission=at_admission), whole=whole)
-        return snapshot(Api.connect(api.kubeconfig(tmp_path)), room, **options)
+        return snapshot(ApiClient.connect(api.kubeconfig(tmp_path)), room, **options)
 
     return run
 
@@ -97,6 +97,6 @@ def test_a_list_that_fails_leaves_the_shelf_as_it_was(api, follow, tmp_path):
     eventually(lambda: not live.missing)
     api.broken[path_of(NODE)] = json.dumps({"metadata": {}, "items": [obj("two")]}).encode()
     with pytest.raises(ApiError):
-        read(Api.connect(api.kubeconfig(tmp_path)), live.stores[NODE])
+        read(ApiClient.connect(api.kubeconfig(tmp_path)), live.stores[NODE])
     assert isinstance(live.get(NODE, "", "one"), Object)
     assert live.get(NODE, "", "two") is None

@@ -167,7 +167,7 @@ def test_our_reports_are_listed_page_by_page(tmp_path, monkeypatch):
     monkeypatch.setattr(client, "PAGE", 2)
     with FakeApi() as fake:
         fake.install(OPENREPORTS.namespaced, *({"metadata": {"name": name, "namespace": "shop"}} for name in "abcde"))
-        found = client.Api.connect(fake.kubeconfig(tmp_path)).list(
+        found = client.ApiClient.connect(fake.kubeconfig(tmp_path)).list(
             path_of(OPENREPORTS.namespaced), {"labelSelector": "a=b"}
         )
         assert [obj["metadata"]["name"] for obj in found] == [*"abcde"]

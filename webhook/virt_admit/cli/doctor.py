@@ -17,7 +17,7 @@ from virt_admit import __version__
 from virt_admit.cli.options import output_option
 from virt_admit.install.doctor import Observation, Status, diagnose, exit_code
 from virt_admit.install.inspect import Json, Unreadable
-from virt_admit.kube.client import Api
+from virt_admit.kube.client import ApiClient
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
 from virt_admit_certs.kube_api import ApiError
@@ -37,7 +37,7 @@ def command(kubeconfig: str | None, context: str | None, output: str) -> int:
     Exit 0 no problem, 1 a problem was found, 2 no problem was found, but a check could not be completed.
     """
     try:
-        api = InspectedApi(Api.connect(kubeconfig, context))
+        api = InspectedApi(ApiClient.connect(kubeconfig, context))
     except SettingError as error:
         raise click.ClickException(str(error)) from None
     found = diagnose(api, load_rules(), datetime.now(UTC), connect)
@@ -49,7 +49,7 @@ def command(kubeconfig: str | None, context: str | None, output: str) -> int:
 class InspectedApi:
     """The API server with the requests and errors that the checks expect."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: ApiClient) -> None:
         self._api = api
 
     def get(self, path: str, **query: str) -> Json | None:

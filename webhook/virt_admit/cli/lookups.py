@@ -20,10 +20,10 @@ from virt_admit.settings import SettingError
 from virt_admit_certs.kube_api import ApiError
 
 if TYPE_CHECKING:
-    from virt_admit.kube.client import Api
+    from virt_admit.kube.client import ApiClient
 
 
-def connect(source: ClusterOptions) -> Api:
+def connect(source: ClusterOptions) -> ApiClient:
     """Return a client of the live cluster, without any request to it.
 
     Raises:
@@ -32,7 +32,7 @@ def connect(source: ClusterOptions) -> Api:
     from virt_admit.kube import client  # noqa: PLC0415 - importing kubernetes takes 0.3 s
 
     try:
-        return client.Api.connect(source.kubeconfig, source.context)
+        return client.ApiClient.connect(source.kubeconfig, source.context)
     except SettingError as error:
         raise failure(error) from None
 

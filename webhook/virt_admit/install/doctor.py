@@ -16,7 +16,7 @@ from typing import Final
 
 from virt_admit import __version__
 from virt_admit.install import manifests
-from virt_admit.install.inspect import Api, Connect, Entry, Installation, Json, Unreadable
+from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.model.kubevirt.versions import Version, parse_version
 from virt_admit.model.messages import count, names
@@ -63,7 +63,7 @@ Outcome = tuple[Status, str] | tuple[Status, str, str]
 CheckResult = Iterator[Outcome]
 
 
-def diagnose(api: Api, rules: Rules, now: datetime, connect: Connect) -> list[Observation]:
+def diagnose(api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> list[Observation]:
     """Run all checks.
 
     Args:
@@ -292,7 +292,7 @@ def _rights_of(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[di
         yield {"group": group, "resource": resource, "verb": verb, "namespace": namespace, "name": name}
 
 
-def _may(api: Api, right: Json) -> bool:
+def _may(api: ApiReader, right: Json) -> bool:
     """Return whether the webhook's account has a right."""
     group, kind = "authorization.k8s.io", "SubjectAccessReview"
     groups = ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]

@@ -1,6 +1,6 @@
 """What is installed in a cluster: webhook configurations, the Services that they call, and their endpoints.
 
-Everything is plain JSON that an ``Api`` gives.
+Everything is plain JSON that an ``ApiReader`` returns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Unreadable(Exception):
     """The API server did not return what was requested; the text says why."""
 
 
-class Api(Protocol):
+class ApiReader(Protocol):
     """The API server. Each raises Unreadable."""
 
     def get(self, path: str, **query: str) -> Json | None:
@@ -118,7 +118,7 @@ class Entry:
 class Installation:
     """What is installed, as far as several checks of ``doctor`` need it."""
 
-    def __init__(self, api: Api, rules: Rules, now: datetime, connect: Connect) -> None:
+    def __init__(self, api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> None:
         self.api, self.rules, self.now, self.connect = api, rules, now, connect
         self.get = functools.cache(api.get)
 

@@ -55,7 +55,7 @@ class MalformedResponse(ApiError):
     """The response does not look like one of an API server."""
 
 
-class Api(KubeApi):
+class ApiClient(KubeApi):
     """Requests for lists, watches and single objects. Threads may share it."""
 
     user_agent = f"virt-admit/{__version__}"

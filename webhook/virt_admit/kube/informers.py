@@ -22,7 +22,7 @@ from virt_admit.kube.client import (
     LONGEST,
     PAGE,
     PATIENCE,
-    Api,
+    ApiClient,
     MalformedResponse,
     NotFound,
     malformed_as_error,
@@ -66,7 +66,7 @@ class ResumePoint(NamedTuple):
     version: str
 
 
-def read(api: Api, store: KindStore, progress: Callable[[int], None] = lambda _: None) -> ResumePoint:
+def read(api: ApiClient, store: KindStore, progress: Callable[[int], None] = lambda _: None) -> ResumePoint:
     """List the objects of a kind into its store, page by page, in the newest version that is served.
 
     ``progress`` receives the number of objects read so far.
@@ -94,7 +94,7 @@ def read(api: Api, store: KindStore, progress: Callable[[int], None] = lambda _:
     raise NotFound(404, "the kind does not exist")
 
 
-def _pages(api: Api, path: str, store: KindStore, progress: Callable[[int], None]) -> tuple[ByNamespace, str]:
+def _pages(api: ApiClient, path: str, store: KindStore, progress: Callable[[int], None]) -> tuple[ByNamespace, str]:
     by_namespace: ByNamespace = {}
     count = 0
     query = {"limit": str(PAGE)}
@@ -118,7 +118,7 @@ def _pages(api: Api, path: str, store: KindStore, progress: Callable[[int], None
 class Informer:
     """Keeps one store up to date: lists, watches, and restarts after failures."""
 
-    def __init__(self, api: Api, store: KindStore, timeouts: InformerTimeouts, stopped: threading.Event) -> None:
+    def __init__(self, api: ApiClient, store: KindStore, timeouts: InformerTimeouts, stopped: threading.Event) -> None:
         self.store = store
         self.current = False
         """Whether the API server currently sends changes."""
@@ -224,7 +224,7 @@ class LiveCluster(ClusterCache):
     A kind that is not listed yet, or forbidden, is unseen. A kind that is not installed has no objects.
     """
 
-    def __init__(self, api: Api, rules: Rules, timeouts: InformerTimeouts = InformerTimeouts()) -> None:
+    def __init__(self, api: ApiClient, rules: Rules, timeouts: InformerTimeouts = InformerTimeouts()) -> None:
         super().__init__(lookup_stores(rules))
         self._api, self._timeouts = api, timeouts
         self._stopped = threading.Event()
@@ -238,7 +238,7 @@ class LiveCluster(ClusterCache):
         Raises:
             SettingError: neither is configured. An API server that does not respond is not an error.
         """
-        return cls(Api.connect(kubeconfig, context, connections=len(looked_up_kinds(rules)) + 1), rules)
+        return cls(ApiClient.connect(kubeconfig, context, connections=len(looked_up_kinds(rules)) + 1), rules)
 
     def start(self) -> None:
         """Start all threads; returns at once."""
@@ -286,7 +286,7 @@ class LiveCluster(ClusterCache):
 
 
 def snapshot(
-    api: Api,
+    api: ApiClient,
     stores: Iterable[KindStore],
     namespace: str = "",
     progress: Callable[[Kind, int], None] = lambda _kind, _count: None,
@@ -309,7 +309,7 @@ def snapshot(
     return cache
 
 
-def _sweep(api: Api, store: KindStore, namespace: str, progress: Callable[[Kind, int], None]) -> None:
+def _sweep(api: ApiClient, store: KindStore, namespace: str, progress: Callable[[Kind, int], None]) -> None:
     failures = 0
     while store.state is State.WAITING:
         try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from virt_admit.engine.admission_review import line
-from virt_admit.kube.client import PATIENCE, Api, path_of, pause
+from virt_admit.kube.client import PATIENCE, ApiClient, path_of, pause
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import cut
@@ -45,7 +45,12 @@ class NotWritten(Exception):
 
 
 def write_reports(
-    api: Api, form: Format, results: Iterable[ObjectResult], unreadable: frozenset[str], namespace: str, seconds: int
+    api: ApiClient,
+    form: Format,
+    results: Iterable[ObjectResult],
+    unreadable: frozenset[str],
+    namespace: str,
+    seconds: int,
 ) -> None:
     """Apply a report for each object, then delete the reports about objects that no longer exist.
 
@@ -76,7 +81,7 @@ def write_reports(
         _delete(api, address)
 
 
-def _own_reports(api: Api, kind: Kind, namespace: str, unreadable: frozenset[str]) -> set[Address]:
+def _own_reports(api: ApiClient, kind: Kind, namespace: str, unreadable: frozenset[str]) -> set[Address]:
     """Return the reports that virt-admit wrote, except those about kinds that could not be listed."""
     labels = ",".join(f"{key}={value}" for key, value in MANAGED.items())
 
@@ -96,7 +101,7 @@ def _is_about(body: dict[str, Any], unreadable: frozenset[str]) -> bool:
     return kind is not None and kind.resource in unreadable
 
 
-def _delete(api: Api, address: Address) -> None:
+def _delete(api: ApiClient, address: Address) -> None:
     try:
         _retry(lambda: api.delete(path_of(*address)))
     except ApiError as error:
@@ -104,7 +109,7 @@ def _delete(api: Api, address: Address) -> None:
             raise _not_written("delete", address, error) from None
 
 
-def _apply(api: Api, address: Address, body: dict[str, Any]) -> None:
+def _apply(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
     query = {"fieldManager": MANAGER, "force": "true"}
     try:
         _retry(lambda: api.patch(path_of(*address), "apply-patch+yaml", body, query))
@@ -113,7 +118,7 @@ def _apply(api: Api, address: Address, body: dict[str, Any]) -> None:
             raise _not_written("write", address, error) from None
 
 
-def write_events(api: Api, results: Iterable[ObjectResult], now: datetime.datetime) -> None:
+def write_events(api: ApiClient, results: Iterable[ObjectResult], now: datetime.datetime) -> None:
     """Write an Event for each rule and object with a denial or a warning. Update the Event if it exists.
 
     Raises:
@@ -124,7 +129,7 @@ def write_events(api: Api, results: Iterable[ObjectResult], now: datetime.dateti
             _update_or_create(api, (EVENT, _namespace(body), body["metadata"]["name"]), body)
 
 
-def _update_or_create(api: Api, address: Address, body: dict[str, Any]) -> None:
+def _update_or_create(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
     update = {key: body[key] for key in ("message", "lastTimestamp")}
 
     def write() -> None:
