@@ -34,6 +34,10 @@ def files() -> dict[Path, str]:
         folder / "components" / "scan-reports" / "rbac.yaml": NOTE + _yaml(manifests.reports_rbac()),
         folder / "scan" / "rbac.yaml": NOTE + _yaml(manifests.scan_rbac(rules)),
         folder / "webhooks" / "webhooks.yaml": NOTE + _yaml(manifests.webhooks(admission)),
+        **{
+            folder / "components" / "openshift" / "webhooks" / f"{patch['kind'].lower()}.yaml": NOTE + _yaml([patch])
+            for patch in manifests.trusting_only(admission, ("openshift-cnv",))
+        },
         folder / "monitoring" / "dashboard.json": dashboard() + "\n",
         ROOT / "docs" / "rules.md": _rules_page(),
     }

@@ -20,6 +20,7 @@ from tests.install.test_docs import blocks
 from tests.paths import MANIFESTS
 from virt_admit.install import manifests
 from virt_admit.model.kinds import Kind
+from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.rules import load_rules
 
 BUILDS = tuple(
@@ -101,6 +102,17 @@ def test_requests_fail_without_us_only_for_virtual_machines_under_enforce(plane:
 def test_enforce_comes_with_the_priority_that_it_needs(plane: ControlPlane) -> None:
     (pod,) = pods(build(plane, "overlays/enforce"))
     assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
+
+
+@pytest.mark.parametrize(
+    ("path", "trusted"), [("webhooks", TRUSTED_NAMESPACES), ("overlays/openshift/webhooks", ("openshift-cnv",))]
+)
+def test_namespaces_that_are_trusted(plane: ControlPlane, path: str, trusted: tuple[str, ...]) -> None:
+    built = {
+        kind: entry for kind, entry in webhooks(build(plane, path)) if entry["name"].startswith("virtual-machines")
+    }
+    for obj in manifests.webhooks(load_rules().at_admission, trusted=trusted):
+        assert built[obj["kind"]] == obj["webhooks"][0]
 
 
 def test_webhooks_leave_no_default_to_the_api_server(plane: ControlPlane) -> None:

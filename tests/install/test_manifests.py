@@ -101,6 +101,29 @@ class TestRegistration:
     def test_mutation_is_repeated_when_others_change_the_object(self):
         assert [entry["reinvocationPolicy"] for entry in MUTATE["webhooks"]] == ["IfNeeded"]
 
+    @pytest.mark.parametrize("trusted", [("openshift-cnv",), ("virt", "virt-2")])
+    def test_the_accounts_of_kubevirt_pass_from_the_trusted_namespaces_alone(self, trusted):
+        def users(configurations):
+            texts = [
+                condition["expression"]
+                for each in configurations
+                for entry in each["webhooks"]
+                for condition in entry["matchConditions"]
+                if condition["name"] == "not-kubevirt-itself"
+            ]
+            assert len(texts) == 3
+            return {re.search(r"'\^system:serviceaccount:\(([^)]*)\):", text)[1] for text in texts}
+
+        assert users([MUTATE, VALIDATE]) == {"kubevirt|kubevirt-hyperconverged|openshift-cnv"}
+        flags = [f"--trusted-namespace={name}" for name in trusted]
+        printed = CliRunner().invoke(main.virt_admit, ["manifests", "--part=webhooks", *flags], catch_exceptions=False)
+        assert users(yaml.safe_load_all(printed.output)) == {"|".join(trusted)}
+        assert users(manifests.trusting_only(RULES, trusted)) == {"|".join(trusted)}
+
+    def test_a_trusted_namespace_is_a_name(self):
+        refused = CliRunner().invoke(main.virt_admit, ["manifests", "--trusted-namespace=a|[^:]+"])
+        assert (refused.exit_code, "'a|[^:]+' is not a namespace name" in refused.output) == (2, True)
+
     def test_versions_are_converted_except_where_the_sent_one_is_judged(self):
         assert [entry.name for entry in ENTRIES if entry.exact] == ["hyperconverged"]
         assert [entry["matchPolicy"] for entry in VALIDATE["webhooks"]].count("Exact") == 1

@@ -47,7 +47,7 @@ def test_the_documented_example():
     assert decide(read, "vm-running-and-run-strategy").action is Action.DENY
     assert decide(read, "vm-eviction-strategy-default").fix
     assert [each.until for each in read.namespaces] == [datetime.date(2027, 1, 31)]
-    assert "system:serviceaccount:*:kubevirt-controller" in [each.match for each in read.users]
+    assert "system:serviceaccount:{kubevirt}:kubevirt-controller" in [each.match for each in read.users]
 
 
 @pytest.mark.parametrize("rule", list(RULES), ids=lambda rule: rule.id)
@@ -107,6 +107,10 @@ def test_a_plain_off_is_a_word():
         ("namespaces: [{rules: {}}]", "must name at least one namespace"),
         ("exempt: {users: [{match: a, rules: ['*']}]}", "reason: is required"),
         ("exempt: {users: [{match: a, reason: b}]}", 'rules: is required; ["*"] stands for all'),
+        (
+            "exempt: {users: [{match: 'system:serviceaccount:{kubvirt}:a', reason: b, rules: ['*']}]}",
+            "unknown placeholder {kubvirt}; did you mean {kubevirt}?",
+        ),
         ("exempt: {users: [{match: a, reason: b, rules: ['*'], until: 31.1.2027}]}", "must be a date as 2027-01-31"),
         ("exempt: {users: [{match: a, reason: b, rules: ['*'], until: 2027-02-31}]}", "must be a date as 2027-01-31"),
         ("exempt: {annotations: [nope]}", "there is no rule nope"),

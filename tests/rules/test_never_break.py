@@ -21,6 +21,7 @@ from tests.rules.never_break_world import (
     EMPTY,
     ENTRIES,
     MUTATE,
+    RULES,
     answered,
     ask,
     assert_that_blindness_never_denies,
@@ -37,6 +38,7 @@ from virt_admit.install.manifests import KUBEVIRT_NAMESPACES, MAY_FAIL, NAME, SY
 from virt_admit.model import kinds
 from virt_admit.model.cluster import NOTHING
 from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN
+from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.policy.parser import load
 
 KUBEVIRT_ACCOUNTS = ("controller", "apiserver", "handler", "operator", "synchronization-controller")
@@ -108,8 +110,10 @@ class TestVirtualMachines:
         user = f"system:serviceaccount:{home}:kubevirt-{account}"
         for obj in (faulty(), pool(running=True), instance(evictionStrategy="x"), vm("db")):
             assert silent(obj, userInfo={"username": user})
-        assert re.search(manifests.KUBEVIRT_ACCOUNTS, user)
-        assert not re.search(manifests.KUBEVIRT_ACCOUNTS, f"{user}-2")
+        (pattern,) = re.findall(r"matches\('(.*)'\)", manifests.not_kubevirt(RULES, TRUSTED_NAMESPACES)[1])
+        assert re.search(pattern, user)
+        assert not re.search(pattern, f"{user}-2")
+        assert not re.search(pattern, user.replace(home, "shop"))
 
     @never_break("vm", 5)
     def test_stored_violations_can_still_be_edited(self) -> None:

@@ -98,6 +98,21 @@ class TestVirtualMachines:
         eventually(lambda: quiet(create()))  # the API server learns of the binding by a watch
         assert everything(asker) == before
 
+    @never_break("vm", 4)
+    def test_the_name_of_an_account_is_not_enough(self, asker: Reach) -> None:
+        """Every namespace can have a service account kubevirt-controller: it is judged like any user."""
+        kubevirt = obj(kinds.KUBEVIRT, "kubevirt", KUBEVIRT)
+        stranger = f"system:serviceaccount:{SHOP}:kubevirt-controller"
+        create = partial(asker.kubectl, "create", FAULTY_MACHINES[0], "--dry-run=server")
+        asker.world([kubevirt])
+        code, text = create(user=stranger)
+        assert (code, "is invalid" in text, "[virt-admit/" in text) == (1, True, True)
+        assert quiet(create(user=CONTROLLER))
+        asker.world(complete=())  # KubeVirt is unseen
+        code, text = create(user=stranger)
+        assert (code, "Warning: " in text, "[virt-admit/" in text) == (0, True, True)
+        assert create()[0] == 1
+
     @never_break("vm", 5)
     def test_stored_violations_can_still_be_edited(self, asker: Reach) -> None:
         must_be_editable(asker, FAULTY_MACHINES)

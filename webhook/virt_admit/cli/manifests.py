@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import yaml
 from cryptography import x509
 
 from virt_admit.install.manifests import rbac, scan_rbac, webhooks
+from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.rules import load_rules
 
 ORDER = """\
@@ -17,6 +19,14 @@ ORDER = """\
 # emergency exit always works:
 #   kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration virt-admit
 """
+
+
+def namespace_names(_context: click.Context, _param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names if each is a valid namespace name: they become part of a CEL expression."""
+    for name in names:
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+            raise click.BadParameter(f"{name!r} is not a namespace name")
+    return names
 
 
 @click.command("manifests", short_help="Print the webhook configurations and RBAC as YAML.")
@@ -31,7 +41,16 @@ ORDER = """\
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="CA that API servers trust, required with --url.",
 )
-def command(part: str, url: str, ca_file: Path | None) -> int:
+@click.option(
+    "--trusted-namespace",
+    multiple=True,
+    default=TRUSTED_NAMESPACES,
+    show_default=True,
+    callback=namespace_names,
+    metavar="NAMESPACE",
+    help="Do not send requests of KubeVirt's service accounts in this namespace; repeatable.",
+)
+def command(part: str, url: str, ca_file: Path | None, trusted_namespace: tuple[str, ...]) -> int:
     """Print the webhook configurations and the RBAC that the rules need, as YAML for kubectl apply.
 
     The components in manifests/components add rights that not every cluster needs: read access to the namespaces
@@ -50,6 +69,6 @@ def command(part: str, url: str, ca_file: Path | None) -> int:
     rules = load_rules().at_admission
     objects = [*rbac(rules), *scan_rbac(load_rules())] if part in ("all", "rbac") else []
     if part in ("all", "webhooks"):
-        objects += webhooks(rules, url, bundle)
+        objects += webhooks(rules, url, bundle, trusted_namespace)
     click.echo(ORDER + yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)
     return 0

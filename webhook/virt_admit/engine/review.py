@@ -14,8 +14,9 @@ from typing import Any, Final
 from virt_admit.engine.admission_review import Reply, Request, Response, Verdict, decode, encode, strongest_first
 from virt_admit.model import json_patch
 from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kubevirt import trusted_accounts
 from virt_admit.model.objects import Object
-from virt_admit.policy.policy import Policy
+from virt_admit.policy.policy import Exemption, Policy
 from virt_admit.rule import FROM_OBJECT, Action, Context, Finding, Operation, Rule
 from virt_admit.rules import Rules
 
@@ -100,7 +101,7 @@ def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Res
         decision = policy.decide(rule, request.namespace) if rule.fixable else None
         if decision is None or not decision.fix or decision.action is Action.OFF:
             continue
-        if policy.exempt(rule, request.user, request.namespace, obj) is None:
+        if evaluation.exemption(rule) is None:
             findings = evaluation.run_rule(rule, decision.params)
             fixed += [Verdict(rule, finding, decision.action) for finding in findings if finding.fix]
     return evaluation.response(
@@ -130,7 +131,7 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> 
         for finding in findings:
             action = _ratchet(min(max_action, finding.max_action), known, _key(finding, obj))
             if action is not None:
-                verdicts.append(_exempted(Verdict(rule, finding, action), max_action, request, obj, policy))
+                verdicts.append(_exempted(Verdict(rule, finding, action), max_action, evaluation))
     return evaluation.response(verdicts=strongest_first(verdicts))
 
 
@@ -161,6 +162,10 @@ class _Evaluation:
         self.unseen += [(rule, what) for what in result.unseen]
         self.errors += [(rule, result.error)] if result.error else []
         return result.findings
+
+    def exemption(self, rule: Rule) -> Exemption | None:
+        user, namespace = self.request.user, self.request.namespace
+        return self.policy.exempt(rule, user, namespace, self.obj, trusted_accounts.aliases(user, self.cluster))
 
     def response(self, **fields: Any) -> Response:
         return Response(unseen=tuple(self.unseen), errors=tuple(self.errors), policy=self.policy.digest, **fields)
@@ -197,13 +202,13 @@ def _ratchet(action: Action, known: list[tuple[_Key, Action]], key: _Key) -> Act
     return action
 
 
-def _exempted(verdict: Verdict, max_action: Action, request: Request, obj: Object, policy: Policy) -> Verdict:
+def _exempted(verdict: Verdict, max_action: Action, evaluation: _Evaluation) -> Verdict:
     """Return the verdict after exemptions. ``max_action`` is the strongest action that the policy allows the rule."""
-    exemption = policy.exempt(verdict.rule, request.user, request.namespace, obj)
+    exemption = evaluation.exemption(verdict.rule)
     if exemption is not None:
         action = min(verdict.action, exemption.max_action)
         return Verdict(verdict.rule, verdict.finding, action, exemption.reason)
-    reason = policy.annotated(verdict.rule, obj)
+    reason = evaluation.policy.annotated(verdict.rule, evaluation.obj)
     if reason:  # one step weaker than the rule allows: editors of an object may downgrade a denial, but not hide it
         return Verdict(verdict.rule, verdict.finding, min(verdict.action, _STEP_DOWN[max_action]), reason)
     return verdict

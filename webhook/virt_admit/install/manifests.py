@@ -15,6 +15,7 @@ from virt_admit import __version__
 from virt_admit.kube.field_filter import looked_up_kinds, lookup_namespace
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
+from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.reports.formats.policy_reports import WRITTEN
 from virt_admit.rule import Operation
 from virt_admit.rules import Rules
@@ -26,6 +27,8 @@ READER: Final = f"{NAME}-reader"
 WATCH: Final = ("get", "list", "watch")
 Condition = tuple[str, str]
 """Name and CEL expression."""
+MakeCondition = Callable[[Rules, tuple[str, ...]], Condition]
+"""Makes a condition from the rules and the trusted namespaces."""
 IGNORE_LABEL: Final = f"{DOMAIN}/ignore"
 
 
@@ -42,19 +45,25 @@ def labels(component: str = "webhook") -> dict[str, str]:
 
 
 SYSTEM_NAMESPACES: Final = ("kube-system", NAMESPACE)
-KUBEVIRT_NAMESPACES: Final = ("kube-public", "kube-node-lease", "kubevirt", "kubevirt-hyperconverged", "openshift-cnv")
+KUBEVIRT_NAMESPACES: Final = ("kube-public", "kube-node-lease", *TRUSTED_NAMESPACES)
 """Left out for virtual machines alone: HyperConverged, KubeVirt and CDI live there."""
 
-KUBEVIRT_ACCOUNTS: Final = (
-    "^system:serviceaccount:[^:]+:"
-    "(kubevirt-controller|kubevirt-apiserver|kubevirt-handler|kubevirt-operator|kubevirt-synchronization-controller)$"
+KUBEVIRT_ACCOUNTS: Final = tuple(
+    f"kubevirt-{name}" for name in ("controller", "apiserver", "handler", "operator", "synchronization-controller")
 )
 
 NOT_DELETED: Final = (
     "not-being-deleted",
     "request.operation == 'DELETE' || !has(object.metadata.deletionTimestamp)",
 )
-NOT_KUBEVIRT: Final = ("not-kubevirt-itself", f"!request.userInfo.username.matches('{KUBEVIRT_ACCOUNTS}')")
+
+
+def not_kubevirt(_rules: Rules, trusted: tuple[str, ...]) -> Condition:
+    """Return the condition that stops requests of KubeVirt's own accounts, in the trusted namespaces alone."""
+    pattern = f"^system:serviceaccount:({'|'.join(trusted)}):({'|'.join(KUBEVIRT_ACCOUNTS)})$"
+    return "not-kubevirt-itself", f"!request.userInfo.username.matches('{pattern}')"
+
+
 CHANGED: Final = (
     "something-changed",
     "request.operation != 'UPDATE' || object.?spec != oldObject.?spec"
@@ -81,7 +90,7 @@ _CORDONED: Final = (
 )
 
 
-def node_changed(rules: Rules) -> Condition:
+def node_changed(rules: Rules, _trusted: tuple[str, ...]) -> Condition:
     """Return the condition that lets through only what rules judge of a Node: a cordon, and their metadata keys.
 
     Kubelets and virt-handler write Nodes all the time. It is one expression, because conditions are AND-ed.
@@ -101,7 +110,7 @@ class Entry:
     in one validating entry, because of several denials users see only the first (kubernetes/kubernetes#132637)."""
 
     name: str
-    conditions: tuple[Condition | Callable[[Rules], Condition], ...] = (NOT_DELETED, CHANGED)
+    conditions: tuple[Condition | MakeCondition, ...] = (NOT_DELETED, CHANGED)
     timeout: int = 5
     """Seconds."""
     exact: bool = False
@@ -117,12 +126,12 @@ class Entry:
 ENTRIES: Final = (
     Entry(
         name="virtual-machines",
-        conditions=(NOT_DELETED, NOT_KUBEVIRT, CHANGED),
+        conditions=(NOT_DELETED, not_kubevirt, CHANGED),
         without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
     ),
     Entry(
         name="instances",
-        conditions=(NOT_DELETED, NOT_KUBEVIRT),
+        conditions=(NOT_DELETED, not_kubevirt),
         without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
     ),
     Entry(name="health-checks"),
@@ -141,29 +150,39 @@ MAY_FAIL: Final = frozenset((f"virtual-machines.validate.{DOMAIN}",))
 
 MUTATING: Final = Entry(
     name="virtual-machines",
-    conditions=(NOT_DELETED, NOT_KUBEVIRT),
+    conditions=(NOT_DELETED, not_kubevirt),
     timeout=3,
     without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
 )
 
 
-def webhooks(rules: Rules, url: str = "", ca: bytes = b"") -> list[dict[str, Any]]:
-    """Return both webhook configurations. With ``url`` they call that URL and carry the CA, else they name the Service."""
+def webhooks(
+    rules: Rules, url: str = "", ca: bytes = b"", trusted: tuple[str, ...] = TRUSTED_NAMESPACES
+) -> list[dict[str, Any]]:
+    """Return both webhook configurations.
+
+    Args:
+        rules: the rules that are asked at admission.
+        url: the URL to call, instead of the Service.
+        ca: the CA that API servers trust, with ``url``.
+        trusted: the namespaces from which requests of KubeVirt's accounts are not sent.
+    """
     asked = [entry for entry in ENTRIES if not rules.by_kind.keys().isdisjoint(entry.kinds)]
-    validating = [_entry(entry, rules, "validate", url, ca) for entry in asked]
+    validating = [_entry(entry, rules, "validate", _client("validate", url, ca), trusted) for entry in asked]
     fixing = Rules(rule for rule in rules if rule.fixable)
-    mutating = _entry(MUTATING, fixing, "mutate", url, ca) | {"reinvocationPolicy": "IfNeeded"}
+    mutating = _entry(MUTATING, fixing, "mutate", _client("mutate", url, ca), trusted)
+    mutating["reinvocationPolicy"] = "IfNeeded"
     return [
         _object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", NAME) | {"webhooks": [mutating]},
         _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", NAME) | {"webhooks": validating},
     ]
 
 
-def _entry(entry: Entry, rules: Rules, verb: str, url: str, ca: bytes) -> dict[str, Any]:
+def _entry(entry: Entry, rules: Rules, verb: str, client: dict[str, Any], trusted: tuple[str, ...]) -> dict[str, Any]:
     return {
         "name": f"{entry.name}.{verb}.{DOMAIN}",
         "admissionReviewVersions": ["v1"],
-        "clientConfig": _client(verb, url, ca),
+        "clientConfig": client,
         "failurePolicy": "Ignore",
         "matchPolicy": "Exact" if entry.exact else "Equivalent",
         "sideEffects": "None",
@@ -175,7 +194,7 @@ def _entry(entry: Entry, rules: Rules, verb: str, url: str, ca: bytes) -> dict[s
             ]
         },
         "objectSelector": {},
-        "matchConditions": [{"name": name, "expression": expression} for name, expression in _conditions(entry, rules)],
+        "matchConditions": _conditions(entry, rules, trusted),
         "rules": [_rule(kind, _operations(kind, rules)) for kind in entry.kinds if kind in rules.by_kind],
     }
 
@@ -187,9 +206,20 @@ def _client(verb: str, url: str, ca: bytes) -> dict[str, Any]:
     return client | ({"caBundle": base64.b64encode(ca).decode()} if ca else {})
 
 
-def _conditions(entry: Entry, rules: Rules) -> Iterator[Condition]:
-    for condition in entry.conditions:
-        yield condition(rules) if callable(condition) else condition
+def _conditions(entry: Entry, rules: Rules, trusted: tuple[str, ...]) -> list[dict[str, str]]:
+    conditions = (each(rules, trusted) if callable(each) else each for each in entry.conditions)
+    return [{"name": name, "expression": expression} for name, expression in conditions]
+
+
+def trusting_only(rules: Rules, trusted: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return kustomize patches of both configurations: trust KubeVirt's accounts in these namespaces alone."""
+    return [
+        {key: obj[key] for key in ("apiVersion", "kind")}
+        | {"metadata": {"name": NAME}}
+        | {"webhooks": [{key: entry[key] for key in ("name", "matchConditions")} for entry in changed]}
+        for obj, shipped in zip(webhooks(rules, trusted=trusted), webhooks(rules), strict=True)
+        if (changed := [entry for entry in obj["webhooks"] if entry not in shipped["webhooks"]])
+    ]
 
 
 def _operations(kind: Kind, rules: Rules) -> list[str]:

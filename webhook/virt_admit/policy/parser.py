@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from virt_admit.documents import reader as documents
+from virt_admit.model.kubevirt.trusted_accounts import PLACEHOLDERS
 from virt_admit.model.objects import Field, Object, Path
 from virt_admit.model.units import parse_duration
 from virt_admit.policy.policy import SHIPPED, Exemption, Layer, Policy, PolicyError, RuleSettings
@@ -214,6 +215,9 @@ class _Reader:
         for key in ("match", "reason"):
             if not (where[key].text or "").strip():
                 self._problem(where[key], "is required")
+        for name in re.findall(r"\{[^}]*\}?", where["match"].text or ""):
+            if name not in PLACEHOLDERS:
+                self._problem(where["match"], f"unknown placeholder {name}{_near(name, PLACEHOLDERS)}")
         if not where["rules"].present:
             self._problem(where["rules"], 'is required; ["*"] stands for all')
         return Exemption(

@@ -122,11 +122,16 @@ class Policy:
     def _decisions(self) -> Callable[[tuple[Layer, ...], Rule], EffectiveSettings]:
         return functools.cache(_decide)
 
-    def exempt(self, rule: Rule, user: str, namespace: str, obj: Object) -> Exemption | None:
-        """Return the exemption by user or namespace that covers the object; the last one wins."""
-        for subject, exemptions in ((namespace, self.namespaces), (user, self.users)):
+    def exempt(
+        self, rule: Rule, user: str, namespace: str, obj: Object, aliases: tuple[str, ...] = ()
+    ) -> Exemption | None:
+        """Return the exemption by user or namespace that covers the object; the last one wins.
+
+        ``aliases`` are further names of the user, with placeholders for its namespace (``trusted_accounts``).
+        """
+        for subjects, exemptions in (((namespace,), self.namespaces), ((user, *aliases), self.users)):
             for exemption in reversed(exemptions):
-                if subject and exemption.covers(subject, rule.id, obj.kind, self.today):
+                if any(each and exemption.covers(each, rule.id, obj.kind, self.today) for each in subjects):
                     return exemption
         return None
 
