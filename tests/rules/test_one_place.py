@@ -150,6 +150,11 @@ def test_reads_that_are_not_valid(reads: Any, message: str) -> None:
     assert re.search(message, problem)
 
 
+def test_metadata_that_is_not_a_tuple() -> None:
+    (problem,) = problems(dataclasses.replace(ON_NODES, metadata=ZONE))  # type: ignore[arg-type]
+    assert problem == f"metadata is not a tuple. Write metadata=('{ZONE}',)"
+
+
 @pytest.mark.parametrize("path", ["status.phase", "reclaimPolicy", "metadata.labels.example.io/zone", "type", "value"])
 def test_reads_may_name_every_field_of_a_kind(path: str) -> None:
     """StorageClasses and Secrets have neither spec nor status."""

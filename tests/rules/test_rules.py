@@ -1,5 +1,6 @@
 """Every case of every rule, and what every rule owes its readers. ``docs/case.schema.json`` describes the cases."""
 
+import dataclasses
 import importlib
 import pkgutil
 
@@ -167,6 +168,31 @@ def test_every_rule_has_a_bad_and_a_good_case(rule):
     place = cases.case_file(rule)
     assert any(case.get("finds") for case in own), f"{place}: add a case in which the rule finds something"
     assert any(not case.get("finds") and "unseen" not in case for case in own), f"{place}: add a case without findings"
+
+
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
+def test_a_rule_declares_the_metadata_keys_that_it_judges(rule):
+    """Otherwise no update of the key reaches the rule, and the match condition for Nodes drops each of them."""
+    for kind, key in undeclared_keys(rule, [case for each, case in PAIRS if each is rule]):
+        pytest.fail(f"{file_of(rule)}: an update of {key!r} would not be judged on {kind}. Add the key to metadata")
+
+
+def undeclared_keys(rule, rule_cases):
+    """Yield the annotation and label keys that findings are at and whose updates nothing brings to the rule, by kind."""
+    for case in rule_cases if rule.at_admission else ():
+        kind = kinds.of(Object(case["object"])) or rule.kinds[0]
+        for finding in ask(rule, case)[0].findings:
+            match finding.path:
+                case ("metadata", "annotations" | "labels" as part, str(key)) if not kind.created_only:
+                    if part not in kind.judged_metadata and key not in rule.metadata:
+                        yield kind, str(key)
+
+
+def test_an_undeclared_metadata_key_is_noticed():
+    rule = load_rules().by_id["node-labeller-skip"]
+    own = [case for each, case in PAIRS if each is rule]
+    assert not list(undeclared_keys(rule, own))
+    assert list(undeclared_keys(dataclasses.replace(rule, metadata=()), own))
 
 
 @pytest.mark.parametrize("rule", [rule for rule in ALL if rule.reads], ids=lambda rule: rule.id)

@@ -86,6 +86,8 @@ _COMMON: Final = ("metadata", "spec", "status")
 
 def problems(rule: Rule) -> Iterator[str]:
     """Return what is wrong with the fields of a rule, each with what to write instead."""
+    if not isinstance(rule.metadata, tuple):
+        yield f"metadata is not a tuple. Write metadata=({rule.metadata!r},)"
     if not isinstance(rule.reads, Mapping):
         yield 'reads is not a mapping. Write reads={PVC: ("status.phase",)}'
         return

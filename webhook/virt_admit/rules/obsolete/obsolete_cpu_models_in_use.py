@@ -26,13 +26,13 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     vms_by_model = obsolete_cpus.vms_by_model(context.cluster)
     models = sorted(obsolete.intersection(vms_by_model))
     if models:
-        affected = [f"{vm} → {model}" for model in models for vm in vms_by_model[model]]
+        affected = [f"{vm} ({model})" for model in models for vm in vms_by_model[model]]
         skipped = sorted({node for model in models for node in obsolete_cpus.skipped_nodes(context.cluster, model)})
         hidden = f"; only skipped nodes offer it: {names(skipped, 20)}" if skipped else ""
         yield Finding(
             setting(obj, Setting.OBSOLETE_CPU_MODELS).path,
             f"{count(len(affected), 'VM')} could not start again or migrate (retried every 5 min forever). "
-            f"Change the model first: {names(affected, 30 if skipped else 50)}{hidden}",
+            f"Give them another model first: {names(affected, 30 if skipped else 50)}{hidden}",
             value=(*models, len(affected)),
         )
     yield from more_may_exist(context.cluster, VM)

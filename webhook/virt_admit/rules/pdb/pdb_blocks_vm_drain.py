@@ -32,7 +32,7 @@ def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
         limit = limit if limit.present else budget.at("spec", "minAvailable")
         yield Finding(
             limit.path,
-            f"{show(limit.value)} needs a scale that VMs do not have, so drains hang: 0 disruptions are allowed for "
+            f"{show(limit.value)} needs a scale sub-resource, which VMs lack, so drains hang: 0 disruptions are allowed for "
             f"{covered}. Write an integer minAvailable, or remove the budget.",
         )
 
