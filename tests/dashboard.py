@@ -54,6 +54,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "short",
                 (
                     ("sum by (rule) (increase(virt_admit_rule_unseen_total[1h])) > 0", "blind {{rule}}"),
+                    ("sum by (rule) (increase(virt_admit_rule_not_judged_total[1h])) > 0", "not judged {{rule}}"),
                     ("sum by (rule) (increase(virt_admit_rule_errors_total[1h])) > 0", "crash {{rule}}"),
                 ),
                 "A rule lacked data. This never denies a request.",

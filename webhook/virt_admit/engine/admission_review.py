@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -84,6 +84,10 @@ class Response:
     """The findings that ``patch`` removes."""
     unseen: tuple[tuple[Rule, str], ...] = ()
     errors: tuple[tuple[Rule, str], ...] = ()
+    not_judged: tuple[Rule, ...] = ()
+    """The rules that the time limit of the review stopped. They are in ``unseen`` too."""
+    omitted: Mapping[Action, int] = field(default_factory=dict)
+    """How many verdicts are left out, by action, because their rule has too many of them."""
     policy: str = ""
     """The digest of the policy that was applied."""
 
@@ -174,7 +178,8 @@ def encode(request: Request, response: Response) -> bytes:
     """Encode the response to a request."""
     encoded: dict[str, Any] = {"uid": request.uid, "allowed": response.allowed}
     if not response.allowed:
-        encoded["status"] = _status(request, [v for v in response.verdicts if v.action is Action.DENY])
+        denials = [verdict for verdict in response.verdicts if verdict.action is Action.DENY]
+        encoded["status"] = _status(request, denials, response.omitted.get(Action.DENY, 0))
     if response.patch:
         encoded["patchType"] = "JSONPatch"
         encoded["patch"] = base64.b64encode(
@@ -187,9 +192,10 @@ def encode(request: Request, response: Response) -> bytes:
     return json_codec.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": encoded})
 
 
-def _status(request: Request, denials: Sequence[Verdict]) -> dict[str, Any]:
+def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[str, Any]:
     subject = request.subject or Object({})
-    shown = denials if len(denials) <= MAX_CAUSES else denials[: MAX_CAUSES - 1]
+    count = len(denials) + omitted
+    shown = denials if count <= MAX_CAUSES else denials[: MAX_CAUSES - 1]
     causes = [
         {
             "reason": str(verdict.finding.cause),
@@ -198,8 +204,8 @@ def _status(request: Request, denials: Sequence[Verdict]) -> dict[str, Any]:
         }
         for verdict in shown
     ]
-    if more := len(denials) - len(shown):
-        last = denials[len(shown)]
+    if more := count - len(shown):
+        last = denials[-1]
         causes.append(
             {
                 "reason": str(last.finding.cause),
@@ -211,7 +217,7 @@ def _status(request: Request, denials: Sequence[Verdict]) -> dict[str, Any]:
         "status": "Failure",
         "code": 422,
         "reason": "Invalid",
-        "message": _message(subject, denials),
+        "message": _message(subject, denials, omitted),
         "details": {
             "group": subject.group,
             "kind": line(subject.kind) or "object",
@@ -221,30 +227,42 @@ def _status(request: Request, denials: Sequence[Verdict]) -> dict[str, Any]:
     }
 
 
-def _message(subject: Object, denials: Sequence[Verdict]) -> str:
+def _message(subject: Object, denials: Sequence[Verdict], omitted: int) -> str:
     """Return the text that kubectl prints instead of causes if several objects of one command are denied."""
     head = line(f"{subject.kind} {subject.full_name}".strip()) + ": "
     texts: list[str] = []
     room = MAX_MESSAGE - len(head)
     for index, verdict in enumerate(denials):
         text = line(verdict.text)
-        more = f"and {len(denials) - index} more; run: virt-admit check"
+        more = f"and {len(denials) + omitted - index} more; run: virt-admit check"
         if len(text) + len(more) + 4 > room:
             texts.append(more if texts else cut(text, room))
             break
         texts.append(text)
         room -= len(text) + 2
+    else:
+        texts += [f"and {omitted} more; run: virt-admit check"] if omitted else []
     return head + "; ".join(texts)
 
 
 def _warnings(response: Response) -> list[str]:
-    texts = [_fix_text(verdict) for verdict in response.fixed]
+    texts = [_not_judged(response)] if response.not_judged else []
+    texts += [_fix_text(verdict) for verdict in response.fixed]
     texts += [_short(verdict) for verdict in response.verdicts if verdict.action is Action.WARN]
     texts = list(dict.fromkeys(texts))
-    if len(texts) > MAX_WARNINGS:
-        more = len(texts) - MAX_WARNINGS + 1
+    count = len(texts) + response.omitted.get(Action.WARN, 0)
+    if count > MAX_WARNINGS:
+        more = count - MAX_WARNINGS + 1
         texts = [*texts[: MAX_WARNINGS - 1], f"and {more} more; run: virt-admit check"]
     return texts
+
+
+def _not_judged(response: Response) -> str:
+    count = len(response.not_judged)
+    return (
+        f"not judged by {count} {'rule' if count == 1 else 'rules'}: the object is too large to review in time; "
+        "run: virt-admit check"
+    )
 
 
 def _short(verdict: Verdict) -> str:
@@ -275,6 +293,7 @@ def _audit(response: Response) -> dict[str, str]:
         "fixed-by": {verdict.rule.id for verdict in response.fixed},
         "exempted-by": {verdict.rule.id for verdict in response.verdicts if verdict.exempted},
         "unseen": {rule.id for rule, _ in response.unseen},
+        "not-judged": {rule.id for rule in response.not_judged},
     }
     audit = {key: ",".join(sorted(ids)) for key, ids in annotations.items() if ids}
     if response.fixed:

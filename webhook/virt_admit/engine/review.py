@@ -6,12 +6,25 @@ The webhook, ``check`` and ``scan`` all use this module.
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
-from collections.abc import Callable
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from virt_admit.engine.admission_review import Reply, Request, Response, Verdict, decode, encode, strongest_first
+from virt_admit.engine.admission_review import (
+    MAX_CAUSES,
+    Reply,
+    Request,
+    Response,
+    Verdict,
+    decode,
+    encode,
+    strongest_first,
+)
 from virt_admit.model import json_patch
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt import trusted_accounts
@@ -24,6 +37,28 @@ log = logging.getLogger(__name__)
 
 NO_FINDINGS: Final = Response()
 
+REVIEW_SECONDS: Final = 1.0
+"""Seconds that one review may take: half of the shortest time-out of the webhook entries. All other requests wait."""
+OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper bounds of one review. ``check`` and ``scan`` have none."""
+
+    deadline: float = math.inf
+    """When the review stops, in ``time.monotonic`` seconds."""
+    verdicts: float = math.inf
+    """How many verdicts of one rule with the same action are kept; the others are counted."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() > self.deadline
+
+
+NO_LIMITS: Final = Limits()
+
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
@@ -33,14 +68,20 @@ class RuleResult:
     findings: tuple[Finding, ...] = ()
     unseen: tuple[str, ...] = ()
     error: str = ""
+    stopped: bool = False
+    """Whether the deadline passed before the rule ended."""
 
 
-def run(rule: Rule, obj: Object, context: Context[Any]) -> RuleResult:
-    """Run one rule. Never raises; keeps the findings that precede a failure."""
+def run(rule: Rule, obj: Object, context: Context[Any], limits: Limits = NO_LIMITS) -> RuleResult:
+    """Run one rule until it ends or the deadline passes. Never raises; keeps the findings that precede a failure."""
     found: list[Finding] = []
     unseen: list[str] = []
+    if limits.reached:
+        return RuleResult(rule, unseen=(OUT_OF_TIME,), stopped=True)
     try:
         for item in rule.check(obj, context):
+            if limits.reached:
+                return RuleResult(rule, tuple(found), (*dict.fromkeys(unseen), OUT_OF_TIME), stopped=True)
             if isinstance(item, Unseen):
                 unseen.append(item.what)
             else:
@@ -87,7 +128,7 @@ def _metadata(obj: Object, key: str) -> tuple[Any, Any]:
     return obj.annotation(key).value, obj.label(key).value
 
 
-def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:
+def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS) -> Response:
     """Return the fixes that the policy applies to the object of a request (``/mutate``)."""
     obj = request.obj
     if obj is None or request.kind is None or request.kind.never_denied:
@@ -95,7 +136,7 @@ def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Res
     rules_run = applicable_rules(request, rules)
     if not rules_run:
         return NO_FINDINGS
-    evaluation = _Evaluation(request, obj, cluster, policy)
+    evaluation = _Evaluation(request, obj, cluster, policy, limits)
     fixed: list[Verdict] = []
     for rule in rules_run:
         decision = policy.decide(rule, request.namespace) if rule.fixable else None
@@ -109,7 +150,7 @@ def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Res
     )
 
 
-def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:
+def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS) -> Response:
     """Review one request (``/validate``)."""
     obj = request.subject
     rules_run = applicable_rules(request, rules)
@@ -117,33 +158,26 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> 
         return NO_FINDINGS
     never_denied = request.kind.never_denied or request.operation == Operation.DELETE
     ceiling = Action.WARN if never_denied else Action.DENY
-    evaluation = _Evaluation(request, obj, cluster, policy)
+    evaluation = _Evaluation(request, obj, cluster, policy, limits)
     verdicts: list[Verdict] = []
     for rule in rules_run:
         decision = policy.decide(rule, request.namespace)
-        if decision.action is Action.OFF:
-            continue
-        findings = evaluation.run_rule(rule, decision.params)
-        if not findings:
-            continue
-        max_action = min(decision.action, ceiling)
-        known = _known(rule, evaluation, decision.params, max_action)
-        for finding in findings:
-            action = _ratchet(min(max_action, finding.max_action), known, _key(finding, obj))
-            if action is not None:
-                verdicts.append(_exempted(Verdict(rule, finding, action), max_action, evaluation))
+        if decision.action is not Action.OFF:
+            verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
     return evaluation.response(verdicts=strongest_first(verdicts))
 
 
 class _Evaluation:
-    """One evaluation: runs rules on an object, and records missing data and failures."""
+    """One evaluation: runs rules on an object, and records missing data, failures and rules that did not end."""
 
-    def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy) -> None:
-        self.request, self.obj, self.cluster, self.policy = request, obj, cluster, policy
+    def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy, limits: Limits) -> None:
+        self.request, self.obj, self.cluster, self.policy, self.limits = request, obj, cluster, policy, limits
         self.operation = Operation(request.operation)
         self.cached: dict[Any, Any] = {}
         self.unseen: list[tuple[Rule, str]] = []
         self.errors: list[tuple[Rule, str]] = []
+        self.not_judged: list[Rule] = []
+        self.omitted: Counter[Action] = Counter()
 
     def run_rule(self, rule: Rule, params: Any) -> tuple[Finding, ...]:
         request = self.request
@@ -158,60 +192,132 @@ class _Evaluation:
             request.subresource,
             request.kind,
         )
-        result = run(rule, self.obj, context)
+        result = run(rule, self.obj, context, self.limits)
         self.unseen += [(rule, what) for what in result.unseen]
         self.errors += [(rule, result.error)] if result.error else []
+        self.not_judged += [rule] if result.stopped else []
         return result.findings
 
     def exemption(self, rule: Rule) -> Exemption | None:
         user, namespace = self.request.user, self.request.namespace
         return self.policy.exempt(rule, user, namespace, self.obj, trusted_accounts.aliases(user, self.cluster))
 
+    def verdicts(self, rule: Rule, params: Any, max_action: Action) -> list[Verdict]:
+        """Return the verdicts of a rule. ``max_action`` is the strongest action that the policy allows it."""
+        findings = self.run_rule(rule, params)
+        if not findings:
+            return []
+        known = self._known_findings(rule, params, max_action)
+        exempted = self._exempted(rule, max_action)
+        kept: list[Verdict] = []
+        count: Counter[Action] = Counter()
+        for finding in findings:
+            action = min(max_action, finding.max_action)
+            if known is not None:
+                if self.limits.reached:
+                    self._stop(rule)
+                    break
+                ratcheted = _ratchet(action, known.action(_key(finding, self.obj)))
+                if ratcheted is None:
+                    continue
+                action = ratcheted
+            verdict = exempted(Verdict(rule, finding, action))
+            count[verdict.action] += 1
+            if count[verdict.action] <= self.limits.verdicts:
+                kept.append(verdict)
+            else:
+                self.omitted[verdict.action] += 1
+        return kept
+
+    def _known_findings(self, rule: Rule, params: Any, max_action: Action) -> _Known | None:
+        """Return the findings on the old object alone, as if it were created now in the same cluster.
+
+        None if the ratchet does not apply.
+        """
+        request, old = self.request, self.request.old
+        if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
+            return None
+        context = Context(self.cluster, params, self.cached, kind=request.kind, subresource=request.subresource)
+        actions: dict[_Key, Action] = {}
+        result = run(rule, old, context, self.limits)
+        for finding in result.findings:
+            if self.limits.reached:
+                break
+            key = _key(finding, old)
+            actions[key] = max(min(max_action, finding.max_action), actions.get(key, Action.OFF))
+        complete = not (result.stopped or self.limits.reached)
+        if not complete:
+            self._stop(rule)
+        return _Known(actions, complete)
+
+    def _exempted(self, rule: Rule, max_action: Action) -> Callable[[Verdict], Verdict]:
+        """Return the function that applies the exemptions of a rule to a verdict, looked up once for all verdicts."""
+        exemption = self.exemption(rule)
+        if exemption is not None:
+            limit, reason = exemption.max_action, exemption.reason
+        else:  # one step weaker than the rule allows: editors of an object may downgrade a denial, but not hide it
+            limit, reason = _STEP_DOWN[max_action], self.policy.annotated(rule, self.obj)
+        if not reason and exemption is None:
+            return lambda verdict: verdict
+        return lambda verdict: Verdict(rule, verdict.finding, min(verdict.action, limit), reason)
+
+    def _stop(self, rule: Rule) -> None:
+        if rule not in self.not_judged:
+            self.not_judged.append(rule)
+            self.unseen.append((rule, OUT_OF_TIME))
+
     def response(self, **fields: Any) -> Response:
-        return Response(unseen=tuple(self.unseen), errors=tuple(self.errors), policy=self.policy.digest, **fields)
+        return Response(
+            unseen=tuple(self.unseen),
+            errors=tuple(self.errors),
+            not_judged=tuple(self.not_judged),
+            omitted=self.omitted,
+            policy=self.policy.digest,
+            **fields,
+        )
 
 
 _Key = tuple[tuple[str, ...], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The findings on the old object, for the ratchet."""
+
+    actions: Mapping[_Key, Action]
+    complete: bool
+    """False: the rule was stopped. Whether another finding is new cannot be determined, so it never denies."""
+
+    def action(self, key: _Key) -> Action | None:
+        """Return the action of this finding on the old object, or None if the finding is new."""
+        return self.actions.get(key, None if self.complete else Action.DENY)
+
+
 def _key(finding: Finding, obj: Object) -> _Key:
+    """Return what identifies a finding in both objects: its path without indices, and its value."""
     value = obj.root.at(*finding.path).value if finding.value is FROM_OBJECT else finding.value
+    try:
+        hash(value)
+    except TypeError:  # a map or a list
+        value = json.dumps(value, sort_keys=True, default=repr)
     return finding.path.without_indices, value
 
 
-def _known(rule: Rule, evaluation: _Evaluation, params: Any, max_action: Action) -> list[tuple[_Key, Action]]:
-    """Return the findings on the old object alone, as if it were created now in the same cluster."""
-    request, old = evaluation.request, evaluation.request.old
-    if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
-        return []
-    context = Context(evaluation.cluster, params, evaluation.cached, kind=request.kind, subresource=request.subresource)
-    return [(_key(finding, old), min(max_action, finding.max_action)) for finding in run(rule, old, context).findings]
-
-
-def _ratchet(action: Action, known: list[tuple[_Key, Action]], key: _Key) -> Action | None:
+def _ratchet(action: Action, before: Action | None) -> Action | None:
     """Return the action of a finding on UPDATE; None: leave the finding out.
 
     A newly enabled rule must not block edits of objects that were admitted before, so an old denial becomes a warning.
     An old warning is left out, or every ``kubectl label`` would print it.
+
+    Args:
+        action: the action of the finding.
+        before: the action of the same finding on the old object, or None.
     """
-    before = max((old_action for old_key, old_action in known if old_key == key), default=None)
     if before is Action.DENY:
         return min(action, Action.WARN)
     if before is Action.WARN and action <= Action.WARN:
         return None
     return action
-
-
-def _exempted(verdict: Verdict, max_action: Action, evaluation: _Evaluation) -> Verdict:
-    """Return the verdict after exemptions. ``max_action`` is the strongest action that the policy allows the rule."""
-    exemption = evaluation.exemption(verdict.rule)
-    if exemption is not None:
-        action = min(verdict.action, exemption.max_action)
-        return Verdict(verdict.rule, verdict.finding, action, exemption.reason)
-    reason = evaluation.policy.annotated(verdict.rule, evaluation.obj)
-    if reason:  # one step weaker than the rule allows: editors of an object may downgrade a denial, but not hide it
-        return Verdict(verdict.rule, verdict.finding, min(verdict.action, _STEP_DOWN[max_action]), reason)
-    return verdict
 
 
 _STEP_DOWN: Final = {
@@ -223,17 +329,18 @@ _STEP_DOWN: Final = {
 
 
 def answer(body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: Policy) -> Reply:
-    """Decode an AdmissionReview, decide, and encode the response.
+    """Decode an AdmissionReview, decide within the limits of one review, and encode the response.
 
     Raises:
         ReviewError: the body is not an AdmissionReview that can be answered.
     """
+    limits = Limits(time.monotonic() + REVIEW_SECONDS, MAX_CAUSES)
     request = decode(body)
-    response = decide(request, rules, cluster, policy)
+    response = decide(request, rules, cluster, policy, limits)
     return Reply(encode(request, response), request, response)
 
 
-Decide = Callable[[Request, Rules, Cluster, Policy], Response]
+Decide = Callable[[Request, Rules, Cluster, Policy, Limits], Response]
 """``review`` or ``fix``."""
 
 

@@ -66,6 +66,12 @@ class Metrics:
             ("rule",),
             registry=registry,
         )
+        self.not_judged = Counter(
+            "virt_admit_rule_not_judged",
+            "Reviews in which the time limit stopped a rule.",
+            ("rule",),
+            registry=registry,
+        )
         self._add_certificates(registry)
         self._add_policy(registry)
         _add_build_info(registry)
@@ -116,6 +122,8 @@ class Metrics:
                 self.findings.labels(verdict.rule.id, str(verdict.action)).inc()
         for rule, _ in response.errors:
             self.rule_errors.labels(rule.id).inc()
+        for rule in response.not_judged:
+            self.not_judged.labels(rule.id).inc()
         for rule in {rule for rule, _ in response.unseen}:
             self.rule_unseen.labels(rule.id).inc()
 

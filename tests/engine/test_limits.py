@@ -1,0 +1,179 @@
+"""One review has an upper bound of work, and what the bound leaves out is never a denial."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.engine.test_engine import make_rule
+from tests.https.reviews import review, vm
+from virt_admit.engine import review as engine
+from virt_admit.engine.admission_review import Request, Response, encode
+from virt_admit.install.manifests import ENTRIES, MUTATING
+from virt_admit.model import kinds
+from virt_admit.model.cluster import NOTHING, Snapshot
+from virt_admit.model.objects import Object
+from virt_admit.policy.files import load_policy
+from virt_admit.policy.policy import Policy
+from virt_admit.rule import Action, Finding, Operation
+from virt_admit.rules import Rules, load_rules
+from virt_admit.serving.metrics import Metrics
+
+ALL = load_rules()
+DEFAULT = load_policy("default", ALL)
+
+
+def health_check(count: int, minutes: int = 10) -> dict[str, Any]:
+    """A health check in which every condition has several faults."""
+    conditions = [{"type": f"Redy{number}", "status": "Flase", "timeout": "3x"} for number in range(count)]
+    return {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": "workers", "namespace": "openshift-machine-api"},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "maxUnhealthy": "40%",
+            "nodeStartupTimeout": f"{minutes}m",
+            "unhealthyConditions": conditions,
+        },
+    }
+
+
+def virtual_machine(filesystems: int, cores: int = 1) -> dict[str, Any]:
+    """A VM whose every filesystem makes it impossible to migrate."""
+    devices = {
+        "interfaces": [{"name": "default", "masquerade": {}}],
+        "filesystems": [{"name": f"f{number}", "virtiofs": {}} for number in range(filesystems)],
+    }
+    template = {"domain": {"cpu": {"cores": cores}, "devices": devices}, "evictionStrategy": "LiveMigrate"}
+    return vm(template=template)
+
+
+OLD_KUBEVIRT = {
+    "apiVersion": "kubevirt.io/v1",
+    "kind": "KubeVirt",
+    "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
+    "status": {"phase": "Deployed", "observedKubeVirtVersion": "v1.4.0"},
+}
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (health_check(4_000, 11), health_check(4_000)),
+        (health_check(20_000, 11), health_check(20_000)),
+        (virtual_machine(10_000, 2), virtual_machine(10_000)),
+        (virtual_machine(10_000), None),
+    ],
+    ids=["4,000 conditions", "20,000 conditions", "10,000 filesystems", "10,000 new filesystems"],
+)
+def test_the_largest_reviews_take_two_seconds_of_cpu_at_most(new: dict[str, Any], old: dict[str, Any] | None) -> None:
+    cluster = Snapshot([Object(OLD_KUBEVIRT)], complete=["*"])
+    body = json.dumps(review(new, old)).encode()
+    start = time.process_time()
+    reply = engine.answer(body, engine.review, ALL.at_admission, cluster, DEFAULT)
+    assert time.process_time() - start < 2
+    assert reply.response.verdicts or reply.response.not_judged
+    assert len(reply.body) < 20_000
+
+
+def items(*values: Any) -> Object:
+    return Object({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"items": list(values)}})
+
+
+def each_item(obj: Object, _context: Any) -> Iterator[Finding]:
+    for item in obj["spec"]["items"].items():
+        yield Finding(item.path, f"{item.value} is wrong")
+
+
+def each_slow_item(obj: Object, _context: Any) -> Iterator[Finding]:
+    for item in obj["spec"]["items"].items():
+        time.sleep(0.01)
+        yield Finding(item.path, f"{item.value} is wrong")
+
+
+def judged(
+    obj: Object, old: Object | None, limits: engine.Limits, *checks: Any, action: Action = Action.DENY
+) -> Response:
+    rules = Rules(make_rule(check, name=f"rule-{number}", action=action) for number, check in enumerate(checks))
+    return engine.review(_request(obj, old), rules, NOTHING, Policy(), limits)
+
+
+def _request(obj: Object, old: Object | None) -> Request:
+    return Request(Operation.UPDATE if old else Operation.CREATE, kinds.VM, obj, old, uid="1")
+
+
+def answered(obj: Object, response: Response) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(encode(_request(obj, None), response))["response"]
+    return answer
+
+
+@pytest.mark.parametrize("action", [Action.DENY, Action.WARN])
+def test_further_findings_of_a_rule_are_counted(action: Action) -> None:
+    obj = items(*range(1_000))
+    response = judged(obj, None, engine.Limits(verdicts=20), each_item, action=action)
+    assert len(response.verdicts) == 20
+    answer = answered(obj, response)
+    if action is Action.DENY:
+        assert answer["status"]["details"]["causes"][-1]["message"].startswith("and 981 more; run: virt-admit check")
+        assert len(answer["status"]["details"]["causes"]) == 20
+        assert "more; run: virt-admit check" in answer["status"]["message"]
+    else:
+        assert answer["warnings"][-1] == "and 991 more; run: virt-admit check"
+        assert len(answer["warnings"]) == 10
+
+
+def test_a_new_denial_after_many_old_ones_still_denies() -> None:
+    old, new = items(*range(1_000)), items(*range(1_001))
+    response = judged(new, old, engine.Limits(verdicts=20), each_item)
+    assert [str(verdict.finding.path) for verdict in response.verdicts if verdict.action is Action.DENY] == [
+        "spec.items[1000]"
+    ]
+
+
+def test_values_that_are_maps_are_compared_by_content() -> None:
+    old, new = items({"a": [1], "b": 2}), items({"new": 1}, {"b": 2, "a": [1]})
+    actions = [str(verdict.action) for verdict in judged(new, old, engine.NO_LIMITS, each_item).verdicts]
+    assert actions == ["deny", "warn"]
+
+
+def test_findings_before_the_deadline_still_deny() -> None:
+    obj = items(*range(1_000))
+    limits = engine.Limits(deadline=time.monotonic() + 0.1)
+    response = judged(obj, None, limits, each_item, each_slow_item, each_item)
+    assert not response.allowed
+    assert [rule.id for rule in response.not_judged] == ["rule-1", "rule-2"]
+    assert {rule.id for rule, _ in response.unseen} == {"rule-1", "rule-2"}
+    assert {verdict.rule.id for verdict in response.verdicts if verdict.action is Action.DENY} == {"rule-0", "rule-1"}
+
+
+def test_without_time_nothing_is_denied_and_the_answer_says_so() -> None:
+    obj = items(1)
+    response = judged(obj, None, engine.Limits(deadline=0), each_item, each_item)
+    answer = answered(obj, response)
+    assert answer["allowed"]
+    assert answer["warnings"] == [
+        "not judged by 2 rules: the object is too large to review in time; run: virt-admit check"
+    ]
+    assert answer["auditAnnotations"]["not-judged"] == "rule-0,rule-1"
+    metrics = Metrics()
+    metrics.observe("validate", engine.Reply(b"", _request(obj, None), response), 1.0)
+    assert 'virt_admit_rule_not_judged_total{rule="rule-0"} 1.0' in metrics.text().decode()
+
+
+def test_an_old_object_that_takes_too_long_never_turns_a_finding_into_a_denial() -> None:
+    """It cannot be determined whether the finding is new."""
+    new, old = items("x"), items(*range(1_000))
+    limits = engine.Limits(deadline=time.monotonic() + 0.2)
+    response = judged(new, old, limits, each_slow_item)
+    assert [str(verdict.action) for verdict in response.verdicts] in (["warn"], [])
+    assert [rule.id for rule in response.not_judged] == ["rule-0"]
+
+
+def test_a_review_ends_before_the_api_server_stops_waiting() -> None:
+    shortest = min(entry.timeout for entry in (*ENTRIES, MUTATING))
+    assert shortest / 2 >= engine.REVIEW_SECONDS
