@@ -71,7 +71,7 @@ check: .venv/.ready
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache | tail -n 3
+	@report=$$($(BIN)/lint-imports --no-cache) || { echo "$$report"; exit 1; }
 	@$(BIN)/python -m tests.generated --check
 
 ## make format    format, and fix lint errors that ruff can fix

@@ -22,6 +22,7 @@ from virt_admit.policy.policy import Policy
 from virt_admit.rule import Action, Finding, Operation
 from virt_admit.rules import Rules, load_rules
 from virt_admit.serving.metrics import Metrics
+from virt_admit.serving.worker import REVIEW_SECONDS, review_limits
 
 ALL = load_rules()
 DEFAULT = load_policy("default", ALL)
@@ -75,10 +76,16 @@ def test_the_largest_reviews_take_two_seconds_of_cpu_at_most(new: dict[str, Any]
     cluster = Snapshot([Object(OLD_KUBEVIRT)], complete=["*"])
     body = json.dumps(review(new, old)).encode()
     start = time.process_time()
-    reply = engine.answer(body, engine.review, ALL.at_admission, cluster, DEFAULT)
+    reply = engine.answer(body, engine.review, ALL.at_admission, cluster, DEFAULT, review_limits())
     assert time.process_time() - start < 2
     assert reply.response.verdicts or reply.response.not_judged
     assert len(reply.body) < 20_000
+
+
+def after(seconds: float) -> engine.Limits:
+    """Limits that end the review after so many seconds."""
+    end = time.monotonic() + seconds
+    return engine.Limits(lambda: time.monotonic() >= end)
 
 
 def items(*values: Any) -> Object:
@@ -143,7 +150,7 @@ def test_values_that_are_maps_are_compared_by_content() -> None:
 
 def test_findings_before_the_deadline_still_deny() -> None:
     obj = items(*range(1_000))
-    limits = engine.Limits(deadline=time.monotonic() + 0.1)
+    limits = after(0.1)
     response = judged(obj, None, limits, each_item, each_slow_item, each_item)
     assert not response.allowed
     assert [rule.id for rule in response.not_judged] == ["rule-1", "rule-2"]
@@ -153,7 +160,7 @@ def test_findings_before_the_deadline_still_deny() -> None:
 
 def test_without_time_nothing_is_denied_and_the_answer_says_so() -> None:
     obj = items(1)
-    response = judged(obj, None, engine.Limits(deadline=0), each_item, each_item)
+    response = judged(obj, None, after(0), each_item, each_item)
     answer = answered(obj, response)
     assert answer["allowed"]
     assert answer["warnings"] == [
@@ -168,7 +175,7 @@ def test_without_time_nothing_is_denied_and_the_answer_says_so() -> None:
 def test_an_old_object_that_takes_too_long_never_turns_a_finding_into_a_denial() -> None:
     """It cannot be determined whether the finding is new."""
     new, old = items("x"), items(*range(1_000))
-    limits = engine.Limits(deadline=time.monotonic() + 0.2)
+    limits = after(0.2)
     response = judged(new, old, limits, each_slow_item)
     assert [str(verdict.action) for verdict in response.verdicts] in (["warn"], [])
     assert [rule.id for rule in response.not_judged] == ["rule-0"]
@@ -176,4 +183,4 @@ def test_an_old_object_that_takes_too_long_never_turns_a_finding_into_a_denial()
 
 def test_a_review_ends_before_the_api_server_stops_waiting() -> None:
     shortest = min(entry.timeout for entry in (*ENTRIES, MUTATING))
-    assert shortest / 2 >= engine.REVIEW_SECONDS
+    assert shortest / 2 >= REVIEW_SECONDS

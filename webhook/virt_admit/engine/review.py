@@ -9,14 +9,12 @@ import dataclasses
 import json
 import logging
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_admit.engine.admission_review import (
-    MAX_CAUSES,
     Reply,
     Request,
     Response,
@@ -37,8 +35,6 @@ log = logging.getLogger(__name__)
 
 NO_FINDINGS: Final = Response()
 
-REVIEW_SECONDS: Final = 1.0
-"""Seconds that one review may take: half of the shortest time-out of the webhook entries. All other requests wait."""
 OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"
 
 
@@ -46,15 +42,10 @@ OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"
 class Limits:
     """Upper bounds of one review. ``check`` and ``scan`` have none."""
 
-    deadline: float = math.inf
-    """When the review stops, in ``time.monotonic`` seconds."""
+    expired: Callable[[], bool] = lambda: False
+    """Whether the time of the review is over. A function, because reviews do not read the clock."""
     verdicts: float = math.inf
     """How many verdicts of one rule with the same action are kept; the others are counted."""
-
-    @property
-    def reached(self) -> bool:
-        """Whether the deadline has passed."""
-        return time.monotonic() > self.deadline
 
 
 NO_LIMITS: Final = Limits()
@@ -69,18 +60,18 @@ class RuleResult:
     unseen: tuple[str, ...] = ()
     error: str = ""
     stopped: bool = False
-    """Whether the deadline passed before the rule ended."""
+    """Whether the time of the review was over before the rule ended."""
 
 
 def run(rule: Rule, obj: Object, context: Context[Any], limits: Limits = NO_LIMITS) -> RuleResult:
-    """Run one rule until it ends or the deadline passes. Never raises; keeps the findings that precede a failure."""
+    """Run one rule until it ends or the time of the review is over. Never raises; keeps the findings that precede a failure."""
     found: list[Finding] = []
     unseen: list[str] = []
-    if limits.reached:
+    if limits.expired():
         return RuleResult(rule, unseen=(OUT_OF_TIME,), stopped=True)
     try:
         for item in rule.check(obj, context):
-            if limits.reached:
+            if limits.expired():
                 return RuleResult(rule, tuple(found), (*dict.fromkeys(unseen), OUT_OF_TIME), stopped=True)
             if isinstance(item, Unseen):
                 unseen.append(item.what)
@@ -214,7 +205,7 @@ class _Evaluation:
         for finding in findings:
             action = min(max_action, finding.max_action)
             if known is not None:
-                if self.limits.reached:
+                if self.limits.expired():
                     self._stop(rule)
                     break
                 ratcheted = _ratchet(action, known.action(_key(finding, self.obj)))
@@ -241,11 +232,11 @@ class _Evaluation:
         actions: dict[_Key, Action] = {}
         result = run(rule, old, context, self.limits)
         for finding in result.findings:
-            if self.limits.reached:
+            if self.limits.expired():
                 break
             key = _key(finding, old)
             actions[key] = max(min(max_action, finding.max_action), actions.get(key, Action.OFF))
-        complete = not (result.stopped or self.limits.reached)
+        complete = not (result.stopped or self.limits.expired())
         if not complete:
             self._stop(rule)
         return _Known(actions, complete)
@@ -328,13 +319,14 @@ _STEP_DOWN: Final = {
 }
 
 
-def answer(body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: Policy) -> Reply:
-    """Decode an AdmissionReview, decide within the limits of one review, and encode the response.
+def answer(
+    body: bytes, decide: Decide, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS
+) -> Reply:
+    """Decode an AdmissionReview, decide, and encode the response.
 
     Raises:
         ReviewError: the body is not an AdmissionReview that can be answered.
     """
-    limits = Limits(time.monotonic() + REVIEW_SECONDS, MAX_CAUSES)
     request = decode(body)
     response = decide(request, rules, cluster, policy, limits)
     return Reply(encode(request, response), request, response)

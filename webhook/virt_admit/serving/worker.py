@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from virt_admit import __version__
 from virt_admit.engine import review
-from virt_admit.engine.admission_review import MAX_BODY, Reply
+from virt_admit.engine.admission_review import MAX_BODY, MAX_CAUSES, Reply
+from virt_admit.engine.review import Limits
 from virt_admit.kube import snapshots
 from virt_admit.model.cluster import NOTHING, Cluster, Snapshot
 from virt_admit.policy.files import load_policy, policy_file
@@ -38,6 +39,15 @@ CERTIFICATE_PATIENCE: Final = 10.0
 """Seconds that the start waits for a certificate; gunicorn ends a worker that takes 30."""
 SYNC_PATIENCE: Final = 30.0
 """Seconds after which a worker is ready without all look-ups; until then they raise ``Unseen``."""
+
+REVIEW_SECONDS: Final = 1.0
+"""Seconds that one review may take: half of the shortest time-out of the webhook entries. All other requests wait."""
+
+
+def review_limits() -> Limits:
+    """Return the limits of a review that starts now."""
+    end = time.monotonic() + REVIEW_SECONDS
+    return Limits(lambda: time.monotonic() > end, MAX_CAUSES)
 
 
 class Worker:
@@ -95,7 +105,8 @@ class Worker:
         return found
 
     def _answer(self, body: bytes, decide: review.Decide) -> Reply:
-        return review.answer(body, decide, self.rules, self.cluster(), self._policy_of_today())
+        limits = review_limits()
+        return review.answer(body, decide, self.rules, self.cluster(), self._policy_of_today(), limits)
 
     def _policy_of_today(self) -> Policy:
         """Return the policy as of today. The same value all day, because it caches its decisions."""
