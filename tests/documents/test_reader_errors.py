@@ -16,7 +16,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("content", "place", "message"),
     [
-        (b"a: 1\n\tb: 2\n", (2, 1), "a tab stands where YAML takes only spaces"),
+        (b"a: 1\n\tb: 2\n", (2, 1), "YAML does not allow a tab here"),
         (b"\ta: 1\n", (1, 1), "a tab"),
         (b"a: [1, 2\nb: 3\n", (2, 2), "expected ',' or ']'"),
         (b"a: b: c\n", (1, 5), "mapping values are not allowed"),

@@ -106,7 +106,7 @@ def test_a_plain_off_is_a_word():
         ("namespaces: {}", "namespaces: must be a list"),
         ("namespaces: [{rules: {}}]", "must name at least one namespace"),
         ("exempt: {users: [{match: a, rules: ['*']}]}", "reason: is required"),
-        ("exempt: {users: [{match: a, reason: b}]}", 'rules: is required; ["*"] stands for all'),
+        ("exempt: {users: [{match: a, reason: b}]}", 'rules: is required; ["*"] means all'),
         (
             "exempt: {users: [{match: 'system:serviceaccount:{kubvirt}:a', reason: b, rules: ['*']}]}",
             "unknown placeholder {kubvirt}; did you mean {kubevirt}?",
@@ -114,7 +114,7 @@ def test_a_plain_off_is_a_word():
         ("exempt: {users: [{match: a, reason: b, rules: ['*'], until: 31.1.2027}]}", "must be a date as 2027-01-31"),
         ("exempt: {users: [{match: a, reason: b, rules: ['*'], until: 2027-02-31}]}", "must be a date as 2027-01-31"),
         ("exempt: {annotations: [nope]}", "there is no rule nope"),
-        ("rules: {}\nrules: {}", "stands twice, first in line 1"),
+        ("rules: {}\nrules: {}", "duplicate key, first in line 1"),
         ("rules: {}\n---\nrules: {}", "expected one document"),
         ("", "expected one document"),
     ],

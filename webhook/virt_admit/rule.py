@@ -64,13 +64,13 @@ class Finding:
     """One problem at one path. Says nothing of what happens because of it: the policy decides that.
 
     ``message`` says what is wrong with which value, what it would do, and what to write instead, in one line.
-    It stands alone: kubectl shows nothing else of us. The engine adds the rule's id.
+    It is complete on its own: kubectl shows nothing else from virt-admit. The engine adds the rule's id.
     """
 
     path: Path
     message: str
     value: Any = FROM_OBJECT
-    """The offending value, for the ratchet; without it what stands at ``path``. A relation gives all its values."""
+    """The offending value, for the ratchet; by default the value at ``path``. A relation gives all its values."""
     cause: Cause = Cause.INVALID
     max_action: Action = Action.DENY
     """The strongest action that this finding may lead to, whatever the policy says of its rule."""

@@ -142,7 +142,7 @@ class YamlReader:
         start = event.start_mark.index
         value, span = self._anchors.get(event.anchor, (None, None))
         if span is None:
-            raise MarkupError(f"no anchor {show(event.anchor)} stands before this alias", start)
+            raise MarkupError(f"no anchor {show(event.anchor)} is defined before this alias", start)
         if value is _OPEN:
             raise MarkupError(f"the anchor {show(event.anchor)} contains itself", start)
         return self._copy(value, depth, start), (start, event.end_mark.index, span[2])
@@ -188,6 +188,6 @@ def _error(error: yaml.MarkedYAMLError, text: str) -> MarkupError:
     mark = error.problem_mark or error.context_mark
     offset = mark.index if mark else 0
     if text[offset : offset + 1] == "\t":
-        return MarkupError("a tab stands where YAML takes only spaces", offset)
+        return MarkupError("YAML does not allow a tab here: use spaces", offset)
     problem = error.problem or error.context or "not YAML"
     return MarkupError(f"{problem} ({error.context})" if error.context and error.problem else problem, offset)

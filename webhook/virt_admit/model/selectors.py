@@ -48,7 +48,7 @@ def key_error(key: object) -> str | None:
         return f"{show(key)} is not a label key: it must be a string"
     prefix, slash, name = key.rpartition("/")
     if slash and not is_dns_name(prefix):
-        return f"{show(key)} is not a label key: what stands before / must be a lower-case DNS name"
+        return f"{show(key)} is not a label key: the part before / must be a lower-case DNS name"
     if not (len(name) <= _LONGEST_NAME and _NAME.fullmatch(name)):
         return (
             f"{show(key)} is not a label key: a name has 1 to 63 letters, digits, - _ or ., "

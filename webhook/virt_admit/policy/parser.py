@@ -68,7 +68,7 @@ def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
         raise PolicyError(problems)
     document = found[0]
     problems = [
-        f"{name}:{duplicate.line}: {duplicate.path}: stands twice, first in line {duplicate.first_line}"
+        f"{name}:{duplicate.line}: {duplicate.path}: duplicate key, first in line {duplicate.first_line}"
         for duplicate in document.duplicates
     ]
     reader = _Reader(rules)
@@ -219,7 +219,7 @@ class _Reader:
             if name not in PLACEHOLDERS:
                 self._problem(where["match"], f"unknown placeholder {name}{_near(name, PLACEHOLDERS)}")
         if not where["rules"].present:
-            self._problem(where["rules"], 'is required; ["*"] stands for all')
+            self._problem(where["rules"], 'is required; ["*"] means all')
         return Exemption(
             match=where["match"].text or "",
             rules=tuple(self._patterns(where["rules"])),

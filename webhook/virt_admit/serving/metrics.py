@@ -102,7 +102,9 @@ class Metrics:
             "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read.", registry=registry
         )
         self.policy_errors = Counter(
-            "virt_admit_policy_reload_errors", "Policies that were refused; the last good one stays.", registry=registry
+            "virt_admit_policy_reload_errors",
+            "Policy reloads that failed; the previous policy stays in force.",
+            registry=registry,
         )
 
     def flying(self, endpoint: str) -> AbstractContextManager[None]:

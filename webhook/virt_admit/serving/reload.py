@@ -54,7 +54,9 @@ class Reloaded(Generic[T]):
             self._value = self._parse(self._path)
         except Exception as error:
             self.error = error
-            log.warning("reload refused, the last good one stays", extra={"file": str(self._path), "error": str(error)})
+            log.warning(
+                "reload failed; keeping the previous version", extra={"file": str(self._path), "error": str(error)}
+            )
             self._failed(error)
         else:
             self.error = None

@@ -19,11 +19,11 @@ from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 WHY = {
-    Reach.MIGRATED: "wait for their turn",
-    Reach.RESTARTED: "wait for their turn",
-    Reach.STOPPED: "wait for their turn",
-    Reach.RETRIED: "fail to migrate",
-    Reach.UNKNOWN: "cannot be determined",
+    Reach.MIGRATED: "waiting for their turn",
+    Reach.RESTARTED: "waiting for their turn",
+    Reach.STOPPED: "waiting for their turn",
+    Reach.RETRIED: "failing to migrate",
+    Reach.UNKNOWN: "undetermined",
 }
 
 
@@ -45,7 +45,7 @@ def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding | Un
 
 
 def _reasons(methods: frozenset[str], cluster: Cluster) -> str:
-    never = "refuse eviction" if workload_updates.EVICT in methods else "cannot migrate"
+    never = "refusing eviction" if workload_updates.EVICT in methods else "not migratable"
     reasons = Counter(
         WHY.get(workload_updates.update(vmi, methods, cluster).reach, never)
         for vmi in workload_updates.outdated(cluster)
