@@ -147,7 +147,7 @@ def _unread(cluster: Cluster) -> Mapping[Kind, str]:
 def _pack(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
     items = [
         Item(
-            room.pod_to_place(found.vmi, cluster, moves=found.moves),
+            found.target.pod,
             found.placement.candidates,
             uncertain=found.placement.certain is None,
         )

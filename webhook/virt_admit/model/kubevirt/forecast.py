@@ -8,9 +8,10 @@ not check it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import VMI
@@ -24,6 +25,7 @@ from virt_admit.model.kubevirt import (
     vmis,
 )
 from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.kubevirt.room import Target
 from virt_admit.model.messages import Problem, names
 from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Object
@@ -60,9 +62,13 @@ class Forecast:
     vmi: Object
     outcome: VmOutcome
     reason: str
-    remedy: str = ""
-    placement: Placement = field(default_factory=lambda: Placement((), {}))
-    """Where its pod would be schedulable: the target pod of a migration, or a fresh pod for a VM that restarts."""
+    remedy: str
+    target: Target
+    """Where it could go: the target pod of its migration, or a fresh pod for a VM that restarts."""
+
+    @property
+    def placement(self) -> Placement:
+        return self.target.placement
 
     @property
     def moves(self) -> bool:
@@ -75,39 +81,52 @@ class Forecast:
         return self.outcome is not VmOutcome.STOPS
 
 
+class _Verdict(NamedTuple):
+    """What happens to a VM, before it is said where it could go."""
+
+    outcome: VmOutcome
+    reason: str
+    remedy: str = ""
+
+
+_Find = Callable[[bool], Target]
+"""Where the VMI could go, by whether it migrates."""
+
+
 def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
+    find = functools.cache(lambda moves: room.target(vmi, cluster, moves=moves))
     try:
-        found = _forecast(vmi, cluster)
+        verdict = _judge(vmi, cluster, find)
     except Unseen as unseen:
-        found = Forecast(vmi, VmOutcome.UNKNOWN, f"cannot see {unseen.what}", "let virt-admit read it")
-    return replace(found, placement=room.places(vmi, cluster, moves=found.moves))
+        verdict = _Verdict(VmOutcome.UNKNOWN, f"cannot see {unseen.what}", "let virt-admit read it")
+    return Forecast(vmi, *verdict, find(verdict.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)))
 
 
-def _forecast(vmi: Object, cluster: Cluster) -> Forecast:
+def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
     if vmi.deleted:
-        return _shut_down(vmi, cluster, "it is being stopped already")
+        return _shut_down(vmi, cluster, find, "it is being stopped already")
     said = effective.strategy(vmi, cluster)
     match lifecycle.eviction(said.value, vmis.migratable(vmi)):
         case Eviction.REFUSED:
             reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
-            return Forecast(vmi, VmOutcome.BLOCKS, reason, _repair(vmi))
+            return _Verdict(VmOutcome.BLOCKS, reason, _repair(vmi))
         case Eviction.WAITS:
             reason = f"{said.phrase}: something outside KubeVirt has to move it"
             remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
-            return Forecast(vmi, VmOutcome.BLOCKS, reason, remedy)
+            return _Verdict(VmOutcome.BLOCKS, reason, remedy)
         case Eviction.MIGRATES:
-            problem = no_target(vmi, cluster) or quotas.refusal(vmi, cluster)
+            problem = _failing(vmi, cluster) or _nowhere(find(True), cluster) or quotas.refusal(vmi, cluster)
             if problem is not None:
-                return Forecast(vmi, VmOutcome.BLOCKS, f"{said.phrase}, but {problem.reason}", problem.remedy)
-            return Forecast(vmi, VmOutcome.MIGRATES, f"{said.phrase}, LiveMigratable")
+                return _Verdict(VmOutcome.BLOCKS, f"{said.phrase}, but {problem.reason}", problem.remedy)
+            return _Verdict(VmOutcome.MIGRATES, f"{said.phrase}, LiveMigratable")
     budget = disruption_budgets.blocking(vmi, cluster)
     if budget is not None:
         remedy = "write an integer minAvailable" if disruption_budgets.needs_scale(budget) else "loosen it"
         reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
-        return Forecast(vmi, VmOutcome.BLOCKS, reason, f"{remedy}, or delete it during the drain")
+        return _Verdict(VmOutcome.BLOCKS, reason, f"{remedy}, or delete it during the drain")
     hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
-    return _shut_down(vmi, cluster, f"{said.phrase}{hindered}")
+    return _shut_down(vmi, cluster, find, f"{said.phrase}{hindered}")
 
 
 def _repair(vmi: Object) -> str:
@@ -116,16 +135,14 @@ def _repair(vmi: Object) -> str:
     return "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
 
 
-def _shut_down(vmi: Object, cluster: Cluster, why: str) -> Forecast:
+def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict:
     after = vmis.comes_back(vmi, cluster)
     if not after.comes:
-        return Forecast(vmi, VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
-    problem = nowhere_to_go(vmi, cluster, moves=False)
+        return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
+    problem = _nowhere(find(False), cluster)
     if problem is not None:
-        return Forecast(
-            vmi, VmOutcome.RESTARTS, f"{why}; {after.why}, but only later: {problem.reason}", problem.remedy
-        )
-    return Forecast(vmi, VmOutcome.RESTARTS, f"{why}; {after.why}")
+        return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but only later: {problem.reason}", problem.remedy)
+    return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
 
 
 # --- why a VM has no place to go to ------------------------------------------------------------------------------
@@ -136,11 +153,15 @@ def no_target(vmi: Object, cluster: Cluster) -> Problem | None:
 
     KubeVirt gives up such a migration after five minutes and repeats it forever.
     """
+    return _failing(vmi, cluster) or nowhere_to_go(vmi, cluster, moves=True)
+
+
+def _failing(vmi: Object, cluster: Cluster) -> Problem | None:
     failed = migrations.failed_in_a_row(vmi, cluster)
-    if len(failed) >= migrations.RETRY_LOOP:
-        reason = f"its last {len(failed)} migrations failed, so will the next"
-        return Problem(reason, f"see why migration {failed[-1].name} failed")
-    return nowhere_to_go(vmi, cluster, moves=True)
+    if len(failed) < migrations.RETRY_LOOP:
+        return None
+    reason = f"its last {len(failed)} migrations failed, so will the next"
+    return Problem(reason, f"see why migration {failed[-1].name} failed")
 
 
 _MOMENT: Final = frozenset(("cordoned", "not Ready", "virt-handler is not serving it"))
@@ -154,8 +175,12 @@ def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | No
         cluster: the cluster.
         moves: whether it migrates, so that the processor of its node binds it and its source pod still counts.
     """
-    placement = room.places(vmi, cluster, moves=moves)
-    if placement.candidates or placement.certain is None:
+    return _nowhere(room.target(vmi, cluster, moves=moves), cluster)
+
+
+def _nowhere(target: Target, cluster: Cluster) -> Problem | None:
+    placement = target.placement
+    if placement.has_candidate or placement.certain is None:
         return None
     nodes = room.scheduler(cluster).state.nodes
     refusals = {name: why for name, why in placement.refusals.items() if SCHEDULABLE in nodes[name].labels}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.kinds import CSI_NODE, NAMESPACE, NODE, POD, PV, PVC, VMI
@@ -19,10 +19,11 @@ from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.scheduler import pods, volumes
-from virt_admit.model.scheduler.filters import Placement, Scheduler, Volumes
+from virt_admit.model.scheduler.filters import Placement, Scheduler
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.resources import Resources, pod_limits, pod_requests
 from virt_admit.model.scheduler.state import State, read_node
+from virt_admit.model.scheduler.volumes import Volumes
 
 READS: Final = union(
     effective_module.READS,
@@ -178,7 +179,8 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     running = launchers(cluster).on_node(vmi)
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher.uses_host_model(given, cluster)
-    demanded = tuple(launcher.migration_labels(_source_labels(vmi, cluster), selected, cluster, host_model=host_model))
+    source = _source_labels(vmi, cluster)
+    demanded = tuple(launcher.migration_labels(source, selected, cluster, host_model=host_model))
     return replace(
         pod,
         node_selector={**pod.node_selector, **{key: value for key, value, _ in demanded}},
@@ -204,8 +206,15 @@ def requests_and_limits(vmi: Object, cluster: Cluster) -> tuple[Resources, Resou
     return launcher_resources.requests(given, cluster), launcher_resources.limits(given, cluster)
 
 
-def places(vmi: Object, cluster: Cluster, *, moves: bool) -> Placement:
-    """Return the nodes on which the VMI's pod would be schedulable now, without its own node.
+class Target(NamedTuple):
+    """The pod for which a VMI needs a place, and the nodes on which it would be schedulable now."""
+
+    pod: Pod
+    placement: Placement
+
+
+def target(vmi: Object, cluster: Cluster, *, moves: bool) -> Target:
+    """Return where a running VMI could go, without its own node.
 
     While a migration runs its source pod still counts: for room, anti-affinity and topology spread. A VMI that is
     shut down first has none.
@@ -216,14 +225,7 @@ def places(vmi: Object, cluster: Cluster, *, moves: bool) -> Placement:
     gone = () if moves else [other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi)]
     placement = filters.place(pod, without=here, gone=gone)
     unseen = tuple(_unseen_of(vmi, pod, cluster, moves=moves))
-    if not unseen:
-        return placement
-    return replace(
-        placement,
-        candidates=(),
-        undetermined=tuple(sorted((*placement.candidates, *placement.undetermined))),
-        unseen=(*placement.unseen, *unseen),
-    )
+    return Target(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement)
 
 
 def _is_own(pod: Pod, vmi: Object) -> bool:

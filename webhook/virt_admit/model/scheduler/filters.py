@@ -6,7 +6,7 @@ once for all pods that demand the same, because a cluster has thousands of VMs o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -14,8 +14,9 @@ from virt_admit.model.cluster import Unseen
 from virt_admit.model.scheduler.neighbours import Neighbours, neighbours
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.resources import PODS, Resources, missing, show
+from virt_admit.model.scheduler.room_index import RoomIndex
 from virt_admit.model.scheduler.state import Node, State
-from virt_admit.model.scheduler.volumes import Claim
+from virt_admit.model.scheduler.volumes import Claim, Volumes
 from virt_admit.model.scheduling import tolerates
 
 _UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -23,20 +24,57 @@ _TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
 """Prefixes of taints that a cordon, a drain or a maintenance puts on a node for a while."""
 
 
+class ByLabels(NamedTuple):
+    """The nodes by what their names, labels and taints decide; shared by all pods that demand the same."""
+
+    accepting: tuple[str, ...]
+    """Sorted."""
+    refusing: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one pod could go. Nodes are judged one by one, as if nothing else moved."""
+    """Where one pod could go. Nodes are judged one by one, as if nothing else moved.
 
-    candidates: tuple[str, ...]
-    """Names of the nodes that kube-scheduler would accept, sorted."""
-    refusals: Mapping[str, str]
-    """The other nodes, each with all causes."""
-    undetermined: tuple[str, ...] = ()
-    """Nodes on which nothing is known to be wrong, but not everything could be read."""
+    A cluster has thousands of VMs and hundreds of nodes, so only the nodes that differ from what labels and taints
+    decide are kept for each pod.
+    """
+
+    by_labels: ByLabels
+    without: str = ""
+    """The node that is left out: the one that the pod is on."""
+    judged: Mapping[str, str | None] = field(default_factory=dict)
+    """Nodes where more than labels and taints decides: all causes; empty: accepted; None: undetermined."""
     unseen: tuple[str, ...] = ()
-    """What could not be read."""
+    """What could not be read. No node certainly accepts the pod then."""
     complete: bool = True
     """Whether every node of the cluster is known."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The names of the nodes that certainly accept the pod, sorted."""
+        return () if self.unseen else tuple(self._open())
+
+    @property
+    def undetermined(self) -> tuple[str, ...]:
+        """Nodes on which nothing is known to be wrong, but not everything could be read."""
+        blind = [name for name, causes in self.judged.items() if causes is None]
+        return tuple(sorted((*blind, *self._open()))) if self.unseen else tuple(sorted(blind))
+
+    def _open(self) -> Iterator[str]:
+        for name in self.by_labels.accepting:
+            if name != self.without and self.judged.get(name, "") == "":
+                yield name
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """The nodes that refuse the pod, each with all causes."""
+        found = {name: causes for name, causes in self.by_labels.refusing.items() if name != self.without}
+        return found | {name: causes for name, causes in self.judged.items() if causes}
+
+    @property
+    def has_candidate(self) -> bool:
+        return not self.unseen and next(self._open(), None) is not None
 
     @property
     def certain(self) -> tuple[str, ...] | None:
@@ -44,21 +82,11 @@ class Placement:
         return None if self.undetermined or not self.complete else self.candidates
 
 
-@dataclass(frozen=True, slots=True)
-class Volumes:
-    """How the claims of pods are looked up."""
-
-    claim: Callable[[str, str], Claim]
-    """By namespace and name; raises ``Unseen``."""
-    limits: Callable[[str], Mapping[str, int]]
-    """Attachable volumes of a node by CSI driver; raises ``Unseen``."""
-
-
 class _Demand(NamedTuple):
     """What one pod demands, computed before nodes are looked at one by one."""
 
     pod: Pod
-    by_labels: Mapping[str, str]
+    by_labels: ByLabels
     claims: tuple[Claim, ...]
     fault: str
     neighbours: Neighbours | None
@@ -77,11 +105,16 @@ class Scheduler:
     """Whether every node of the cluster is known."""
     moment: bool = True
     """Whether cordons, transient taints, readiness, other pods and free capacity count."""
-    _static: dict[Any, Mapping[str, str]] = field(default_factory=dict)
+    _static: dict[Any, ByLabels] = field(default_factory=dict)
+    _reach: dict[Any, frozenset[str]] = field(default_factory=dict)
+    """The nodes that cannot reach a volume, by what the volume demands."""
+    _room: RoomIndex | None = None
 
     def fork(self) -> Scheduler:
         """Return the same filters over a copy of the state, to try placements on."""
-        return Scheduler(self.state.fork(), self.volumes, self.unseen, self.complete, self.moment, self._static)
+        return Scheduler(
+            self.state.fork(), self.volumes, self.unseen, self.complete, self.moment, self._static, self._reach
+        )
 
     def place(self, pod: Pod, without: str = "", gone: Sequence[Pod] = ()) -> Placement:
         """Return the nodes on which the pod would be schedulable, leaving out the node ``without``.
@@ -89,34 +122,59 @@ class Scheduler:
         ``gone``: pods on that node that will have ended before the pod is scheduled.
         """
         demand = self._demand(pod, gone)
-        candidates: list[str] = []
-        refusals: dict[str, str] = {}
-        undetermined: list[str] = []
-        unseen = list(demand.unseen)
-        for name, node in self.state.nodes.items():
-            if name == without:
-                continue
-            causes, blind = self._causes(demand, node)
-            unseen += blind
-            if causes:
-                refusals[name] = "; ".join(causes)
-            elif demand.unseen or blind:
-                undetermined.append(name)
-            else:
-                candidates.append(name)
-        return Placement(
-            tuple(sorted(candidates)),
-            refusals,
-            tuple(sorted(undetermined)),
-            tuple(dict.fromkeys(unseen)),
-            self.complete,
-        )
+        judged: dict[str, str | None] = {}
+        for name in self._doubtful(demand):
+            if name != without:
+                causes, unseen = self._causes(demand, self.state.nodes[name])
+                judged[name] = "; ".join(causes) if causes or not unseen else None
+        return Placement(demand.by_labels, without, judged, demand.unseen, self.complete)
+
+    def _doubtful(self, demand: _Demand) -> Iterable[str]:
+        """Return the nodes that may refuse the pod for more than labels and taints: all of those that do."""
+        nodes = self.state.nodes
+        if demand.fault:
+            return nodes
+        found: set[str] = set()
+        for claim in demand.claims:
+            found |= self._out_of_reach(claim)
+        if not self.moment:
+            return found
+        if demand.neighbours is not None:
+            if demand.neighbours.attracted or demand.neighbours.spread:
+                return nodes
+            for domain in (*demand.neighbours.repelled_by, *demand.neighbours.avoided):
+                found.update(self._index.in_domain(domain))
+        found |= self._index.short_of(demand.pod.requests)
+        found |= self._index.near_limit(demand.claims)
+        return found
+
+    def _out_of_reach(self, claim: Claim) -> frozenset[str]:
+        key = claim.node_affinity, claim.zones
+        found = self._reach.get(key)
+        if found is None:
+            nodes = self.state.nodes.values()
+            found = frozenset(node.name for node in nodes if claim.refusal(node.name, node.labels))
+            self._reach[key] = found
+        return found
+
+    @property
+    def _index(self) -> RoomIndex:
+        """The index of the state, made again after pods were bound."""
+        if self._room is None or self._room.generation != self.state.generation:
+            self._room = RoomIndex(self.state, self.volumes)
+        return self._room
 
     def accepts(self, pod: Pod, name: str) -> bool:
         """Return whether one node certainly takes the pod, the pods that were bound meanwhile included."""
         demand = self._demand(pod)
         causes, blind = self._causes(demand, self.state.nodes[name])
         return not (causes or blind or demand.unseen)
+
+    def is_simple(self, pod: Pod) -> bool:
+        """Return whether labels and room alone decide where the pod can go, whatever other pods are placed."""
+        state = self.state
+        repelled = None in state.repelling or any(label in state.repelling for label in pod.labels.items())
+        return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or (pod.claims and self._index.limited))
 
     def _demand(self, pod: Pod, gone: Sequence[Pod] = ()) -> _Demand:
         claims, fault, unseen = self._claims(pod, gone)
@@ -132,7 +190,7 @@ class Scheduler:
     def _causes(self, demand: _Demand, node: Node) -> tuple[list[str], list[str]]:
         """Return why a node refuses the pod, and what could not be read."""
         unseen: list[str] = []
-        causes = [cause for cause in (demand.by_labels[node.name], demand.fault) if cause]
+        causes = [cause for cause in (demand.by_labels.refusing.get(node.name), demand.fault) if cause]
         causes += self._by_volumes(demand.claims, node, unseen)
         if self.moment:
             causes += self._by_room(demand.pod.requests, node)
@@ -144,7 +202,7 @@ class Scheduler:
 
     # --- labels, names and taints: the same for all pods that demand the same
 
-    def _by_labels(self, pod: Pod) -> Mapping[str, str]:
+    def _by_labels(self, pod: Pod) -> ByLabels:
         key = (
             tuple(pod.node_selector.items()),
             pod.node_affinity,
@@ -154,9 +212,13 @@ class Scheduler:
         )
         found = self._static.get(key)
         if found is None:
-            found = {
+            causes = {
                 name: "; ".join(label_causes(pod, node, moment=self.moment)) for name, node in self.state.nodes.items()
             }
+            found = ByLabels(
+                tuple(sorted(name for name, why in causes.items() if not why)),
+                {name: why for name, why in causes.items() if why},
+            )
             self._static[key] = found
         return found
 
@@ -215,27 +277,11 @@ class Scheduler:
                 unseen.append(blind.what)
 
     def _over_limit(self, claims: Sequence[Claim], node: Node) -> Iterator[str]:
-        limits = self.volumes.limits(node.name)
-        if not limits.keys() & {claim.driver for claim in claims}:
-            return
-        attached = self._attached(node)
-        for driver, limit in limits.items():
-            here = {handle for other, handle in attached if other == driver}
+        for driver, limit in self.volumes.limits(node.name).items():
+            here = self._index.attached(node.name, driver)
             new = {claim.handle for claim in claims if claim.driver == driver} - here
             if new and len(here) + len(new) > limit:
                 yield f"volumes of {driver}: {len(here) + len(new) - limit} more than the limit of {limit}"
-
-    def _attached(self, node: Node) -> set[tuple[str, str]]:
-        found: set[tuple[str, str]] = set()
-        for pod in self.state.pods.get(node.name, ()):
-            for name in pod.claims:
-                try:
-                    claim = self.volumes.claim(pod.namespace, name)
-                except Unseen:
-                    continue
-                if claim.driver:
-                    found.add((claim.driver, claim.handle))
-        return found
 
 
 def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:

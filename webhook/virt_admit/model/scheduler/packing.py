@@ -88,12 +88,7 @@ def _takes(scheduler: Scheduler, pod: Pod, name: str) -> bool:
     state = scheduler.state
     if any(True for _ in missing({PODS: 1, **pod.requests}, state.free(state.nodes[name]))):
         return False
-    return not _is_entangled(pod, scheduler) or scheduler.accepts(pod, name)
-
-
-def _is_entangled(pod: Pod, scheduler: Scheduler) -> bool:
-    """Return whether more than room decides: neighbours or volumes."""
-    return bool(pod.affinity or pod.anti_affinity or pod.spread or pod.claims or scheduler.state.repelling)
+    return scheduler.is_simple(pod) or scheduler.accepts(pod, name)
 
 
 class _Search:
@@ -119,7 +114,7 @@ class _Search:
             if not _takes(self.scheduler, item.pod, name):
                 continue
             free = tuple(sorted(self.scheduler.state.free(self.scheduler.state.nodes[name]).items()))
-            if free in tried and not _is_entangled(item.pod, self.scheduler):
+            if free in tried and self.scheduler.is_simple(item.pod):
                 continue  # a node with the same room leads to the same result
             tried.add(free)
             self.steps -= 1

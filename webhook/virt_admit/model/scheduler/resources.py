@@ -6,6 +6,7 @@ k8s.io/kubernetes pkg/scheduler/framework/plugins/noderesources/fit.go.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -29,11 +30,16 @@ _BINARY: Final = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2
 
 def amount(resource: str, quantity: object) -> int:
     """Return a quantity as a whole number, rounded up: millicores of ``cpu``, units of all others; 0 if invalid."""
+    return _amount(resource == CPU, quantity) if isinstance(quantity, (str, int)) else 0
+
+
+@functools.lru_cache(maxsize=8192)  # a cluster has thousands of pods with few different quantities
+def _amount(is_cpu: bool, quantity: str | int) -> int:
     try:
         exact = parse_quantity(quantity, integers=True)
     except ValueError:
         return 0
-    return max(0, min(_LARGEST, math.ceil(exact * 1000 if resource == CPU else exact)))
+    return max(0, min(_LARGEST, math.ceil(exact * 1000 if is_cpu else exact)))
 
 
 def amounts(quantities: Mapping[str, Any]) -> dict[str, int]:

@@ -68,6 +68,8 @@ class State:
     by_label: dict[Label, tuple[Pod, ...]] = field(default_factory=dict)
     repelling: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
     """Pods with required anti-affinity, by a label that one of their terms demands of the pods that it repels."""
+    generation: int = 0
+    """Grows with every change."""
 
     @classmethod
     def of(cls, nodes: Iterable[Node], pods: Iterable[Pod], namespaces: Mapping[str, Mapping[str, str]]) -> State:
@@ -95,11 +97,18 @@ class State:
     def fork(self) -> State:
         """Return a copy that can be changed without changing this one."""
         return State(
-            self.nodes, self.namespaces, dict(self.used), dict(self.pods), dict(self.by_label), dict(self.repelling)
+            self.nodes,
+            self.namespaces,
+            dict(self.used),
+            dict(self.pods),
+            dict(self.by_label),
+            dict(self.repelling),
+            self.generation,
         )
 
     def bind(self, pod: Pod) -> None:
         """Add a pod to the node that it names."""
+        self.generation += 1
         used = dict(self.used.get(pod.node, {PODS: 0}))
         add(used, {PODS: 1, **pod.requests})
         self.used[pod.node] = used
@@ -111,6 +120,7 @@ class State:
 
     def unbind(self, pod: Pod) -> None:
         """Remove a pod from its node."""
+        self.generation += 1
         used = dict(self.used[pod.node])
         add(used, {name: -value for name, value in {PODS: 1, **pod.requests}.items()})
         self.used[pod.node] = used

@@ -6,7 +6,7 @@ volumerestrictions/volume_restrictions.go, nodevolumelimits/csi.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,6 +49,16 @@ class Claim:
                 if labels.get(key) not in values:
                     return f"volume of claim {self.name} is in another zone"
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Volumes:
+    """How the claims of pods are looked up."""
+
+    claim: Callable[[str, str], Claim]
+    """By namespace and name; raises ``Unseen``."""
+    limits: Callable[[str], Mapping[str, int]]
+    """Attachable volumes of a node by CSI driver; raises ``Unseen``."""
 
 
 def claim(cluster: Cluster, namespace: str, name: str) -> Claim:

@@ -1,0 +1,115 @@
+"""Which nodes are short of what a pod needs, found without looking at every node.
+
+In a healthy cluster few nodes are short of anything, and a drain plan asks for thousands of pods. Nodes are sorted by
+what they have left, so that the short ones are found by bisection.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.scheduler.resources import PODS, Resources
+from virt_admit.model.scheduler.state import State
+from virt_admit.model.scheduler.volumes import Claim, Volumes
+
+_NONE: frozenset[str] = frozenset()
+
+
+class _Sorted:
+    """Nodes by an amount, the least first."""
+
+    def __init__(self, amounts: Mapping[str, int]) -> None:
+        ordered = sorted((amount, name) for name, amount in amounts.items())
+        self._amounts = [amount for amount, _ in ordered]
+        self._names = [name for _, name in ordered]
+
+    def below(self, amount: int) -> Sequence[str]:
+        return self._names[: bisect_left(self._amounts, amount)]
+
+
+class RoomIndex:
+    """Free resources, attached volumes and topology domains of one state, as of one moment."""
+
+    def __init__(self, state: State, volumes: Volumes) -> None:
+        self.generation = state.generation
+        self._state, self._volumes = state, volumes
+        self._free = {name: state.free(node) for name, node in state.nodes.items()}
+        self._by_resource: dict[str, _Sorted] = {}
+        self._by_driver: dict[str, _Sorted] = {}
+        self._by_key: dict[str, dict[str, set[str]]] = {}
+        self._attached: dict[str, dict[str, set[str]]] = {}
+        self._silent = {name for name, node in state.nodes.items() if node.allocatable is None}
+        self._unread: set[str] = set()
+        self._limits = {name: self._limits_of(name) for name in state.nodes}
+        self.limited = bool(self._unread) or any(self._limits.values())
+        """Whether some node limits the number of volumes."""
+
+    def short_of(self, requests: Resources) -> set[str]:
+        """Return the nodes with less room than requested, and those that do not say how much they have."""
+        found = set(self._silent)
+        for resource, value in {PODS: 1, **requests}.items():
+            if value > 0:
+                index = self._by_resource.get(resource)
+                if index is None:
+                    index = _Sorted({name: free.get(resource, 0) for name, free in self._free.items()})
+                    self._by_resource[resource] = index
+                found.update(index.below(value))
+        return found
+
+    def in_domain(self, domain: tuple[str, str]) -> Iterable[str]:
+        """Return the nodes with that label."""
+        key, value = domain
+        values = self._by_key.get(key)
+        if values is None:
+            values = self._by_key[key] = {}
+            for name, node in self._state.nodes.items():
+                if isinstance(node.labels.get(key), str):
+                    values.setdefault(node.labels[key], set()).add(name)
+        return values.get(value, _NONE)
+
+    # --- volumes
+
+    def near_limit(self, claims: Sequence[Claim]) -> set[str]:
+        """Return the nodes that may not attach all the volumes, and those whose limits cannot be read."""
+        drivers = {claim.driver for claim in claims if claim.driver}
+        if not drivers or not self.limited:
+            return set()
+        found = set(self._unread)
+        for driver in drivers:
+            index = self._by_driver.get(driver)
+            if index is None:
+                left = {
+                    name: limits[driver] - len(self.attached(name, driver))
+                    for name, limits in self._limits.items()
+                    if driver in limits
+                }
+                index = self._by_driver[driver] = _Sorted(left)
+            found.update(index.below(sum(claim.driver == driver for claim in claims)))
+        return found
+
+    def attached(self, node: str, driver: str) -> set[str]:
+        """Return the volumes of a driver that the pods of a node use."""
+        return self._attached_to(node).get(driver, set())
+
+    def _attached_to(self, node: str) -> dict[str, set[str]]:
+        found = self._attached.get(node)
+        if found is None:
+            found = self._attached[node] = {}
+            for pod in self._state.pods.get(node, ()):
+                for name in pod.claims:
+                    try:
+                        claim = self._volumes.claim(pod.namespace, name)
+                    except Unseen:
+                        continue
+                    if claim.driver:
+                        found.setdefault(claim.driver, set()).add(claim.handle)
+        return found
+
+    def _limits_of(self, node: str) -> Mapping[str, int]:
+        try:
+            return self._volumes.limits(node)
+        except Unseen:
+            self._unread.add(node)
+            return {}
