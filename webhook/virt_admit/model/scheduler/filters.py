@@ -109,11 +109,19 @@ class Scheduler:
     _reach: dict[Any, frozenset[str]] = field(default_factory=dict)
     """The nodes that cannot reach a volume, by what the volume demands."""
     _room: RoomIndex | None = None
+    _limited: bool | None = None
 
     def fork(self) -> Scheduler:
         """Return the same filters over a copy of the state, to try placements on."""
         return Scheduler(
-            self.state.fork(), self.volumes, self.unseen, self.complete, self.moment, self._static, self._reach
+            self.state.fork(),
+            self.volumes,
+            self.unseen,
+            self.complete,
+            self.moment,
+            self._static,
+            self._reach,
+            _limited=self.limits_volumes,
         )
 
     def place(self, pod: Pod, without: str = "", gone: Sequence[Pod] = ()) -> Placement:
@@ -170,11 +178,18 @@ class Scheduler:
         causes, blind = self._causes(demand, self.state.nodes[name])
         return not (causes or blind or demand.unseen)
 
+    @property
+    def limits_volumes(self) -> bool:
+        """Whether some node limits the number of volumes; pods that are bound do not change that."""
+        if self._limited is None:
+            self._limited = self._index.limited
+        return self._limited
+
     def is_simple(self, pod: Pod) -> bool:
         """Return whether labels and room alone decide where the pod can go, whatever other pods are placed."""
         state = self.state
         repelled = None in state.repelling or any(label in state.repelling for label in pod.labels.items())
-        return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or (pod.claims and self._index.limited))
+        return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or (pod.claims and self.limits_volumes))
 
     def _demand(self, pod: Pod, gone: Sequence[Pod] = ()) -> _Demand:
         claims, fault, unseen = self._claims(pod, gone)

@@ -6,6 +6,7 @@ what they have left, so that the short ones are found by bisection.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -30,21 +31,35 @@ class _Sorted:
 
 
 class RoomIndex:
-    """Free resources, attached volumes and topology domains of one state, as of one moment."""
+    """Free resources, attached volumes and topology domains of one state, as of one moment. All of it on demand."""
 
     def __init__(self, state: State, volumes: Volumes) -> None:
         self.generation = state.generation
         self._state, self._volumes = state, volumes
-        self._free = {name: state.free(node) for name, node in state.nodes.items()}
         self._by_resource: dict[str, _Sorted] = {}
         self._by_driver: dict[str, _Sorted] = {}
         self._by_key: dict[str, dict[str, set[str]]] = {}
         self._attached: dict[str, dict[str, set[str]]] = {}
-        self._silent = {name for name, node in state.nodes.items() if node.allocatable is None}
-        self._unread: set[str] = set()
-        self._limits = {name: self._limits_of(name) for name in state.nodes}
-        self.limited = bool(self._unread) or any(self._limits.values())
-        """Whether some node limits the number of volumes."""
+
+    @functools.cached_property
+    def _free(self) -> Mapping[str, Resources]:
+        return {name: self._state.free(node) for name, node in self._state.nodes.items()}
+
+    @functools.cached_property
+    def _silent(self) -> frozenset[str]:
+        """The nodes that do not say how much they have."""
+        return frozenset(name for name, node in self._state.nodes.items() if node.allocatable is None)
+
+    @functools.cached_property
+    def _limits(self) -> Mapping[str, Mapping[str, int] | None]:
+        """How many volumes each driver attaches to a node; None: it cannot be read. Nodes without limits are omitted."""
+        found = {name: self._limits_of(name) for name in self._state.nodes}
+        return {name: limits for name, limits in found.items() if limits != {}}
+
+    @property
+    def limited(self) -> bool:
+        """Whether some node limits the number of volumes, or may do so."""
+        return bool(self._limits)
 
     def short_of(self, requests: Resources) -> set[str]:
         """Return the nodes with less room than requested, and those that do not say how much they have."""
@@ -76,14 +91,14 @@ class RoomIndex:
         drivers = {claim.driver for claim in claims if claim.driver}
         if not drivers or not self.limited:
             return set()
-        found = set(self._unread)
+        found = {name for name, limits in self._limits.items() if limits is None}
         for driver in drivers:
             index = self._by_driver.get(driver)
             if index is None:
                 left = {
                     name: limits[driver] - len(self.attached(name, driver))
                     for name, limits in self._limits.items()
-                    if driver in limits
+                    if limits is not None and driver in limits
                 }
                 index = self._by_driver[driver] = _Sorted(left)
             found.update(index.below(sum(claim.driver == driver for claim in claims)))
@@ -107,9 +122,8 @@ class RoomIndex:
                         found.setdefault(claim.driver, set()).add(claim.handle)
         return found
 
-    def _limits_of(self, node: str) -> Mapping[str, int]:
+    def _limits_of(self, node: str) -> Mapping[str, int] | None:
         try:
             return self._volumes.limits(node)
         except Unseen:
-            self._unread.add(node)
-            return {}
+            return None
