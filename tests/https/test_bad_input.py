@@ -143,6 +143,52 @@ def test_a_chunked_body_that_never_ends_is_refused(webhook):
     assert status == 413
 
 
+HEAD = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def send(webhook, sent):
+    """The status of the answer to these bytes; nothing that is logged meanwhile is a traceback."""
+    logged = webhook.log.stat().st_size
+    plain = socket.create_connection(("127.0.0.1", webhook.port), timeout=10)
+    with webhook.tls().wrap_socket(plain, server_hostname="localhost") as peer:
+        peer.sendall(sent)
+        answer = peer.recv(1000)
+    assert "Traceback" not in webhook.log.read_text()[logged:]
+    assert answer.startswith(b"HTTP/1.1 ")
+    return int(answer[9:12]), answer
+
+
+@pytest.mark.parametrize("size", [10, 100, 100_000])
+def test_a_chunked_body_is_read(webhook, size):
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in split(FINE, size))
+    status, answer = send(webhook, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    assert status == 200
+    assert b'"uid":"42"' in answer
+
+
+def split(body, size):
+    return [body[start : start + size] for start in range(0, len(body), size)]
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (b"Transfer-Encoding: br", 501),
+        (b"Transfer-Encoding: br, chunked", 501),
+        (b"Transfer-Encoding: gzip, chunked", 501),
+        (b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked", 501),
+        (b"Transfer-Encoding: gzip", 400),  # RFC 9112 section 6.3: a body without an end
+        (b"Content-Length: " + b"1" * 5_000, 431),
+        (b"Content-Length: -1", 400),
+        (b"X: " + b"x" * 5_000, 431),
+        (b"\r\n".join(b"X-%d: x" % number for number in range(30)), 431),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_headers_that_are_not_supported_are_refused(webhook, header, status):
+    assert send(webhook, HEAD + header + b"\r\n\r\n0\r\n\r\n")[0] == status
+
+
 def test_a_body_split_in_the_middle_is_read(webhook):
     raw = webhook.tls().wrap_socket(socket.create_connection(("127.0.0.1", webhook.port)), server_hostname="localhost")
     head = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

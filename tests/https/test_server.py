@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from gunicorn.config import Config
 
 from tests.apiserver.control_plane import free_port
 from tests.apiserver.webhook import VIRT_ADMIT
+from tests.waiting import eventually
 from virt_admit.serving import gunicorn_app, gunicorn_worker, ops_server
 
 WITH_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
@@ -130,6 +132,43 @@ def test_probes_are_answered_over_both_families(host):
     connection.request("GET", "/livez")
     assert connection.getresponse().read() == b"ok"
     connection.close()
+
+
+def ops_port() -> int:
+    """The port of an ops listener that answers ok."""
+    port = free_port()
+
+    def app(_environ, start_response):
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    ops_server.serve_ops(f"127.0.0.1:{port}", app)
+    return port
+
+
+def test_silent_clients_do_not_stop_probes(monkeypatch):
+    """Each connection has a thread; above the limit the oldest connection is closed."""
+    monkeypatch.setattr(ops_server, "MAX_CONNECTIONS", 5)
+    threads = threading.active_count()
+    port = ops_port()
+    silent = [connect(port) for _ in range(20)]
+    try:
+        with connect(port) as probe:
+            probe.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+            assert everything(probe).endswith(b"ok")
+        assert everything(silent[0]) == b""
+        eventually(lambda: threading.active_count() <= threads + 1 + 5)
+    finally:
+        for peer in silent:
+            peer.close()
+
+
+def test_a_silent_client_of_the_ops_listener_is_not_an_error(monkeypatch, capfd, caplog):
+    monkeypatch.setattr(ops_server._Quiet, "timeout", 0.05)
+    with connect(ops_port()) as silent:
+        assert everything(silent) == b""
+    assert capfd.readouterr().err == ""
+    assert caplog.text == ""
 
 
 def test_a_port_in_use_is_reported_in_one_line(tmp_path):

@@ -22,6 +22,11 @@ KEEPALIVE: Final = 120
 """Seconds. Must exceed the 90 s after which the API server closes idle connections, Go's default (kubernetes/apimachinery:
 pkg/util/net/http.go#SetOldTransportDefaults): it does not retry a POST whose connection was closed under it."""
 
+MAX_HEADERS: Final = 24
+MAX_HEADER: Final = 4096
+"""Bytes of one header. Together at most 96 KiB a connection; the API server sends eight headers, the longest a token.
+int() raises for a Content-Length of more than 4300 digits, which gunicorn does not expect."""
+
 
 class _Application(BaseApplication):  # type: ignore[misc]
     """gunicorn, configured only by :class:`Settings`: not by files, the environment or the command line."""
@@ -45,6 +50,8 @@ class _Application(BaseApplication):  # type: ignore[misc]
             "keepalive": KEEPALIVE,
             "graceful_timeout": int(settings.stop_delay) + DRAIN_SECONDS + 5,
             "max_requests": 0,
+            "limit_request_fields": MAX_HEADERS,
+            "limit_request_field_size": MAX_HEADER,
             "preload_app": False,
             "control_socket_disable": True,
             "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # noqa: S108 - a heartbeat file

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import socket
+import sys
 import threading
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any
+from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from virt_admit.settings import SettingError, address
+
+log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS: Final = 64
+"""Open connections, each with a thread. A further one closes the oldest, so that silent clients cannot stop probes."""
+TIMEOUT: Final = 10
+"""Seconds that a client may be silent."""
 
 
 class _OpsServer(ThreadingMixIn, WSGIServer):
@@ -18,6 +28,8 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
 
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
@@ -26,9 +38,31 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in its own thread. If there are too many, close the oldest."""
+        with self._lock:
+            if len(self._open) >= MAX_CONNECTIONS:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end of the connection and closes it
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection that is answered."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the library's method
+        """Log errors. Clients that are silent, or disconnect, are not errors."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("request of the ops listener failed")
+
 
 class _Quiet(WSGIRequestHandler):
-    timeout = 10  # seconds; a silent client must not block a thread
+    timeout = TIMEOUT
 
     def log_message(self, format: str, *args: Any) -> None:
         """Do not log probes."""

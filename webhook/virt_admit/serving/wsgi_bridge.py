@@ -19,6 +19,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 BODY_DEADLINE: Final = 15.0
 """Seconds from the end of the headers to the end of the body; the API server sends both at once."""
+TRANSFER_ENCODING: Final = b"transfer-encoding"
 
 
 def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
@@ -26,6 +27,9 @@ def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitab
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            return
+        if _coding(scope) not in (b"", b"chunked"):
+            await _plain(send, 501, b"the only supported transfer coding is chunked\n")
             return
         try:
             async with asyncio.timeout(BODY_DEADLINE):
@@ -40,6 +44,12 @@ def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitab
             await _answer(app, _environ(scope, body), send)
 
     return serve
+
+
+def _coding(scope: Scope) -> bytes:
+    """Return the transfer coding of the request body; empty if the body has a length."""
+    codings = [value.strip().lower() for name, value in scope["headers"] if name == TRANSFER_ENCODING]
+    return b", ".join(codings)
 
 
 class _TooLarge(Exception):
@@ -112,6 +122,8 @@ def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
         "wsgi.run_once": False,
     }
     for name, value in scope["headers"]:
+        if name == TRANSFER_ENCODING:
+            continue  # the worker has removed the chunks, and werkzeug would read an empty body
         key = name.decode("latin-1").upper().replace("-", "_")
         environ[key if key == "CONTENT_TYPE" else "HTTP_" + key] = value.decode("latin-1")
     environ["CONTENT_LENGTH"] = str(len(body))
