@@ -307,6 +307,10 @@ def test_progress_is_shown_on_a_terminal_only(scan, monkeypatch, capsys):
     assert shown.count("reading") >= 3
 
 
-def test_a_scan_of_files_needs_no_kubernetes_package():
-    code = "import sys; from virt_admit.cli import scan; sys.exit('kubernetes' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+@pytest.mark.parametrize("verb", ["check", "scan", "drain", "explain", "rules"])
+def test_verbs_that_read_files_import_nothing_of_a_cluster(verb):
+    """Without that, ``check`` of one file took 1.7 times the CPU and 14 MiB more."""
+    heavy = ("kubernetes", "cryptography", "urllib3", "flask", "gunicorn")
+    code = f"import sys; from virt_admit.cli import {verb}; print(*sorted(sys.modules.keys() & {heavy!r}))"
+    imported = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert imported.stdout == "\n"

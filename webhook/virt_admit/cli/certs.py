@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 import click
 
+from virt_admit.cli.certs_options import certs_flags, flag, issue_flags
 from virt_admit.cli.lookups import load_cluster
-from virt_admit.cli.options import ClusterOptions, Decorator, certs_flags, flag, issue_flags
+from virt_admit.cli.options import ClusterOptions, Decorator
 from virt_admit.cli.serve import cert_names, certs_settings
 from virt_admit.model.cluster import NOTHING, Cluster
 from virt_admit.model.kinds import HCO

@@ -17,7 +17,6 @@ from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object
 from virt_admit.settings import SettingError
-from virt_admit_certs.kube_api import ApiError
 
 if TYPE_CHECKING:
     from virt_admit.kube.client import ApiClient
@@ -71,6 +70,7 @@ def list_live(
         ClickException: the options name no cluster, or it does not answer.
     """
     from virt_admit.kube import informers  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit_certs.kube_api import ApiError  # noqa: PLC0415 - importing urllib3 takes 0.1 s
 
     server = connect(source)
     try:

@@ -18,7 +18,6 @@ from virt_admit.policy.policy import Policy
 from virt_admit.reports import formats
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
-from virt_admit_certs.schedule import PROFILES, SETTINGS
 
 LEVELS: Final = ("deny", "warn", "audit", "never")
 
@@ -46,7 +45,7 @@ def grouped(parameter: str, value_type: type) -> Decorator:
     return decorate
 
 
-def _combined(*decorators: Decorator) -> Decorator:
+def combined(*decorators: Decorator) -> Decorator:
     """Apply decorators in the order in which ``--help`` lists their options."""
 
     def decorate(function: Command) -> Command:
@@ -77,7 +76,7 @@ class ClusterOptions:
         return bool(self.cluster) or self.wants_live
 
 
-cluster_options: Final = _combined(
+cluster_options: Final = combined(
     click.option("--cluster", type=click.Path(path_type=Path), help="Read a snapshot (file or folder)."),
     click.option("--live", is_flag=True, help="Read the cluster of the current context."),
     click.option(
@@ -125,7 +124,7 @@ class ReportOptions:
         return load_policy(self.policy_name, load_rules()).at(datetime.date.today())
 
 
-report_options: Final = _combined(
+report_options: Final = combined(
     click.option(
         "--policy",
         "policy_name",
@@ -186,47 +185,3 @@ def selected_rules(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -
         if (not select or any(fnmatchcase(rule.id, pattern) for pattern in select))
         and not any(fnmatchcase(rule.id, pattern) for pattern in ignore)
     )
-
-
-# --- options with an environment variable: `serve` and `certs` -------------------------------------------------------
-
-
-def flag(name: str, **attributes: Any) -> Decorator:
-    """Return an option with its environment variable ``VIRT_ADMIT_<FLAG>``."""
-    return click.option(name, envvar="VIRT_ADMIT_" + name.strip("-").upper().replace("-", "_"), **attributes)
-
-
-def file_flag(name: str, **attributes: Any) -> Decorator:
-    """Return an option whose value is a path, with its environment variable."""
-    return flag(name, type=click.Path(path_type=Path), **attributes)
-
-
-_SCHEDULE_HELP: Final = {
-    "serving-duration": "Lifetime of a serving certificate.  [default: 48h]",
-    "serving-renew-before": "Time before its expiry at which a serving certificate is renewed.  [default: 24h]",
-    "signer-duration": "Lifetime of a signer (our CA).  [default: 720h]",
-    "signer-renew-before": "Time before its expiry at which a signer is replaced.  [default: 360h]",
-    "propagation": "Shortest time between publishing a signer and using it.  [default: 60s]",
-    "check-interval": "Interval of the rotation loop.  [default: 10s]",
-    "key": "p256, p384, rsa2048 or rsa3072.  [default: p256]",
-    "name-constraints": "on: a signer may only sign the names of the certificate.  [default: off]",
-    "profile": f"Sets the four durations at once: {', '.join(PROFILES)}.  [default: daily]",
-}
-
-issue_flags: Final = _combined(
-    flag("--cert-name", multiple=True, metavar="NAME", help="Further DNS name or IP address in the certificate."),
-    *(flag(f"--certs-{setting}", metavar="VALUE", help=_SCHEDULE_HELP[setting]) for setting in SETTINGS),
-)
-"""What is issued, and when it is renewed."""
-
-certs_flags: Final = _combined(
-    file_flag("--certs", metavar="DIR", help="Keep CA and certificate in this folder."),
-    flag("--certs-secret", metavar="NAMESPACE/NAME", help="Keep CA and certificate in this Secret; default in a pod."),
-    file_flag(
-        "--certs-external", metavar="DIR", help="An external issuer writes tls.crt and tls.key into this folder."
-    ),
-    flag("--certs-external-secret", metavar="NAMESPACE/NAME", help="An external issuer writes this Secret."),
-    flag("--certs-external-ca", is_flag=True, help="Patch an external issuer's CA into the webhook configurations."),
-    issue_flags,
-)
-"""Where certificates are kept, and the schedule: the same for ``serve`` and ``certs``."""

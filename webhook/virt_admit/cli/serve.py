@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from virt_admit.cli.options import certs_flags, file_flag, flag
+from virt_admit.cli.certs_options import certs_flags, file_flag, flag
 from virt_admit.policy.files import load_policy
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
