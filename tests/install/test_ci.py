@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from tests.cli.test_check import BOTH, FINE
+from tests.cli.test_check_folders import MIXED
 from tests.paths import ROOT
 from virt_admit import __version__
 from virt_admit.cli import main
@@ -52,6 +53,20 @@ def test_the_action_annotates_and_leaves_a_report(tmp_path):
     assert [each["ruleId"] for each in log["runs"][0]["results"]] == ["vm-running-and-run-strategy"]
     (tmp_path / "a b" / "vm.yaml").unlink()
     assert run(CHECK, tmp_path, args=args).returncode == 0
+
+
+def test_the_default_path_of_the_action_works_on_a_repository_with_other_files(tmp_path):
+    for name, text in MIXED.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = run(CHECK, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "skipped 10 documents without apiVersion and kind; skipped 1 template file" in done.stderr
+    (tmp_path / ".virt-admit.yaml").write_text("excludes: [charts, '*.json']\n")
+    again = run(CHECK, tmp_path, paths="")
+    assert again.returncode == 2
+    assert "set paths in .virt-admit.yaml" in again.stderr
+    assert "template" not in run(CHECK, tmp_path).stderr
 
 
 def test_inputs_of_the_action_are_no_scripts(tmp_path):

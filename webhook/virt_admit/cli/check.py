@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from virt_admit.cli import fixes
-from virt_admit.cli.fixes import FixResult, Source
+from virt_admit.cli.fixes import FixResult
 from virt_admit.cli.lookups import load_cluster, namespaced_object, warn_unreadable, with_objects
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -21,8 +21,10 @@ from virt_admit.cli.options import (
     selector_option,
 )
 from virt_admit.cli.output import failure, has_findings, print_summary, publish
-from virt_admit.documents import reader
-from virt_admit.documents.reader import Document, DocumentError
+from virt_admit.cli.project import Project, find_project
+from virt_admit.cli.sources import Source, Sources, read_sources
+from virt_admit.documents.files import Exclude
+from virt_admit.documents.reader import Document
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube.cache import ClusterCache
@@ -54,11 +56,12 @@ class CheckOptions:
     fix: bool
     fail_if_no_objects: bool
     stdin_filename: str
+    exclude: tuple[str, ...]
     verbose: bool
 
 
 @click.command("check", short_help="Judge manifest files as the webhook would.")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(readable=False), metavar="PATH…")
+@click.argument("paths", nargs=-1, type=click.Path(readable=False), metavar="PATH…")
 @cluster_options
 @click.option(
     "--old", type=click.Path(path_type=Path), help="The current objects (file or folder), to judge an UPDATE of them."
@@ -69,6 +72,9 @@ class CheckOptions:
     help="Default: UPDATE for objects that --old contains, else CREATE.",
 )
 @report_options
+@click.option(
+    "--exclude", multiple=True, metavar="GLOB", help="Skip these files and subfolders in folders; * also matches /."
+)
 @click.option("--strict", is_flag=True, help="Also fail on missing data, unknown kinds and duplicate keys.")
 @click.option(
     "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that do not name one."
@@ -85,20 +91,24 @@ class CheckOptions:
 def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOptions, options: CheckOptions) -> int:
     """Judge manifest files as the webhook would: apply its fixes in memory, then run the rules.
 
-    PATH is a file, a folder (*.yaml *.yml *.json) or - for standard input. Rules see all given objects, and those of
-    a named cluster. Exit 0 clean, 1 findings at or above --fail-on, 2 the answer cannot be trusted.
+    PATH is a file, a folder (*.yaml *.yml *.json) or - for standard input; default: the paths of .virt-admit.yaml.
+    Rules see all given objects, and those of a named cluster. Exit 0 clean, 1 findings at or above --fail-on, 2 the
+    answer cannot be trusted.
     """
-    outputs = _outputs(paths, reporting, options)
     try:
+        project = find_project()
         rules, policy = reporting.rules(), reporting.policy()
         selector = selectors.parse_text(options.selector)
     except (SettingError, PolicyError, ValueError, OSError) as error:
         raise failure(error) from None
-    old, old_unreadable = _read([str(options.old)]) if options.old else ((), ())
-    sources, unreadable = _read(paths, options.stdin_filename)
+    paths, source = _paths(paths, project), _source(source, project)
+    outputs = _outputs(paths, reporting, options)
+    old = read_sources([str(options.old)], strict=options.strict) if options.old else Sources()
+    found = read_sources(paths, options.stdin_filename, _excludes(options, project), options.strict)
+    sources = found.files
     cluster = _cluster(source, _objects(sources, options.namespace), rules, reporting.quiet)
     judge = _FileJudge(
-        cluster, _objects(old, options.namespace), options.operation, options.namespace, selector, rules, policy
+        cluster, _objects(old.files, options.namespace), options.operation, options.namespace, selector, rules, policy
     )
     report = judge(sources)
     fixed = fixes.NOTHING
@@ -107,7 +117,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     elif options.fix:
         fixed = fixes.fix_files(sources, report)
         sources, report = fixed.sources, judge(fixed.sources)
-    report = dataclasses.replace(report, unreadable=(*old_unreadable, *unreadable))
+    report = _with_reading(report, old, found)
     publish(report, outputs, reporting.color)
     if options.fix and "-" in paths and not outputs:  # stdout has the fixed text
         click.echo(formats.text.render(report), nl=False, err=True)
@@ -115,7 +125,30 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
         _print_rule_counts(sources, selector, report)
     if not reporting.quiet:
         _print_summaries(report, policy, fixed, options.diff and has_findings(report, reporting.fail_on))
+        project.print_file()
     return _exit_code(report, sources, fixed, reporting, options)
+
+
+def _with_reading(report: Report, old: Sources, found: Sources) -> Report:
+    """Return the report with what was skipped or could not be read."""
+    unreadable = (*old.unreadable, *found.unreadable)
+    skipped = report.skipped + found.skipped
+    return dataclasses.replace(report, unreadable=unreadable, skipped=skipped, templates=found.templates)
+
+
+def _paths(paths: tuple[str, ...], project: Project) -> tuple[str, ...]:
+    """Return the paths of the command line, else those of the project."""
+    if not paths and not project.paths:
+        raise click.UsageError("Missing argument 'PATH…': name files or folders, or set paths in .virt-admit.yaml")
+    return paths or project.paths
+
+
+def _source(source: ClusterOptions, project: Project) -> ClusterOptions:
+    return source if source.given or not project.cluster else dataclasses.replace(source, cluster=project.cluster)
+
+
+def _excludes(options: CheckOptions, project: Project) -> tuple[Exclude, ...]:
+    return (*map(Exclude, options.exclude), *project.excludes)
 
 
 def _outputs(paths: Sequence[str], reporting: ReportOptions, options: CheckOptions) -> list[tuple[str, str | None]]:
@@ -194,7 +227,8 @@ class _FileJudge:
                 other_kinds += 1
             else:
                 results.append(self._result(document, obj, kind, old.get(_identity(obj)), cluster))
-        return Report(tuple(results), other_kinds, sum(bool(source.documents) for source in sources))
+        skipped = sum(len(source.documents) - len(source.objects) for source in sources)
+        return Report(tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped)
 
     def _result(
         self, document: Document, obj: Object, kind: Kind, old: Object | None, cluster: Cluster
@@ -210,7 +244,7 @@ def _identity(obj: Object) -> tuple[str, str, str, str]:
 
 
 def _documents(sources: Iterable[Source]) -> list[Document]:
-    return [document for source in sources for document in source.documents]
+    return [document for source in sources for document in source.objects]
 
 
 def _objects(sources: Iterable[Source], namespace: str) -> list[Object]:
@@ -227,22 +261,6 @@ def _only_namespace(objects: Iterable[Object]) -> str:
     """Return the namespace of the objects if they share one: a user without cluster-wide rights may list there."""
     namespaces = {obj.namespace for obj in objects if obj.namespace}
     return namespaces.pop() if len(namespaces) == 1 else ""
-
-
-def _read(paths: Sequence[str], stdin: str = "<stdin>") -> tuple[tuple[Source, ...], tuple[DocumentError, ...]]:
-    """Return the contents of the paths and the errors in them. Print the errors on stderr."""
-    sources: list[Source] = []
-    unreadable: list[DocumentError] = []
-    for name, content in reader.find(paths, stdin):
-        if isinstance(content, DocumentError):
-            errors = [content]
-        else:
-            found, errors = reader.read(content, name)
-            sources.append(Source(name, content, tuple(found), name == stdin and "-" in paths))
-        unreadable += errors
-        for error in errors:
-            click.echo(str(error), err=True)
-    return tuple(sources), tuple(unreadable)
 
 
 def _print_rule_counts(sources: Iterable[Source], selector: Selector, report: Report) -> None:

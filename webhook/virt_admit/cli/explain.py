@@ -13,7 +13,7 @@ from virt_admit.cli.explain_model import KINDS, LOOKS_UP, Explanation, explain
 from virt_admit.cli.explain_text import text
 from virt_admit.cli.lookups import load_cluster, namespaced_object, with_objects
 from virt_admit.cli.options import ClusterOptions, cluster_options, output_option
-from virt_admit.documents import reader
+from virt_admit.documents import files, reader
 from virt_admit.kube.cache import ClusterCache
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Snapshot, Unseen
@@ -70,7 +70,7 @@ def _objects(file: str, namespace: str) -> Iterator[Object]:
     Raises:
         DocumentError: the file cannot be read.
     """
-    for name, content in reader.find([file]):
+    for name, content, _ in files.find([file]):
         found, errors = ([], [content]) if isinstance(content, reader.DocumentError) else reader.read(content, name)
         if errors:
             raise errors[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import stat
@@ -13,22 +14,12 @@ from typing import Final
 
 import click
 
+from virt_admit.cli.sources import Source
 from virt_admit.documents.diff import unified
 from virt_admit.documents.edit import EditResult, edit_text
-from virt_admit.documents.reader import Document
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
 from virt_admit.reports.report import Report, called
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file or standard input: its name in reports, its content, and its valid documents."""
-
-    name: str
-    content: bytes
-    documents: tuple[Document, ...]
-    is_stdin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +59,9 @@ def fix_files(sources: Sequence[Source], report: Report) -> FixResult:
         for source, edit in edits
         if edit.roundtrips and (not edit.fixed or source.is_stdin or _write(source, edit))
     ]
-    changed = {id(source): Source(source.name, edit.content, edit.documents, source.is_stdin) for source, edit in done}
+    changed = {
+        id(source): dataclasses.replace(source, content=edit.content, documents=edit.documents) for source, edit in done
+    }
     after = tuple(changed.get(id(source), source) for source in sources)
     click.echo(b"".join(source.content for source in after if source.is_stdin), nl=False)
     unfixed = sum(len(edit.refused) for _, edit in edits)

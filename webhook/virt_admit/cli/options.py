@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from virt_admit.cli.project import find_project
 from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import Policy
 from virt_admit.reports import formats
@@ -91,7 +92,8 @@ cluster_options: Final = combined(
 class ReportOptions:
     """How objects are judged, and what happens with the report."""
 
-    policy_name: str
+    policy_name: str | None
+    """The policy that a flag or the environment names."""
     output: tuple[str, ...]
     fail_on: str
     select: tuple[str, ...]
@@ -116,22 +118,22 @@ class ReportOptions:
         return selected_rules(load_rules(), self.select, self.ignore)
 
     def policy(self) -> Policy:
-        """Return the policy as of today.
+        """Return the policy as of today: that of the option, of the environment, of the project, else ``default``.
 
         Raises:
             PolicyError, SettingError, OSError: the policy is not valid or cannot be read.
         """
-        return load_policy(self.policy_name, load_rules()).at(datetime.date.today())
+        name = self.policy_name or find_project().policy or "default"
+        return load_policy(name, load_rules()).at(datetime.date.today())
 
 
 report_options: Final = combined(
     click.option(
         "--policy",
         "policy_name",
-        default="default",
+        envvar="VIRT_ADMIT_POLICY",
         metavar="FILE|audit|default|strict",
-        show_default=True,
-        help="Policy file, or the name of a shipped policy.",
+        help="Policy file, or the name of a shipped policy.  [default: that of .virt-admit.yaml, else default]",
     ),
     click.option(
         "-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(formats.FORMATS)}; repeatable."

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import codecs
-import os
 import re
-import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,12 +12,9 @@ from typing import Any, Final
 
 from virt_admit.documents.json_reader import JsonReader, NotJsonError
 from virt_admit.documents.tree import MarkupError, Span, Tree
-from virt_admit.documents.yaml_reader import YamlReader
+from virt_admit.documents.yaml_reader import YamlReader, may_be_object
 from virt_admit.model.objects import Path, PathStep
 from virt_admit.model.units import show
-
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-"""The suffixes of the files that are read in folders."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,14 +38,18 @@ class Duplicate:
 
 
 class DocumentError(Exception):
-    """Why a file or one of its documents cannot be read. Line and column are 0 if the position is unknown."""
+    """Why a file or one of its documents cannot be read. Line and column are 0 if the position is unknown.
 
-    def __init__(self, message: str, file: str, line: int = 0, column: int = 0) -> None:
+    ``is_object`` is False for a document whose syntax is valid, but which has no ``apiVersion`` and ``kind``.
+    """
+
+    def __init__(self, message: str, file: str, line: int = 0, column: int = 0, *, is_object: bool = True) -> None:
         super().__init__(f"{file}:{line}:{column}: {message}" if line else f"{file}: {message}")
         self.message = message
         self.file = file
         self.line = line
         self.column = column
+        self.is_object = is_object
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,8 +109,18 @@ class TextChunk:
     def location(self, start: int, end: int) -> Location:
         return Location(self.file, *self.place(start), *self.place(end))
 
-    def error(self, error: MarkupError) -> DocumentError:
-        return DocumentError(error.message, self.file, *self.place(error.offset))
+    def error(self, error: MarkupError, *, is_object: bool = True) -> DocumentError:
+        return DocumentError(error.message, self.file, *self.place(error.offset), is_object=is_object)
+
+
+def is_object(data: Any) -> bool:
+    """Return whether parsed data is a Kubernetes object: a map with ``apiVersion`` and ``kind``."""
+    return isinstance(data, dict) and bool(data.get("apiVersion") and data.get("kind"))
+
+
+def is_template(content: bytes) -> bool:
+    """Return whether a file that cannot be parsed may be a template, for example of Helm."""
+    return b"{{" in content
 
 
 def read(content: bytes, file: str) -> tuple[list[Document], list[DocumentError]]:
@@ -140,49 +149,9 @@ def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
     for each in (_json if _BRACE.match(text) else _yaml)(file, text):
         if template and isinstance(each, DocumentError):
             message = f"{each.message}; the file contains {{{{: if it is a template, render it first"
-            yield DocumentError(message, file, each.line, each.column)
+            yield DocumentError(message, file, each.line, each.column, is_object=each.is_object)
         else:
             yield each
-
-
-def find(paths: Iterable[str], stdin: str = "<stdin>") -> Iterator[tuple[str, bytes | DocumentError]]:
-    """Yield name and content of each file.
-
-    Files are read as given, the manifests in folders are sorted by name, and ``-`` is standard input. Hidden files in
-    folders are skipped. A file that cannot be read yields an error instead of its content.
-
-    Args:
-        paths: files, folders or ``-``.
-        stdin: the name of standard input.
-    """
-    seen = set()
-    for path in paths:
-        if path == "-":
-            yield stdin, sys.stdin.buffer.read()
-            continue
-        for name in sorted(_walk(path)) if os.path.isdir(path) else [path]:
-            identity = os.path.abspath(name)
-            if identity in seen:
-                continue
-            seen.add(identity)
-            try:
-                with open(name, "rb") as file:
-                    content = file.read()
-            except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-                yield name, DocumentError(getattr(error, "strerror", None) or str(error), name)
-            else:
-                yield name, content
-
-
-def _walk(folder: str) -> Iterator[str]:
-    # a folder that cannot be listed is opened like a file, so that its error is reported
-    unreadable: list[str] = []
-    for top, folders, files in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            if name.endswith(SUFFIXES) and not name.startswith("."):
-                yield os.path.normpath(os.path.join(top, name))
-    yield from unreadable
 
 
 _BRACE: Final = re.compile(r"\s*\{")
@@ -206,7 +175,7 @@ def _yaml(file: str, text: str, start: int = 0) -> Iterator[Document | DocumentE
                 if tree.value is not None:
                     yield from _documents(part, tree)
         except MarkupError as error:
-            yield part.error(error)
+            yield part.error(error, is_object=may_be_object(part.text))
 
 
 def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
@@ -234,7 +203,10 @@ def _documents(text: TextChunk, tree: Tree) -> Iterator[Document | DocumentError
         Duplicate(path, text.place(first)[0], text.place(again)[0])
         for path, first, again in (_repetitions(tree.span, repeated, Path()) if repeated else ())
     ]
-    yield from _objects(text, tree.value, tree.span, duplicates)
+    for each in _objects(text, tree.value, tree.span, duplicates):
+        if isinstance(each, DocumentError):
+            each.is_object = is_object(tree.value)
+        yield each
 
 
 def _repetitions(

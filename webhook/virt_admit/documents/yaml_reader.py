@@ -9,9 +9,12 @@ from typing import Any, Final
 import yaml
 from yaml.events import (
     AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
     DocumentStartEvent,
     MappingEndEvent,
     MappingStartEvent,
+    NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
     StreamEndEvent,
@@ -172,6 +175,28 @@ class YamlReader:
             values.update(each)
             spans.update(children)
             merged.update(each)
+
+
+def may_be_object(text: str) -> bool:
+    """Return whether a text that cannot be read may be a Kubernetes object.
+
+    False if its syntax is valid and its outermost map lacks ``apiVersion`` or ``kind``, as in files of other programs
+    with their own tags (mkdocs.yml) or with numbers as keys (OpenAPI).
+    """
+    keys, depth, nodes = set(), 0, 0
+    try:
+        parser = PARSER(text)
+        while (event := parser.get_event()).__class__ is not StreamEndEvent:
+            if isinstance(event, CollectionEndEvent):
+                depth -= 1
+            elif isinstance(event, NodeEvent):
+                nodes += depth == 1
+                if depth == 1 and nodes % 2 and isinstance(event, ScalarEvent):
+                    keys.add(event.value)
+                depth += isinstance(event, CollectionStartEvent)
+    except yaml.YAMLError:
+        return True
+    return {"apiVersion", "kind"} <= keys
 
 
 # YAML 1.1, c-printable

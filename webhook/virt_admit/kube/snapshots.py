@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from virt_admit.documents import reader
-from virt_admit.documents.reader import SUFFIXES
+from virt_admit.documents.files import is_manifest
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, FieldSet, retained_fields
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
@@ -95,7 +95,7 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
         return
     for entry in sorted(path.iterdir()):
-        if not entry.name.startswith(".") and (entry.is_dir() or (entry.suffix in SUFFIXES and entry.is_file())):
+        if not entry.name.startswith(".") and (entry.is_dir() or (is_manifest(entry.name) and entry.is_file())):
             yield from _files(entry)
 
 

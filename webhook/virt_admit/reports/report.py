@@ -60,6 +60,10 @@ class Report:
     other_kinds: int = 0
     """The number of objects of kinds that no rule supports."""
     files: int = 0
+    skipped: int = 0
+    """The number of documents in folders that are not Kubernetes objects."""
+    templates: int = 0
+    """The number of files in folders that were skipped as templates."""
     unreadable: tuple[DocumentError, ...] = ()
     """The documents that could not be read. Their objects are unknown."""
 
@@ -95,6 +99,10 @@ class Report:
         parts = [f"checked {count(len(self.results), 'object')} of {count(len(kinds), 'kind')}{where}"]
         if self.other_kinds:
             parts.append(f"{count(self.other_kinds, 'object')} of other kinds")
+        if self.skipped:
+            parts.append(f"skipped {count(self.skipped, 'document')} without apiVersion and kind")
+        if self.templates:
+            parts.append(f"skipped {count(self.templates, 'template file')}: render them first")
         if self.rules_without_data:
             parts.append(f"{count(len(self.rules_without_data), 'rule')} could not read the data they need")
         if self.unreadable:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from virt_admit.documents.reader import SUFFIXES
+from virt_admit.documents.files import is_manifest
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def stamp(path: Path) -> Stamp:
         own = (str(path), status.st_ino, status.st_ctime_ns, status.st_size)
         if not os.path.isdir(path):
             return (own,)
-        entries = (entry for entry in sorted(path.iterdir()) if entry.suffix in SUFFIXES or entry.is_dir())
+        entries = (entry for entry in sorted(path.iterdir()) if is_manifest(entry.name) or entry.is_dir())
         return (own, *(part for entry in entries for part in stamp(entry)))
     except OSError:
         return ()

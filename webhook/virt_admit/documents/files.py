@@ -1,0 +1,100 @@
+"""Find and read manifest files: as named, in folders, or on standard input."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from virt_admit.documents.reader import DocumentError
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+"""The suffixes, in lower case, of the files that are read in folders."""
+
+
+def is_manifest(name: str) -> bool:
+    """Return whether a file of this name is read in folders."""
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+
+
+class FoundFile(NamedTuple):
+    """A file or standard input: its name, and its content or why it cannot be read."""
+
+    name: str
+    content: bytes | DocumentError
+    in_folder: bool = False
+    """Whether the file was found in a folder. False: it was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exclude:
+    """A pattern for files and folders that are not read, relative to a folder. ``*`` also matches ``/``."""
+
+    pattern: str
+    folder: str = ""
+
+    def matches(self, path: str) -> bool:
+        """Whether the pattern matches the path or its last part."""
+        pattern = os.path.normpath(self.pattern)
+        relative = os.path.relpath(path, self.folder or os.curdir)
+        below = "/" + relative if pattern.startswith("**/") else relative  # **/ also stands for no folder
+        return any(fnmatchcase(text, pattern) for text in (relative, below, os.path.basename(relative)))
+
+
+def find(paths: Iterable[str], stdin: str = "<stdin>", excludes: Sequence[Exclude] = ()) -> Iterator[FoundFile]:
+    """Yield each file.
+
+    Files are read as given, the manifests in folders are sorted by name, and ``-`` is standard input. Hidden files in
+    folders are skipped. A file that cannot be read yields an error instead of its content.
+
+    Args:
+        paths: files, folders or ``-``.
+        stdin: the name of standard input.
+        excludes: the files and subfolders that are skipped in folders.
+    """
+    seen = set()
+    for path in paths:
+        if path == "-":
+            yield FoundFile(stdin, sys.stdin.buffer.read())
+            continue
+        in_folder = os.path.isdir(path)
+        for name in sorted(_walk(path, excludes)) if in_folder else [path]:
+            identity = os.path.abspath(name)
+            if identity not in seen:
+                seen.add(identity)
+                yield FoundFile(name, _content(name), in_folder)
+
+
+def _content(name: str) -> bytes | DocumentError:
+    try:
+        with open(name, "rb") as file:
+            return file.read()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        return DocumentError(getattr(error, "strerror", None) or str(error), name)
+
+
+def _walk(folder: str, excludes: Sequence[Exclude]) -> Iterator[str]:
+    def is_wanted(path: str) -> bool:
+        return not any(exclude.matches(path) for exclude in excludes)
+
+    # a folder that cannot be listed is opened like a file, so that its error is reported
+    unreadable: list[str] = []
+    for top, folders, files in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
+        folders[:] = [name for name in folders if not name.startswith(".") and is_wanted(os.path.join(top, name))]
+        for name in filter(is_manifest, files):
+            path = os.path.normpath(os.path.join(top, name))
+            if is_wanted(path) and not _is_special(path):
+                yield path
+    yield from unreadable
+
+
+def _is_special(path: str) -> bool:
+    """Return whether the path is a pipe, a socket or a device, which may block a reader or never end."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False  # reading it reports the error
