@@ -11,6 +11,7 @@ from tests.dashboard import dashboard
 from tests.paths import ROOT
 from virt_admit.cli.rules import page
 from virt_admit.install import manifests
+from virt_admit.install.guard import guard
 from virt_admit.rules import InvalidRule, load_rules
 
 NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
@@ -26,7 +27,7 @@ def files() -> dict[Path, str]:
     admission = rules.at_admission
     folder = ROOT / "manifests"
     return {
-        folder / "base" / "rbac.yaml": NOTE + _yaml(manifests.rbac(admission)),
+        folder / "base" / "rbac.yaml": NOTE + _yaml([*manifests.rbac(admission), *guard()]),
         **{
             folder / "components" / COMPONENTS[home] / "rbac.yaml": NOTE + _yaml(granted)
             for home, granted in manifests.rbac_elsewhere(admission).items()

@@ -19,6 +19,7 @@ from tests.https.reviews import vm
 from tests.install.test_docs import blocks
 from tests.paths import MANIFESTS
 from virt_admit.install import manifests
+from virt_admit.install.guard import guard
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.rules import load_rules
@@ -113,6 +114,14 @@ def test_namespaces_that_are_trusted(plane: ControlPlane, path: str, trusted: tu
     }
     for obj in manifests.webhooks(load_rules().at_admission, trusted=trusted):
         assert built[obj["kind"]] == obj["webhooks"][0]
+
+
+def test_the_guard_leaves_no_default_to_the_api_server(plane: ControlPlane) -> None:
+    shipped = guard()
+    answer = plane.kubectl(
+        "create", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump_all(shipped), check=True
+    )
+    assert [obj["spec"] for obj in json.loads(answer.stdout)["items"]] == [obj["spec"] for obj in shipped]
 
 
 def test_webhooks_leave_no_default_to_the_api_server(plane: ControlPlane) -> None:

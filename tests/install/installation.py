@@ -46,6 +46,12 @@ DEPLOYMENT = "/apis/apps/v1/namespaces/virt-admit/deployments/virt-admit-webhook
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/virt-admit/endpointslices?kubernetes.io/service-name=virt-admit-webhook"
 
 
+GUARDS = tuple(
+    f"/apis/admissionregistration.k8s.io/v1/{plural}/virt-admit-configurations"
+    for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+)
+
+
 OTHERS = "/apis/discovery.k8s.io/v1/namespaces/other/endpointslices?kubernetes.io/service-name=hook"
 
 
@@ -89,6 +95,7 @@ class Cluster:
             DEPLOYMENT: shipped["Deployment"],
             POLICY: shipped["ConfigMap"],
             SLICES: slices(True, True),
+            **{path: {} for path in GUARDS},
             SECRET: {"data": {"tls.crt": encoded(SERVING.cert)}},
         }
         self.refused: set[tuple[str, str]] = set()

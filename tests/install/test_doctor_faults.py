@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tests.install.installation import (
+    GUARDS,
     MUTATING,
     NOW,
     SECRET,
@@ -51,6 +52,26 @@ WRONG = {
             "registration",
             "virtual-machines.validate.virt-admit.io does not send CREATE of virtualmachines, UPDATE of",
         ),
+    ),
+    "a stolen token widened the rules": (
+        lambda c: c.entries()[-1]["rules"][0].update(apiGroups=["*"], resources=["*/*"], operations=["*"]),
+        ("registration", "configuration.validate.virt-admit.io sends * of */*, which no rule judges"),
+    ),
+    "a kind that no rule judges": (
+        lambda c: c.entries()[0]["rules"].append(hook(["x"])["rules"][0]),
+        ("registration", "virtual-machines.validate.virt-admit.io sends * of x, which no rule judges"),
+    ),
+    "an entry that no release has": (
+        lambda c: c.entries().append({**c.entries()[0], "name": "spy.validate.virt-admit.io"}),
+        ("registration", "spy.validate.virt-admit.io sends CREATE of virtualmachine"),
+    ),
+    "nothing limits our account": (
+        lambda c: c.objects.pop(GUARDS[0]),
+        ("rights", "validatingadmissionpolicies virt-admit-configurations does not exist"),
+    ),
+    "the limit is not bound": (
+        lambda c: c.objects.pop(GUARDS[1]),
+        ("rights", "validatingadmissionpolicybindings virt-admit-configurations does not exist"),
     ),
     "Fail where it must not be": (
         lambda c: c.entries()[-1].update(failurePolicy="Fail"),

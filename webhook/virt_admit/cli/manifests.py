@@ -9,6 +9,7 @@ import click
 import yaml
 from cryptography import x509
 
+from virt_admit.install.guard import guard
 from virt_admit.install.manifests import rbac, scan_rbac, webhooks
 from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.rules import load_rules
@@ -67,7 +68,7 @@ def command(part: str, url: str, ca_file: Path | None, trusted_namespace: tuple[
     except ValueError:
         raise click.UsageError(f"{ca_file} contains no PEM certificate") from None
     rules = load_rules().at_admission
-    objects = [*rbac(rules), *scan_rbac(load_rules())] if part in ("all", "rbac") else []
+    objects = [*rbac(rules), *guard(), *scan_rbac(load_rules())] if part in ("all", "rbac") else []
     if part in ("all", "webhooks"):
         objects += webhooks(rules, url, bundle, trusted_namespace)
     click.echo(ORDER + yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)

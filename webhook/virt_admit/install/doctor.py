@@ -16,6 +16,7 @@ from typing import Final
 
 from virt_admit import __version__
 from virt_admit.install import manifests
+from virt_admit.install.guard import GROUP, GUARD, PLURALS
 from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.model.kubevirt.versions import Version, parse_version
@@ -122,6 +123,7 @@ def _registration(installation: Installation) -> CheckResult:
     actual = {entry.name: entry for entry in installation.ours()}
     expected = manifests.webhooks(installation.rules.at_admission)
     wrong: list[Outcome] = [found for configuration in expected for found in _missing_calls(configuration, actual)]
+    wrong += _excess_calls(expected, actual)
     for entry in actual.values():
         if entry.fails and entry.name not in MAY_FAIL:
             text = (
@@ -145,6 +147,16 @@ def _missing_calls(expected: Json, actual: Mapping[str, Entry]) -> CheckResult:
         if entry.name in actual and (places := entry.asks - actual[entry.name].asks):
             shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
             yield Status.WRONG, f"{entry.name} does not send {shown}", APPLY
+
+
+def _excess_calls(expected: Iterable[Json], actual: Mapping[str, Entry]) -> CheckResult:
+    """Yield what our webhook configurations send although no rule judges it."""
+    judged = {entry["name"]: Entry("", entry["name"], entry).asks for each in expected for entry in each["webhooks"]}
+    for entry in actual.values():
+        if places := entry.asks - judged.get(entry.name, set()):
+            shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
+            text = f"{entry.name} sends {shown}, which no rule judges: find out which account changed it"
+            yield Status.WRONG, text, APPLY
 
 
 def _own_namespace(installation: Installation) -> CheckResult:
@@ -279,10 +291,19 @@ def _rights(installation: Installation) -> CheckResult:
     for right in needed:
         if not _may(installation.api, right):
             refused.setdefault(right["verb"], []).append(f"{right['resource']}.{right['group']}".rstrip("."))
+    if not external:
+        yield from _guarded(installation)
     for verb, resources in refused.items():
         yield Status.WRONG, f"{SERVICE} has no right to {verb} {names(resources)}", BASE
     if not refused:
         yield Status.OK, f"{SERVICE} has all {len(needed)} required rights"
+
+
+def _guarded(installation: Installation) -> CheckResult:
+    for plural in PLURALS:
+        if installation.get(f"/apis/{GROUP}/v1/{plural}/{GUARD}") is None:
+            text = f"{plural} {GUARD} does not exist: {SERVICE} may change more of its configurations than caBundle"
+            yield Status.WRONG, text, BASE
 
 
 def _rights_of(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[dict[str, str]]:
