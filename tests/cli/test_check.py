@@ -235,6 +235,13 @@ def test_an_exemption_that_has_ended_is_reported(check):
     assert "(exempt: moves)" in out
 
 
+def test_an_annotation_that_does_not_count_is_mentioned(check):
+    marked = BOTH.replace("  namespace: shop", "  namespace: shop\n  annotations: {virt-admit.io/exempt-all: we know}")
+    code, out, _ = check("vm.yaml", "--select", "vm-running-and*", vm=marked)
+    assert code == 1
+    assert "The annotation virt-admit.io/exempt-all does not count: the policy allows none for this rule. [vm-" in out
+
+
 def test_all_objects_see_each_other(check):
     claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c, namespace: shop}\n"
     claim += "spec: {accessModes: [ReadWriteOnce]}\n"

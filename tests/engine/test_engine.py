@@ -1,5 +1,6 @@
 """What an action leads to: ratchet, ceilings, exemptions, unseen and broken rules."""
 
+import datetime
 import json
 from typing import ClassVar
 
@@ -215,6 +216,33 @@ class TestPolicy:
         no_reason = vm(4, annotations={"virt-admit.io/exempt.too-big": " "})
         assert actions(ask(no_reason, policy=annotations)) == ["deny"]
         assert actions(ask(marked, policy=annotations, rules=[make_rule(too_big, action=Action.WARN)])) == ["audit"]
+
+    @pytest.mark.parametrize(
+        ("key", "value", "allowed", "why"),
+        [
+            ("exempt.too-big", "tested", False, "the policy allows none for this rule"),
+            ("exempt-all", "tested", False, "the policy allows none for this rule"),
+            ("exempt.too-big", " ; until=2999-01-01", True, "it has no reason"),
+            ("exempt.too-big", "tested; until=2020-01-31", True, "it expired on 2020-01-31"),
+            ("exempt.too-big", "tested; until=soon", True, "its end is not a date such as until=2027-01-31"),
+            ("exempt.to-big", "tested", True, "the name is unknown. Use virt-admit.io/exempt.too-big"),
+            ("exempt-too-big", "tested", True, "the name is unknown. Use virt-admit.io/exempt.too-big"),
+            ("exempt_all", "tested", True, "the name is unknown. Use virt-admit.io/exempt-all"),
+            ("Exempt.too-big", "tested", True, "the name is unknown. Use virt-admit.io/exempt.too-big"),
+        ],
+    )
+    def test_a_denial_says_why_an_annotation_does_not_count(self, key, value, allowed, why):
+        policy = Policy(annotations=frozenset(["too-big"] if allowed else [])).at(datetime.date(2026, 11, 22))
+        (verdict,) = ask(vm(4, annotations={f"virt-admit.io/{key}": value}), policy=policy).verdicts
+        assert verdict.action is Action.DENY
+        assert verdict.text.endswith(
+            f". The annotation virt-admit.io/{key} does not count: {why}. [virt-admit/too-big]"
+        )
+
+    @pytest.mark.parametrize("key", ["virt-admit.io/exempt.vm-running-deprecated", "example.com/exempt.too-big"])
+    def test_annotations_for_other_rules_are_not_mentioned(self, key):
+        (verdict,) = ask(vm(4, annotations={key: "tested"})).verdicts
+        assert verdict.note == ""
 
     def test_an_annotation_hides_no_warning_of_a_rule_that_may_deny(self):
         def check(obj, context):

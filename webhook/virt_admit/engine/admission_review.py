@@ -67,11 +67,18 @@ class Verdict:
     action: Action
     exempted: str = ""
     """The reason of the exemption that suppressed the finding; empty: none."""
+    note: str = ""
+    """Why an exemption annotation on the object does not count; empty: there is none."""
 
     @property
     def text(self) -> str:
         """One line for users: the path, the problem, and the rule."""
-        return f"{self.finding.path}: {self.finding.message} {tag(self.rule)}"
+        return f"{self.finding.path}: {self.message} {tag(self.rule)}"
+
+    @property
+    def message(self) -> str:
+        """The problem, and why an exemption does not count."""
+        return f"{self.finding.message.rstrip('.')}. {self.note}" if self.note else self.finding.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +207,7 @@ def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[
         {
             "reason": str(verdict.finding.cause),
             "field": line(str(verdict.finding.path)),
-            "message": line(f"{verdict.finding.message} {tag(verdict.rule)}"),
+            "message": line(f"{verdict.message} {tag(verdict.rule)}"),
         }
         for verdict in shown
     ]

@@ -140,7 +140,7 @@ class Policy:
         if rule.id not in (self.annotations or ()):
             return ""
         for key in (EXEMPT_RULE + rule.id, EXEMPT_ALL):
-            reason, until = _annotation(obj.annotations.get(key, ""))
+            reason, until = parse_annotation(obj.annotations.get(key, ""))
             if reason and (until is None or self.today <= until):
                 return reason
         return ""
@@ -166,7 +166,7 @@ def _decide(layers: tuple[Layer, ...], rule: Rule) -> EffectiveSettings:
     return EffectiveSettings(action, fix, dataclasses.replace(rule.params, **params) if params else rule.params)
 
 
-def _annotation(text: str) -> tuple[str, datetime.date | None]:
+def parse_annotation(text: str) -> tuple[str, datetime.date | None]:
     """Parse ``reason[; until=YYYY-MM-DD][; by=name]``.
 
     An end date that is not valid counts as expired, because a visible finding is safer than a silent exemption.

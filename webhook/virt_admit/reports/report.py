@@ -206,7 +206,7 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
         message = admission_review.fix_sentence(verdict.finding, "would be")
         yield _verdict_row(result, lowered, message, fix=steps, fixed=True)
     for verdict in response.verdicts:
-        yield _verdict_row(result, verdict, verdict.finding.message, fix=verdict.finding.fix, exempted=verdict.exempted)
+        yield _verdict_row(result, verdict, verdict.message, fix=verdict.finding.fix, exempted=verdict.exempted)
     for rule, what in response.unseen:
         yield _row(result, rule.id, None, f"not available: {what}", unseen=what)
     for rule, error in response.errors:
