@@ -52,6 +52,7 @@ def served(patience: float, talk: Callable[[int], None]) -> None:
             nr_conns=0,
             alive=True,
             max_requests=10,
+            without_request={},
         )
         async with await loop.create_server(lambda: Connection(worker), "127.0.0.1", 0) as listener:
             await asyncio.to_thread(talk, listener.sockets[0].getsockname()[1])
@@ -93,6 +94,8 @@ def test_connections_above_the_limit_are_closed(monkeypatch):
 
     def talk(port: int) -> None:
         with connect(port) as first, connect(port) as second:
+            assert answered(first)
+            assert answered(second)
             with connect(port) as third, contextlib.suppress(ConnectionError):
                 assert everything(third) == b""
             assert answered(first)
@@ -101,6 +104,29 @@ def test_connections_above_the_limit_are_closed(monkeypatch):
             everything(first)
             with connect(port) as fourth:
                 assert answered(fourth)
+
+    served(60, talk)
+
+
+def test_at_the_limit_the_oldest_connection_without_a_request_makes_room(monkeypatch):
+    monkeypatch.setattr(gunicorn_worker, "MAX_CONNECTIONS", 3)
+
+    def closed(peer: socket.socket) -> bool:
+        with contextlib.suppress(ConnectionError):
+            return everything(peer) == b""
+        return True
+
+    def talk(port: int) -> None:
+        with connect(port) as used, connect(port) as oldest, connect(port) as half:
+            used.sendall(GREETING)
+            assert used.recv(1000).startswith(b"HTTP/1.1 200")
+            half.sendall(GREETING[:10])
+            with connect(port) as new, connect(port) as newest:
+                assert closed(oldest)
+                assert closed(half)
+                for peer in (used, new, newest):
+                    peer.sendall(GREETING)
+                    assert peer.recv(1000).startswith(b"HTTP/1.1 200")
 
     served(60, talk)
 

@@ -6,17 +6,19 @@ import asyncio
 import gc
 import os
 from asyncio.sslproto import SSLProtocol
-from typing import Final
+from typing import Any, Final
 
 from gunicorn.asgi.protocol import ASGIProtocol
 from gunicorn.workers.gasgi import ASGIWorker
 
 MAX_CONNECTIONS: Final = 2000
-"""Open connections per worker, of 60 KiB each; further ones are closed. An API server keeps 25 idle ones."""
+"""Open connections per worker, of 60 KiB each. An API server keeps 25 idle ones."""
 DRAIN_SECONDS: Final = 5
 """Seconds to finish requests after the listener has closed."""
 HANDSHAKE_TIMEOUT: Final = 10.0
 """Seconds for a TLS handshake, as in the API server. asyncio's default is a minute."""
+SHUTDOWN_TIMEOUT: Final = 5.0
+"""Seconds in which the peer must confirm the end of a TLS connection. asyncio's default is 30."""
 TLS_BUFFER: Final = 32 * 1024
 """Bytes of the read buffer of each TLS connection. asyncio's default of 256 KiB is most of the memory of a connection.
 A TLS record has at most 16 KiB."""
@@ -30,6 +32,11 @@ HEARTBEAT: Final = 1.0
 class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
     """A worker process of gunicorn. ``self.app.worker`` is what it serves with, or None until that is loaded."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.without_request: dict[Connection, None] = {}
+        """The connections that never sent a request, oldest first."""
+
     async def _serve(self) -> None:
         """Listen until the worker stops. gunicorn's own method has no option for the protocol and its timeouts."""
         limit_tls_buffers()
@@ -37,7 +44,11 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
         context = self._get_ssl_context()
         for listener in self.sockets:
             server = await self.loop.create_server(
-                lambda: Connection(self), sock=listener.sock, ssl=context, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
+                lambda: Connection(self),
+                sock=listener.sock,
+                ssl=context,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
+                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT,
             )
             self.servers.append(server)
             self.log.info("ASGI server listening on %s", listener)
@@ -62,14 +73,29 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
 
 
 class Connection(ASGIProtocol):  # type: ignore[misc]
-    """A connection that closes if there are too many, or if its first request takes longer than a further one may."""
+    """A connection that closes if its first request takes longer than a further one may.
+
+    At the limit, the oldest connection that never sent a request makes room; without one, the new connection closes.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the timer for the first request."""
         super().connection_made(transport)
         self._arm_keepalive_timer()
+        self.worker.without_request[self] = None
         if self.worker.nr_conns > MAX_CONNECTIONS:
-            transport.abort()
+            oldest = next(iter(self.worker.without_request))
+            del self.worker.without_request[oldest]
+            oldest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.worker.without_request.pop(self, None)
+        super().connection_lost(exc)
+
+    def _on_headers_complete(self) -> Any:
+        self.worker.without_request.pop(self, None)
+        return super()._on_headers_complete()
 
 
 def limit_tls_buffers() -> None:

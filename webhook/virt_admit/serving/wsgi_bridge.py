@@ -12,6 +12,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
+from virt_admit.serving.body_budget import BodyBudget, Overloaded, UnfinishedBody
+
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -23,7 +25,8 @@ TRANSFER_ENCODING: Final = b"transfer-encoding"
 
 
 def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """Return a WSGI app as an ASGI app. Bodies above ``max_body`` bytes get a 413."""
+    """Return a WSGI app as an ASGI app. Bodies above ``max_body`` bytes get a 413, those above the budget a 503."""
+    budget = BodyBudget()
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -32,16 +35,16 @@ def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitab
             await _plain(send, 501, b"the only supported transfer coding is chunked\n")
             return
         try:
-            async with asyncio.timeout(BODY_DEADLINE):
-                body = await _body(receive, max_body)
+            body = await _body(receive, max_body, budget)
         except TimeoutError:
             await _plain(send, 408, b"the body did not arrive\n")
-            return
+        except Overloaded:
+            await _plain(send, 503, b"too many large requests at once\n")
         except _TooLarge:
             await _plain(send, 413, f"the body is larger than {max_body >> 20} MiB\n".encode())
-            return
-        if body is not None:
-            await _answer(app, _environ(scope, body), send)
+        else:
+            if body is not None:
+                await _answer(app, _environ(scope, body), send)
 
     return serve
 
@@ -56,13 +59,30 @@ class _TooLarge(Exception):
     pass
 
 
-async def _body(receive: Receive, most: int) -> bytes | None:
+async def _body(receive: Receive, most: int, budget: BodyBudget) -> bytes | None:
     """Return the whole body; None if the client disconnected.
+
+    Raises:
+        TimeoutError: the body does not arrive in time.
+        Overloaded: all connections together send too much, and this body is the largest.
+        _TooLarge: the body is too large.
+    """
+    async with asyncio.timeout(BODY_DEADLINE) as deadline:
+        with budget.body(deadline) as body:
+            try:
+                return await _complete(receive, most, budget, body)
+            except asyncio.CancelledError:
+                if body.dropped:
+                    raise Overloaded from None
+                raise
+
+
+async def _complete(receive: Receive, most: int, budget: BodyBudget, body: UnfinishedBody) -> bytes | None:
+    """Read a body until it is complete.
 
     A body that is too large is read and dropped, up to four times the limit: a client that is still sending when the
     connection closes never reads the response.
     """
-    body = bytearray()
     size = 0
     while True:
         event = await receive()
@@ -71,11 +91,11 @@ async def _body(receive: Receive, most: int) -> bytes | None:
         part = event.get("body", b"")
         size += len(part)
         if size <= most:
-            body += part
+            budget.extend(body, part)
         if size > 4 * most or (size > most and not event.get("more_body")):
             raise _TooLarge
         if not event.get("more_body"):
-            return bytes(body)
+            return bytes(body.data)
 
 
 async def _answer(app: Wsgi, environ: dict[str, Any], send: Send) -> None:

@@ -1,0 +1,107 @@
+"""Unfinished request bodies of all connections share one byte budget."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.webhook import Webhook
+from tests.https.reviews import review, vm
+from tests.https.test_bad_input import FINE, median_answer
+from virt_admit.engine.admission_review import MAX_BODY
+from virt_admit.serving.body_budget import BodyBudget, Overloaded
+
+HEAD = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+MEMORY_LIMIT = 512
+"""MiB, as in manifests/base."""
+
+
+def test_the_largest_body_is_dropped_and_the_others_stay() -> None:
+    budget = BodyBudget(100)
+
+    async def run() -> None:
+        async with asyncio.timeout(10) as slow, asyncio.timeout(10) as quick:
+            with budget.body(slow) as large, budget.body(quick) as small:
+                budget.extend(large, b"x" * 80)
+                budget.extend(small, b"y" * 30)
+                assert large.dropped
+                assert (bytes(small.data), budget.used) == (b"y" * 30, 30)
+                with pytest.raises(Overloaded):
+                    budget.extend(large, b"x")
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.sleep(1)  # the reader of the large body wakes up at once
+
+    asyncio.run(run())
+    assert budget.used == 0
+
+
+def unfinished(webhook: Webhook, size: int) -> ssl.SSLSocket:
+    """A connection that has sent all but the last byte of a body, or as much of it as the webhook took."""
+    plain = socket.create_connection(("127.0.0.1", webhook.port), timeout=30)
+    peer = webhook.tls().wrap_socket(plain, server_hostname="localhost")
+    with contextlib.suppress(OSError):
+        peer.sendall(HEAD % size + b" " * (size - 1))
+    return peer
+
+
+def memory(webhook: Webhook) -> int:
+    """MiB of the worker, at its highest."""
+    processes = Path(f"/proc/{webhook.pid}/task/{webhook.pid}/children").read_text().split()
+    states = [Path(f"/proc/{process}/status").read_text() for process in processes]
+    return max(int(peak) for state in states for peak in re.findall(r"^VmHWM:\s+(\d+) kB", state, re.MULTILINE)) >> 10
+
+
+@pytest.fixture
+def own_webhook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook]:
+    """A webhook of its own, because the highest memory of a process never falls."""
+    with Webhook(tmp_path_factory.mktemp("budget")) as running:
+        yield running
+
+
+@pytest.mark.slow
+def test_100_unfinished_large_bodies_stay_under_the_memory_limit(own_webhook: Webhook) -> None:
+    alone = median_answer(own_webhook)
+    with ThreadPoolExecutor(8) as threads:
+        peers = list(threads.map(lambda _: unfinished(own_webhook, MAX_BODY), range(100)))
+    try:
+        assert median_answer(own_webhook) < max(0.05, 5 * alone)
+        peak = memory(own_webhook)
+        assert peak < MEMORY_LIMIT / 2
+        statuses = [status(peer) for peer in peers[:20]]
+        assert 503 in statuses
+    finally:
+        for peer in peers:
+            peer.close()
+    assert own_webhook.post("/validate", FINE)[0] == 200
+    assert "Traceback" not in own_webhook.log.read_text()
+
+
+def status(peer: ssl.SSLSocket) -> int:
+    """The status of the answer; 0 if there is none yet, or if the connection was closed while the peer was sending."""
+    peer.settimeout(0.2)
+    response = http.client.HTTPResponse(peer)
+    try:
+        response.begin()
+    except (OSError, http.client.HTTPException):
+        return 0
+    return response.status
+
+
+def test_a_small_body_is_answered_while_large_ones_are_read(webhook: Webhook) -> None:
+    peers = [unfinished(webhook, MAX_BODY) for _ in range(12)]
+    try:
+        assert webhook.post("/validate", json.dumps(review(vm())).encode())[0] == 200
+        assert 503 in {status(peer) for peer in peers}
+    finally:
+        for peer in peers:
+            peer.close()
