@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.model.cluster import Cluster, Unseen, gather
-from virt_admit.model.kinds import CSI_NODE, NAMESPACE, NODE, POD, PV, PVC, VMI
+from virt_admit.model.kinds import CSI_NODE, NAMESPACE, NODE, POD, PV, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubevirt import effective as effective_module
 from virt_admit.model.kubevirt import launcher, launcher_resources, migrations, vmis, vms
 from virt_admit.model.kubevirt.effective import effective
@@ -46,8 +46,9 @@ READS: Final = union(
             "status.phase",
         ),
         NAMESPACE: ("metadata.labels", "metadata.annotations.openshift.io/node-selector"),
-        PVC: ("spec.accessModes", "spec.volumeName", "status.phase"),
+        PVC: ("spec.accessModes", "spec.storageClassName", "spec.volumeName", "status.phase"),
         PV: ("metadata.labels", "spec.nodeAffinity", "spec.csi.driver", "spec.csi.volumeHandle"),
+        STORAGE_CLASS: ("volumeBindingMode",),
         CSI_NODE: ("spec.drivers.name", "spec.drivers.allocatable"),
         VMI: ("metadata.uid", "spec", "status.machine.type", "status.topologyHints.tscFrequency"),
     },

@@ -20,6 +20,10 @@ from virt_admit.model.scheduler.volumes import Claim, Volumes
 from virt_admit.model.scheduling import tolerates
 
 _UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_NOT_READY: Final = tuple(
+    {"key": f"node.kubernetes.io/{name}", "effect": "NoSchedule"} for name in ("not-ready", "unreachable")
+)
+"""What the node lifecycle controller sooner or later puts on a node that is not Ready."""
 _TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
 """Prefixes of taints that a cordon, a drain or a maintenance puts on a node for a while."""
 
@@ -189,7 +193,15 @@ class Scheduler:
         """Return whether labels and room alone decide where the pod can go, whatever other pods are placed."""
         state = self.state
         repelled = None in state.repelling or any(label in state.repelling for label in pod.labels.items())
-        return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or (pod.claims and self.limits_volumes))
+        limited = pod.claims and (self.limits_volumes or self._has_exclusive_claim(pod))
+        return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or limited)
+
+    def _has_exclusive_claim(self, pod: Pod) -> bool:
+        """Return whether one pod alone may use a claim of this pod, or that cannot be read."""
+        try:
+            return any(self.volumes.claim(pod.namespace, name).exclusive for name in pod.claims)
+        except Unseen:
+            return True
 
     def _demand(self, pod: Pod, gone: Sequence[Pod] = ()) -> _Demand:
         claims, fault, unseen = self._claims(pod, gone)
@@ -276,6 +288,8 @@ class Scheduler:
         if not claim.exclusive or not self.moment:
             return ""
         for other in self.state.all_pods():
+            if self.complete and other.node not in self.state.nodes:
+                continue  # kube-scheduler counts the pods of existing nodes (backend/cache/cache.go#updateUsedPVCSet)
             if other.namespace == pod.namespace and claim.name in other.claims and other not in gone:
                 return f"claim {claim.name} allows one pod, and pod {other.name} uses it"
         return ""
@@ -311,7 +325,7 @@ def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
             yield pod.meanings.get(key) or f"label {key}"
     if moment and node.cordoned and not tolerates(pod.tolerations, _UNSCHEDULABLE):
         yield "cordoned"
-    if moment and not node.ready:
+    if moment and not node.ready and not any(tolerates(pod.tolerations, taint) for taint in _NOT_READY):
         yield "not Ready"
     for taint in node.taints:
         if (moment or not is_transient(taint)) and not tolerates(pod.tolerations, taint):

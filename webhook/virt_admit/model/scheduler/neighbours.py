@@ -75,6 +75,9 @@ def neighbours(
     """
     own = state.namespaces.get(pod.namespace, _NO_LABELS)
     attracting = _attracting(pod, state, gone)
+    first = not attracting and _matches_all(pod.affinity, pod, state)
+    if first:  # also of the pods that kube-scheduler alone selects
+        attracting = _attracting(pod, state, gone, any_namespace=True)
     return Neighbours(
         repelled_by=_repelled_by(pod, own, state, gone),
         avoided=_avoided(pod, state, gone),
@@ -82,7 +85,7 @@ def neighbours(
             (term.topology_key, frozenset(value for key, value in attracting if key == term.topology_key))
             for term in pod.affinity
         ),
-        first_of_its_group=not attracting and _matches_all(pod.affinity, pod, state),
+        first_of_its_group=first and not attracting,
         spread=tuple(_domains(pod, constraint, state, eligible, gone) for constraint in pod.spread),
     )
 
@@ -102,9 +105,22 @@ def _avoided(pod: Pod, state: State, gone: Container[int]) -> dict[Domain, str]:
     for term in pod.anti_affinity:
         for other in state.selected(term.selector) if term.selector is not None else ():
             labels = state.namespaces.get(other.namespace, _NO_LABELS)
-            if id(other) not in gone and term.matches(other.namespace, labels, other.labels):
+            if id(other) not in gone and _selects(term, other, labels, any_namespace=True):
                 _close(found, term, other, state)
     return found
+
+
+def _selects(term: PodTerm, other: Pod, namespace: Mapping[str, str], *, any_namespace: bool) -> bool:
+    """Return whether a term of the pod to place selects another pod.
+
+    ``any_namespace``: also as kube-scheduler 1.36 reads the term. Besides the selected namespaces it accepts all, if
+    the namespace selector matches a namespace without labels, such as ``DoesNotExist``: it drops the selector in a
+    copy only (interpodaffinity/plugin.go#mergeAffinityTermNamespacesIfNotEmpty). No node is a candidate that either
+    reading refuses.
+    """
+    if term.matches(other.namespace, namespace, other.labels):
+        return True
+    return any_namespace and term.matches("", _NO_LABELS, other.labels)
 
 
 def _close(found: dict[Domain, str], term: PodTerm, other: Pod, state: State) -> None:
@@ -114,14 +130,18 @@ def _close(found: dict[Domain, str], term: PodTerm, other: Pod, state: State) ->
         found.setdefault((term.topology_key, value), other.full_name)
 
 
-def _attracting(pod: Pod, state: State, gone: Container[int]) -> set[Domain]:
+def _attracting(pod: Pod, state: State, gone: Container[int], *, any_namespace: bool = False) -> set[Domain]:
     """Return the domains that hold a pod which every affinity term of ``pod`` selects."""
     found: set[Domain] = set()
     if not pod.affinity or pod.affinity[0].selector is None:
         return found
     for other in state.selected(pod.affinity[0].selector):
         node = state.nodes.get(other.node)
-        if node is not None and id(other) not in gone and _matches_all(pod.affinity, other, state):
+        if (
+            node is not None
+            and id(other) not in gone
+            and _matches_all(pod.affinity, other, state, any_namespace=any_namespace)
+        ):
             found |= {
                 (term.topology_key, node.labels[term.topology_key])
                 for term in pod.affinity
@@ -130,9 +150,9 @@ def _attracting(pod: Pod, state: State, gone: Container[int]) -> set[Domain]:
     return found
 
 
-def _matches_all(terms: tuple[PodTerm, ...], other: Pod, state: State) -> bool:
+def _matches_all(terms: tuple[PodTerm, ...], other: Pod, state: State, *, any_namespace: bool = False) -> bool:
     labels = state.namespaces.get(other.namespace, _NO_LABELS)
-    return bool(terms) and all(term.matches(other.namespace, labels, other.labels) for term in terms)
+    return bool(terms) and all(_selects(term, other, labels, any_namespace=any_namespace) for term in terms)
 
 
 def _domains(
@@ -146,7 +166,7 @@ def _domains(
         if keys <= node.labels.keys() and eligible(node, constraint):
             counted[node.name] = node.labels[key]
             counts[node.labels[key]] += 0
-    if selector is not None:
+    if selector is not None and selector.requirements:  # an empty one counts no pod (common.go#countPodsMatchSelector)
         for other in state.selected(selector):
             domain = counted.get(other.node)
             if (

@@ -21,7 +21,7 @@ class Packing:
     fits: bool | None
     """None: the search was given up, or some node could not be judged."""
     placed: Mapping[str, str]
-    """The node of each pod that found one, by ``namespace/name``."""
+    """The node of each pod that found one, by ``namespace/name``, in an order in which kube-scheduler accepts them."""
     left: tuple[Pod, ...] = ()
     """The pods for which first fit decreasing found no room."""
 
@@ -34,6 +34,8 @@ class Item:
     nodes: tuple[str, ...]
     uncertain: bool = False
     """Whether there may be further nodes."""
+    source: str = ""
+    """The node that it leaves."""
 
 
 def pack(items: Sequence[Item], scheduler: Scheduler) -> Packing:
@@ -46,13 +48,44 @@ def pack(items: Sequence[Item], scheduler: Scheduler) -> Packing:
         return Packing(True, placed)
     if any(item.uncertain for item in items):
         return Packing(None, placed, left)
-    if any(not item.nodes for item in items):
-        return Packing(False, placed, left)
-    search = _Search(scheduler)
-    found = search.run(sorted(ordered, key=lambda item: len(item.nodes)))
-    if found is not None:
-        return Packing(True, found)
-    return Packing(None if search.steps <= 0 else False, placed, left)
+    fits, found = _search(ordered, scheduler)
+    return Packing(fits, placed if found is None else found, () if fits else left)
+
+
+def _search(items: Sequence[Item], scheduler: Scheduler) -> tuple[bool | None, dict[str, str] | None]:
+    """Return whether the pods fit, and where.
+
+    A pod that is placed takes room and keeps others off, whatever the order. But it can open a node to a pod with
+    affinity or topology spread, so the pods are searched for without these constraints first: if there is no place
+    then, there is none. Otherwise every order counts.
+    """
+    open_later = any(_waits_for_others(item.pod) for item in items)
+    if open_later:
+        items = [_widened(item, scheduler) for item in items]
+    free = [replace(item, pod=_without_others(item.pod)) for item in items]
+    search = _Search(scheduler, STEPS)
+    found = search.run(sorted(free, key=lambda item: len(item.nodes)))
+    if found is None or not open_later:
+        return (True if found is not None else None if search.steps <= 0 else False), found
+    search = _Search(scheduler, STEPS // 10, any_order=True)
+    found = search.run(sorted(items, key=lambda item: len(item.nodes)))
+    return (True if found is not None else None if search.steps <= 0 else False), found
+
+
+def _waits_for_others(pod: Pod) -> bool:
+    """Return whether other pods can open a node to this one."""
+    return bool(pod.affinity or pod.spread)
+
+
+def _without_others(pod: Pod) -> Pod:
+    return replace(pod, affinity=(), spread=()) if _waits_for_others(pod) else pod
+
+
+def _widened(item: Item, scheduler: Scheduler) -> Item:
+    """Return the pod with the nodes that others can open to it."""
+    if not _waits_for_others(item.pod):
+        return item
+    return replace(item, nodes=scheduler.place(_without_others(item.pod), without=item.source).candidates)
 
 
 def _size(item: Item, scheduler: Scheduler) -> tuple[float, str]:
@@ -94,19 +127,25 @@ def _takes(scheduler: Scheduler, pod: Pod, name: str) -> bool:
 class _Search:
     """Depth-first search with a bound on the placements that it tries."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, steps: int, *, any_order: bool = False) -> None:
         self.scheduler = scheduler.fork()
-        self.steps = STEPS
+        self.steps = steps
+        self.any_order = any_order
+        self.placed: dict[str, str] = {}
 
     def run(self, items: Sequence[Item]) -> dict[str, str] | None:
         """Return a node for each pod, or None if there is none or the search was given up (``steps`` is 0)."""
-        placed: dict[str, str] = {}
-        return placed if self._descend(items, 0, placed) else None
+        return self.placed if self._descend(items) else None
 
-    def _descend(self, items: Sequence[Item], depth: int, placed: dict[str, str]) -> bool:
-        if depth == len(items):
+    def _descend(self, items: Sequence[Item]) -> bool:
+        if not items:
             return True
-        item = items[depth]
+        return any(
+            self._place(item, [*items[:index], *items[index + 1 :]])
+            for index, item in enumerate(items if self.any_order else items[:1])
+        )
+
+    def _place(self, item: Item, others: Sequence[Item]) -> bool:
         tried: set[tuple[tuple[str, int], ...]] = set()
         for name in item.nodes:
             if self.steps <= 0:
@@ -120,8 +159,9 @@ class _Search:
             self.steps -= 1
             bound = replace(item.pod, node=name)
             self.scheduler.state.bind(bound)
-            if self._descend(items, depth + 1, placed):
-                placed[item.pod.full_name] = name
+            self.placed[item.pod.full_name] = name
+            if self._descend(others):
                 return True
+            del self.placed[item.pod.full_name]
             self.scheduler.state.unbind(bound)
         return False

@@ -6,22 +6,22 @@ volumerestrictions/volume_restrictions.go, nodevolumelimits/csi.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import CSI_NODE, PV, PVC
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import CSI_NODE, PV, PVC, STORAGE_CLASS
 from virt_admit.model.objects import Object
 from virt_admit.model.scheduling import NodeSelector, parse_node_selector
 
-_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-_ZONE_KEYS: Final = (
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-)
+_ZONE_KEYS: Final = {
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+"""Labels of volumes and nodes, each with the label that a node may have instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Claim:
             return f"volume of claim {self.name} is not reachable"
         if any(key in labels for key in _ZONE_KEYS):
             for key, values in self.zones:
-                if labels.get(key) not in values:
+                if labels.get(key, labels.get(_ZONE_KEYS[key])) not in values:
                     return f"volume of claim {self.name} is in another zone"
         return ""
 
@@ -65,13 +65,15 @@ def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
     """Return what a claim demands of a node.
 
     Raises:
-        Unseen: the claim or its volume cannot be read.
+        Unseen: the claim or its volume cannot be read, or kube-scheduler chooses a node and a volume together.
     """
     found = cluster.get(PVC, namespace, name)
     if found is None:
         return Claim(name, f"claim {name} does not exist")
     fault = _fault(found)
     volume_name = found.at("spec", "volumeName").text
+    if not fault and not volume_name and _waits_for_pod(found, cluster):
+        raise Unseen(f"where storage for claim {namespace}/{name} can be provisioned")
     if fault or not volume_name:
         return Claim(name, fault or f"claim {name} is not bound")
     volume = cluster.get(PV, "", volume_name)
@@ -85,7 +87,20 @@ def _fault(found: Object) -> str:
         return f"claim {found.name} is being deleted"
     if found.at("status", "phase").text == "Lost":
         return f"claim {found.name} has lost its volume"
+    if found.at("status", "phase").text == "Pending" and found.at("spec", "volumeName").text:
+        return f"claim {found.name} is not bound"
     return ""
+
+
+def _waits_for_pod(found: Object, cluster: Cluster) -> bool:
+    """Return whether a claim is bound only when kube-scheduler has chosen a node, which is not modelled.
+
+    Raises:
+        Unseen: its StorageClass cannot be read.
+    """
+    name = found.at("spec", "storageClassName").text
+    chosen = cluster.get(STORAGE_CLASS, "", name) if name else None
+    return chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer"
 
 
 def _bound(found: Object, volume: Object) -> Claim:
@@ -94,12 +109,28 @@ def _bound(found: Object, volume: Object) -> Claim:
     modes = [mode.text for mode in found.at("spec", "accessModes").items()]
     return Claim(
         found.name,
-        node_affinity=parse_node_selector(required.value) if required.is_map else None,
-        zones=tuple((key, frozenset(volume.labels[key].split("__"))) for key in _ZONE_KEYS if key in volume.labels),
+        node_affinity=_by_labels(parse_node_selector(required.value)) if required.is_map else None,
+        zones=tuple(_zones(volume.labels)),
         driver=csi["driver"].text or "",
         handle=csi["volumeHandle"].text or volume.name,
         exclusive="ReadWriteOncePod" in modes,
     )
+
+
+def _by_labels(selector: NodeSelector) -> NodeSelector | None:
+    """Return the node affinity of a volume without ``matchFields``, which kube-scheduler ignores in it: the check
+    gets the node's labels alone (component-helpers storage/volume/helpers.go#CheckNodeAffinity)."""
+    if any(term.fields and not term.labels for term in selector.terms):
+        return None
+    return replace(selector, terms=tuple(replace(term, fields=frozenset()) for term in selector.terms))
+
+
+def _zones(labels: Mapping[str, str]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the zones of a volume; a label with an empty part is ignored (volume_zone.go#getPVTopologies)."""
+    for key in _ZONE_KEYS:
+        values = [value.strip() for value in labels.get(key, "").split("__")]
+        if all(values):
+            yield key, frozenset(values)
 
 
 def limits(cluster: Cluster, node: str) -> Mapping[str, int]:
