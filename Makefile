@@ -37,7 +37,7 @@ rule: .venv/.ready
 try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
-.PHONY: demo test unit coverage sandbox bench check format docs manifests clean
+.PHONY: demo test unit verify-scheduler coverage sandbox bench check format docs manifests clean
 ## make demo      start the webhook on loopback, send it every example over HTTPS, print the results
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
@@ -52,6 +52,13 @@ test: .venv/.ready
 ## make unit      the fast tests alone
 unit: .venv/.ready
 	@$(PARALLEL) -m "not e2e and not slow" --ignore=tests/e2e
+
+## make verify-scheduler COUNT=1000
+##                our model of kube-scheduler against its real filters, on so many random clusters from SEED=0 on
+COUNT ?= 1000
+SEED ?= 0
+verify-scheduler: .venv/.ready
+	@$(BIN)/python -m tests.scheduler.verify $(COUNT) $(SEED)
 
 ## make coverage  branch coverage of the tests that need no API server
 coverage: .venv/.ready

@@ -1,7 +1,8 @@
 """The programs of a real API server: those of ``KUBEBUILDER_ASSETS``, otherwise built once with Go and cached.
 
 ``go.mod`` in this folder names them and their release. ``VIRT_ADMIT_KUBERNETES=1.30.14`` chooses another release,
-with the etcd that this release is tested with. kube-scheduler is built separately, when a test first asks for it.
+with the etcd that this release is tested with. kube-scheduler, and ``oracle`` with its filters alone, are built
+separately, when a test first asks for them.
 """
 
 from __future__ import annotations
@@ -37,11 +38,18 @@ class Build:
     names: tuple[str, ...]
     packages: str
     """What ``go build`` is told: ``tool`` means every tool of ``go.mod``."""
+    source: Path | None = None
+    """A Go file of ours. It is written for the release in ``go.mod``, so it is built with no other."""
+
+    @property
+    def release(self) -> str:
+        return usual_release() if self.source else _release()
 
 
 API_SERVER = Build("apiserver", ("etcd", "kube-apiserver", "kubectl"), "tool")
 # Not a tool of go.mod: few tests need it, and the others must not wait for it.
 SCHEDULER = Build("scheduler", ("kube-scheduler",), "k8s.io/kubernetes/cmd/kube-scheduler")
+ORACLE = Build("oracle", ("oracle",), "./oracle", MODULE / "oracle" / "main.go")
 NAMES = API_SERVER.names
 
 
@@ -81,11 +89,17 @@ def binaries(announce: Announce = _print) -> Binaries:
     return Binaries(*(folder / name for name in NAMES))
 
 
+def scheduler_oracle(announce: Announce = _print) -> Path:
+    """Return the program that answers as the filters of kube-scheduler; build it the first time, as ``binaries``."""
+    return _built(ORACLE, announce) / "oracle"
+
+
 def cache_folder(build: Build = API_SERVER) -> Path:
     """Return the folder of a build, outside the checkout: one for each other release and each state of ``go.mod``."""
-    key = _release()
+    key = build.release
     if key == usual_release():
-        key = hashlib.sha256((MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()).hexdigest()[:16]
+        files = [MODULE / "go.mod", MODULE / "go.sum", *([build.source] if build.source else [])]
+        key = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return cache / "virt-admit" / f"{build.cache}-{key}"
 
@@ -103,7 +117,7 @@ def _built(build: Build, announce: Announce) -> Path:
     folder = cache_folder(build)
     if _complete(folder, build):
         return folder
-    go, release = _go(), _release()
+    go, release = _go(build), build.release
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -126,7 +140,7 @@ def _built(build: Build, announce: Announce) -> Path:
     return folder
 
 
-def _go() -> str:
+def _go(build: Build) -> str:
     """Return the Go command if it is new enough, or fetches newer toolchains itself. Raises Unavailable."""
     needed = _pinned(r"^go (\d+)\.(\d+)").groups()
     if go := shutil.which("go"):
@@ -141,10 +155,12 @@ def _go() -> str:
         found = re.search(r"go(\d+)\.(\d+)", asked.stdout)
         if found and tuple(map(int, found.groups())) >= tuple(map(int, needed)):
             return go
-    raise Unavailable(
-        f"a real kube-apiserver needs Go {'.'.join(needed)} or newer on the PATH to be built once, "
-        f"or KUBEBUILDER_ASSETS=<folder with {', '.join(NAMES)}>"
-    )
+    version = f"Go {'.'.join(needed)} or newer on the PATH to be built once"
+    if build is API_SERVER:
+        raise Unavailable(
+            f"a real kube-apiserver needs {version}, or KUBEBUILDER_ASSETS=<folder with {', '.join(NAMES)}>"
+        )
+    raise Unavailable(f"{', '.join(build.names)} needs {version}")
 
 
 def _go_mod(go: str, release: str) -> str:
@@ -197,5 +213,6 @@ def _pinned(pattern: str) -> re.Match[str]:
 if __name__ == "__main__":  # before pytest-xdist, whose workers cannot announce a build
     try:
         binaries().kube_scheduler()
+        scheduler_oracle()
     except Unavailable as reason:
         _print(str(reason))

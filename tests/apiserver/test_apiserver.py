@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -28,6 +29,7 @@ for argument; do case $argument in */) folder=$argument; esac; done
 case $argument in
   tool) touch "$folder/server" "$folder/kube-apiserver" "$folder/kubectl" ;;
   */kube-scheduler) touch "$folder/kube-scheduler" ;;
+  ./oracle) touch "$folder/oracle" ;;
 esac
 """
 
@@ -77,6 +79,28 @@ def test_the_scheduler_is_built_once_when_it_is_asked_for(go_log: Path) -> None:
     assert found == binaries(lines.append)
     assert go_log.read_text().split() == ["build", "build"]
     assert [("kube-scheduler" in line) for line in lines] == [False, True]
+
+
+def test_the_oracle_is_built_from_its_source_whatever_release_is_chosen(
+    go_log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = toolchain.scheduler_oracle()
+    monkeypatch.setenv(toolchain.CHOICE, "1.30.14")
+    assert toolchain.scheduler_oracle() == first
+
+    changed = tmp_path / "main.go"
+    changed.write_text("package main")
+    monkeypatch.setattr(toolchain, "ORACLE", dataclasses.replace(toolchain.ORACLE, source=changed))
+
+    assert toolchain.scheduler_oracle() != first
+    assert go_log.read_text().split() == ["build", "build"]
+
+
+def test_without_go_the_oracle_says_what_is_missing(go_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GOVERSION", "go1.20.1")
+
+    with pytest.raises(Unavailable, match=r"oracle needs Go 1\.26 or newer"):
+        toolchain.scheduler_oracle()
 
 
 def test_a_given_scheduler_is_used(go_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from tests.apiserver.binaries import Unavailable, binaries
+from tests.apiserver.binaries import Announce, Unavailable, binaries, scheduler_oracle
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 
@@ -30,20 +31,29 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"end-to-end tests skipped: {reason.removeprefix('Skipped: ')}", yellow=True)
 
 
-@pytest.fixture(scope="session")
-def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A running API server. Skips where none can be had; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
+T = TypeVar("T")
+
+
+def _built(request: pytest.FixtureRequest, build: Callable[[Announce], T]) -> T:
+    """Return what is built. Skips where it cannot be; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
 
     def announce(line: str) -> None:
         with capture.global_and_fixture_disabled():
             print(f"\n{line}", flush=True)
 
-    give_up = pytest.fail if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1" else pytest.skip
     try:
-        found = binaries(announce)
+        return build(announce)
     except Unavailable as reason:
-        give_up(str(reason))
+        if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1":
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """A running API server."""
+    found = _built(request, binaries)
     with ControlPlane(found) as plane:
         yield plane
 
@@ -53,3 +63,9 @@ def crds(control_plane: ControlPlane) -> ControlPlane:
     """The running API server, with the CustomResourceDefinitions of every kind that we know."""
     install_crds(control_plane)
     return control_plane
+
+
+@pytest.fixture(scope="session")
+def oracle(request: pytest.FixtureRequest) -> Path:
+    """The program that answers as kube-scheduler's filters do."""
+    return _built(request, scheduler_oracle)
