@@ -14,7 +14,7 @@ from typing import Final
 
 from virt_admit.model import clock, selectors
 from virt_admit.model.cluster import Cluster, gather
-from virt_admit.model.kinds import PDB, POD
+from virt_admit.model.kinds import NODE, PDB, POD
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.scheduler.pods import FINISHED
@@ -23,6 +23,7 @@ from virt_admit.model.selectors import Selector
 READS: Final = union(
     clock.READS,
     {
+        NODE: CONDITIONS,
         PDB: ("spec", "status", "metadata.ownerReferences"),
         POD: (
             "metadata.labels",
@@ -138,22 +139,32 @@ def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
 
 
 def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
-    """Return why a pod that is being deleted does not go away; None while that may still be a matter of seconds."""
+    """Return why a pod that is being deleted does not go away; None while that may still be a matter of seconds.
+
+    ``deletionTimestamp`` is the end of the grace period, and a kubelet kills the pod then. So a pod that is still there
+    waits for a finalizer, or for a kubelet that does not answer.
+    """
     finalizers = [item.text for item in pod.metadata["finalizers"].items() if item.text]
-    end = clock.instant(pod.metadata["deletionTimestamp"].text)
-    now = clock.now(cluster)
-    if end is None or now is None or now - end < STUCK_AFTER:
+    end, now = clock.instant(pod.metadata["deletionTimestamp"].text), clock.now(cluster)
+    late = now - end if end is not None and now is not None else None
+    silent = _is_silent(pod, cluster)
+    if not silent and (late is None or late < STUCK_AFTER):
         return None
-    minutes = int((now - end).total_seconds() // 60)
-    why = f"finalizer {finalizers[0]} was not removed" if finalizers else "the kubelet has not reported its end"
-    return Blocker(
-        "Pod",
-        pod.namespace,
-        pod.name,
-        f"it should have ended {minutes} minutes ago, but {why}",
-        "Repair the controller of the finalizer." if finalizers else "Repair the node, or fence it.",
-        now=True,
-    )
+    since = f"It should have ended {int(late.total_seconds() // 60)} minutes ago" if late else "It is being deleted"
+    if finalizers:
+        why, remedy = f"finalizer {finalizers[0]} is still set", "Repair the controller of the finalizer."
+    elif silent:
+        why, remedy = "the kubelet of its node does not report", "Repair or fence the node."
+    else:
+        why, remedy = "the kubelet has not reported its end", "Repair the kubelet or the storage of its node."
+    return Blocker(POD.kind, pod.namespace, pod.name, f"{since}, but {why}", remedy, now=True)
+
+
+def _is_silent(pod: Object, cluster: Cluster) -> bool:
+    """Return whether the node of a pod is known not to be Ready: nobody can report there that the pod has ended."""
+    name = pod.at("spec", "nodeName").text
+    node = next((node for node in cluster.known(NODE) if node.name == name), None)
+    return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")
 
 
 def _budgets(cluster: Cluster, namespace: str) -> Sequence[tuple[Object, Selector]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model import evictions
+from virt_admit.model import evictions, node_notes
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.evictions import PodEvictions
 from virt_admit.model.kinds import NODE, PDB, POD, RESOURCE_QUOTA, VMI, Kind
@@ -22,7 +22,7 @@ from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
 from virt_admit.model.scheduler.packing import Item, Packing, pack
 
-READS: Final = union(forecast.READS, evictions.READS)
+READS: Final = union(forecast.READS, evictions.READS, node_notes.READS)
 """The fields that a plan reads."""
 
 WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(VmOutcome)}
@@ -126,6 +126,7 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
         evictions.of_node(cluster, name),
         _pack(forecasts, cluster),
         tuple(dict.fromkeys(unseen)),
+        tuple(node_notes.notes(node, cluster)) if node is not None else (),
     )
 
 

@@ -1,0 +1,128 @@
+"""Pods that are not VMs: what a drain needs for them, and what refuses to evict them."""
+
+import pytest
+
+from tests.builders import manifest, node
+from virt_admit.model import evictions
+from virt_admit.model.cluster import Snapshot
+
+WEB = {"app": "web"}
+HEARD = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T12:00:00Z"}
+HERE = manifest("v1", "Node", "a", status={"conditions": [HEARD]})
+
+
+def pod(name="web-1", owner="ReplicaSet", ready="True", phase="Running", labels=None, metadata=None, **spec):
+    owners = [{"kind": owner, "name": "web", "controller": True}] if owner else []
+    return manifest(
+        "v1",
+        "Pod",
+        name,
+        "shop",
+        metadata={"labels": WEB if labels is None else labels, "ownerReferences": owners} | (metadata or {}),
+        spec={"nodeName": "a", **spec},
+        status={"phase": phase, "conditions": [{"type": "Ready", "status": ready}]},
+    )
+
+
+def budget(name="web", *, allowed=None, healthy=1, desired=1, expected=None, generation=None, **spec):
+    status = {"currentHealthy": healthy, "desiredHealthy": desired}
+    status |= {} if allowed is None else {"disruptionsAllowed": allowed}
+    status |= {} if expected is None else {"expectedPods": expected}
+    return manifest(
+        "policy/v1",
+        "PodDisruptionBudget",
+        name,
+        "shop",
+        spec={"selector": {"matchLabels": WEB}} | spec,
+        status=status,
+    )
+
+
+def of_node(*objects):
+    return evictions.of_node(Snapshot([HERE, *objects], complete=["*"]), "a")
+
+
+@pytest.mark.parametrize(
+    ("subject", "own", "now"),
+    [
+        (pod(), budget(maxUnavailable=0), False),
+        (pod(), budget(maxUnavailable="0%"), False),
+        (pod(), budget(minAvailable="100%"), False),
+        (pod(), budget(minAvailable=3, expected=3, allowed=0), False),
+        (pod(), budget(minAvailable=1), False),  # the only pod that it selects
+        (pod(), budget(minAvailable=1, expected=2, allowed=0), True),
+        (pod(), budget(minAvailable=1, expected=2), True),  # without a status nothing is allowed yet
+        (pod(ready="False"), budget(minAvailable=2, expected=3, allowed=0, healthy=1, desired=2), True),
+    ],
+)
+def test_a_budget_that_refuses(subject, own, now):
+    (blocker,) = of_node(subject, own).blockers
+
+    assert (blocker.kind, blocker.name, blocker.now) == ("PodDisruptionBudget", "web", now)
+    assert blocker.reason
+    assert blocker.remedy
+
+
+@pytest.mark.parametrize(
+    ("subject", "own"),
+    [
+        (pod(), budget(minAvailable=1, expected=2, allowed=1)),
+        (pod(labels={"app": "db"}), budget(maxUnavailable=0)),
+        (pod(), budget(selector=None, maxUnavailable=0)),
+        (pod(phase="Pending", ready="False"), budget(maxUnavailable=0)),
+        (pod(phase="Succeeded", ready="False"), budget(maxUnavailable=0)),
+        (pod(ready="False"), budget(maxUnavailable=0, healthy=2, desired=2)),
+        (pod(ready="False"), budget(maxUnavailable=0, healthy=0, unhealthyPodEvictionPolicy="AlwaysAllow")),
+        (pod(owner="DaemonSet"), budget(maxUnavailable=0)),
+        (pod(metadata={"annotations": {evictions.MIRROR: "x"}}), budget(maxUnavailable=0)),
+        (pod(labels=WEB | {"kubevirt.io": "virt-launcher"}), budget(maxUnavailable=0)),
+    ],
+)
+def test_a_budget_that_does_not_refuse(subject, own):
+    assert of_node(subject, own).blockers == ()
+
+
+def test_two_budgets_for_one_pod_always_refuse():
+    (blocker,) = of_node(pod(), budget(allowed=1), budget("more", allowed=1)).blockers
+    assert (blocker.kind, blocker.name, blocker.now) == ("Pod", "web-1", False)
+
+
+def test_a_budget_is_named_once_however_many_pods_it_protects():
+    assert len(of_node(pod(), pod("web-2"), budget(maxUnavailable=0)).blockers) == 1
+
+
+@pytest.mark.parametrize(
+    ("deleted", "finalizers", "stuck"),
+    [
+        ("2026-01-01T11:59:00Z", [], False),
+        ("2026-01-01T11:00:00Z", [], True),
+        ("2026-01-01T11:00:00Z", ["example.com/hold"], True),
+    ],
+)
+def test_pods_that_do_not_end(deleted, finalizers, stuck):
+    found = of_node(pod(metadata={"deletionTimestamp": deleted, "finalizers": finalizers})).blockers
+
+    assert [item.now for item in found] == [True] * stuck
+    assert all("example.com/hold" in item.reason for item in found if finalizers)
+
+
+def test_on_a_node_that_is_not_ready_no_pod_ends():
+    dead = node("a", ready="Unknown")
+    subject = pod(metadata={"deletionTimestamp": "2026-01-01T11:59:59Z"})
+    (blocker,) = evictions.of_node(Snapshot([dead, subject], complete=["*"]), "a").blockers
+    assert "does not report" in blocker.reason
+
+
+def test_flags():
+    scratch = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+    launcher = pod("virt-launcher", labels={"kubevirt.io": "virt-launcher"}, owner="VirtualMachineInstance", **scratch)
+    plain = of_node(launcher).needs
+    found = of_node(pod("bare", owner=""), pod("cache", **scratch), pod("log", owner="DaemonSet", **scratch), launcher)
+
+    assert [(need.flag, need.pods) for need in found.needs] == [
+        ("--force", ("shop/bare",)),
+        ("--delete-emptydir-data", ("shop/cache", "shop/virt-launcher")),
+    ]
+    assert plain[0].pods == ("shop/virt-launcher",)
+    assert "keep no data" in plain[0].cost
+    assert "lost" in found.needs[1].cost
