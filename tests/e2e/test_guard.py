@@ -54,7 +54,7 @@ WIDENED: dict[str, list[dict[str, Any]]] = {
 
 
 class Thief:
-    """Whoever has the token of the webhook's service account."""
+    """The holder of a token of the webhook's service account."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane, self.config = plane, plane.service_account_kubeconfig(NAMESPACE, SERVICE)

@@ -96,8 +96,10 @@ def test_junit_says_the_strongest_and_notes_the_rest():
     assert case[1].text == "unseen: not available: pods"
 
 
-def test_junit_replaces_exactly_what_xml_cannot_hold():
+def test_junit_replaces_exactly_what_xml_cannot_hold_and_what_is_not_printable():
     for code in (*range(0x300), 0xD7FF, 0xD800, 0xDFFF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF):
-        written = junit.attribute(chr(code))
-        allowed = code in (9, 10, 13) or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
-        assert ET.fromstring(f"<a b={written}/>".encode()).attrib["b"] == (chr(code) if allowed else "�")
+        written = junit.attribute(f"a{chr(code)}b")
+        control = code < 0x20 or 0x7F <= code <= 0x9F
+        allowed = 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
+        kept = " " if control else chr(code) if allowed else "\N{REPLACEMENT CHARACTER}"
+        assert ET.fromstring(f"<a b={written}/>".encode()).attrib["b"] == f"a{kept}b", code

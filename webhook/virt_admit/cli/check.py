@@ -20,7 +20,7 @@ from virt_admit.cli.options import (
     report_options,
     selector_option,
 )
-from virt_admit.cli.output import failure, has_findings, print_summary, publish
+from virt_admit.cli.output import failure, has_findings, print_summary, publish, tell
 from virt_admit.cli.project import Project, find_project
 from virt_admit.cli.sources import Source, Sources, read_sources
 from virt_admit.documents.files import Exclude
@@ -182,9 +182,9 @@ def _cluster(source: ClusterOptions, objects: Sequence[Object], rules: Rules, qu
 def _print_summaries(report: Report, policy: Policy, fixed: FixResult, needs_more: bool) -> None:
     print_summary(report, policy)
     if fixed.summary:
-        click.echo(fixed.summary, err=True)
+        tell(fixed.summary)
     if needs_more:
-        click.echo("some findings need more than a fix. Run without --diff to see the report", err=True)
+        tell("some findings need more than a fix. Run without --diff to see the report")
 
 
 def _exit_code(
@@ -193,7 +193,7 @@ def _exit_code(
     if report.unreadable or report.crashed or fixed.failed:
         return 2
     if options.fail_if_no_objects and not report.results:
-        click.echo("no objects of a supported kind found", err=True)
+        tell("no objects of a supported kind found")
         return 2
     duplicates = any(document.duplicates for document in _documents(sources))
     strict_findings = options.strict and (report.rules_without_data or report.other_kinds or duplicates)
@@ -275,4 +275,4 @@ def _print_rule_counts(sources: Iterable[Source], selector: Selector, report: Re
             message = "no rule supports this kind"
         else:
             message = "not selected"
-        click.echo(f"{document.file}:{document.line}: {called(obj)}: {message}", err=True)
+        tell(f"{document.file}:{document.line}: {called(obj)}: {message}")

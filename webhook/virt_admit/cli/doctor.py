@@ -18,6 +18,7 @@ from virt_admit.cli.options import output_option
 from virt_admit.install.doctor import Observation, Status, diagnose, exit_code
 from virt_admit.install.inspect import Json, Unreadable
 from virt_admit.kube.client import ApiClient
+from virt_admit.model.sanitize import cell
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
 from virt_admit_certs.kube_api import ApiError
@@ -95,9 +96,9 @@ def as_text(observations: Sequence[Observation]) -> str:
     for observation in observations:
         status = observation.status
         word = click.style(f"{status:7}", fg=COLORS[status], bold=status is Status.WRONG)
-        lines.append(f"{word}  {observation.topic:{width}}  {observation.text}")
+        lines.append(f"{word}  {observation.topic:{width}}  {cell(observation.text)}")
         if observation.remedy:
-            lines.append(f"{'':{width + 11}}{observation.remedy}")
+            lines.append(f"{'':{width + 11}}{cell(observation.remedy)}")
     return "\n".join(lines)
 
 

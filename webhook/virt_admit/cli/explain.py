@@ -20,6 +20,7 @@ from virt_admit.model.cluster import Cluster, Snapshot, Unseen
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
+from virt_admit.model.sanitize import escape_json
 
 
 @click.command("explain", short_help="Show what a health check would do, and when.")
@@ -59,7 +60,7 @@ def command(target: str, namespace: str | None, source: ClusterOptions, output: 
 def _print(explanations: Sequence[Explanation], output: str) -> None:
     if output == "json":
         data = [as_data(explanation) for explanation in explanations]
-        click.echo(json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False))
+        click.echo(escape_json(json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False)))
     else:
         click.echo("\n".join(text(explanation).rstrip("\n") + "\n" for explanation in explanations), nl=False)
 

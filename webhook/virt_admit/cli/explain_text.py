@@ -13,6 +13,7 @@ from virt_admit.model.remediation import plan
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.model.remediation.plan import Budget, Span
 from virt_admit.model.remediation.timeline import Stage, Timeline, VmOutcome
+from virt_admit.model.sanitize import cell, name
 from virt_admit.model.units import format_duration
 
 
@@ -23,7 +24,7 @@ def text(explanation: Explanation) -> str:
     steps += [(f"{number}.", *_stage(stage)) for number, stage in enumerate(explanation.stages, 1)]
     moments = [(str(moment.at), moment.what) for moment in explanation.timeline.moments]
     parts: tuple[tuple[str, Sequence[tuple[str, ...]]], ...] = (
-        (f"{check.obj.kind} {check.obj.full_name}", list(_facts(explanation))),
+        (name(f"{check.obj.kind} {check.obj.full_name}"), list(_facts(explanation))),
         (f"Remediation of a {noun}", steps),
         ("When a node stops reporting, and the limit lets the check act", moments),
         ("VMs after their node is confirmed down", list(_vms(explanation.fates))),
@@ -33,9 +34,10 @@ def text(explanation: Explanation) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    rows = [tuple(map(cell, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
 _UNKNOWN: Final = "cannot be determined"

@@ -14,9 +14,11 @@ from typing import Final
 
 import click
 
+from virt_admit.cli.output import tell
 from virt_admit.cli.sources import Source
 from virt_admit.documents.diff import unified
 from virt_admit.documents.edit import EditResult, edit_text
+from virt_admit.model import sanitize
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
 from virt_admit.reports.report import Report, called
@@ -84,16 +86,16 @@ def _edits(sources: Iterable[Source], report: Report) -> Iterator[tuple[Source, 
         for index, reason in edit.refused.items():
             document = source.documents[index]
             name = called(Object(document.data))
-            click.echo(f"{document.file}:{document.line}: {name} has to be fixed by hand: {reason}", err=True)
+            tell(f"{document.file}:{document.line}: {name} has to be fixed by hand: {reason}")
         if not edit.roundtrips:
-            click.echo(f"{source.name}: not fixed: the new text would not be correct. This is a bug:", err=True)
+            tell(f"{source.name}: not fixed: the new text would not be correct. This is a bug:")
             click.echo(_diff(source, edit), nl=False, err=True)
         yield source, edit
 
 
 def _diff(source: Source, edit: EditResult) -> str:
     cuts = [(old.line - 1, new.line - 1) for old, new in zip(source.documents, edit.documents, strict=False)]
-    return unified(source.name, source.content.decode(), edit.content.decode(), cuts)
+    return unified(sanitize.name(source.name), source.content.decode(), edit.content.decode(), cuts)
 
 
 def _write(source: Source, edit: EditResult) -> bool:
@@ -101,7 +103,7 @@ def _write(source: Source, edit: EditResult) -> bool:
     try:
         replace(source.name, edit.content)
     except OSError as error:
-        click.echo(f"{source.name}: cannot be written: {error.strerror}", err=True)
+        tell(f"{source.name}: cannot be written: {error.strerror}")
         return False
     return True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from virt_admit.cli.options import ClusterOptions
-from virt_admit.cli.output import failure, progress
+from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import Document
 from virt_admit.kube import snapshots
 from virt_admit.kube.cache import ClusterCache, KindStore
@@ -86,7 +86,7 @@ def warn_unreadable(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] |
     if looks_up is not None:
         unreadable = unreadable.intersection(kind.resource for kind in looks_up)
     if unreadable:
-        click.echo(f"not allowed to list {', '.join(sorted(unreadable))}", err=True)
+        tell(f"not allowed to list {', '.join(sorted(unreadable))}")
 
 
 def with_objects(cluster: Snapshot | ClusterCache, objects: Iterable[Object]) -> Snapshot:

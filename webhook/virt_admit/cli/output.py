@@ -12,6 +12,8 @@ from typing import Literal
 import click
 
 from virt_admit.model.kinds import Kind
+from virt_admit.model.sanitize import line
+from virt_admit.model.sanitize import name as safe_name
 from virt_admit.policy.policy import Policy
 from virt_admit.reports import formats
 from virt_admit.reports.report import Report
@@ -21,10 +23,17 @@ Progress = Callable[[Kind, int], None]
 """Receives a kind and the number of its objects that are done; 0 at its beginning."""
 
 
+def tell(text: str) -> None:
+    """Print one line on stderr."""
+    click.echo(line(text), err=True)
+
+
 def failure(error: Exception) -> click.ClickException:
     """Return the exception that ends a verb with exit code 2. Its message has no errno."""
     if isinstance(error, OSError) and error.strerror:
-        return click.ClickException(": ".join(str(part) for part in (error.filename, error.strerror) if part))
+        return click.ClickException(
+            ": ".join(safe_name(str(part)) for part in (error.filename, error.strerror) if part)
+        )
     return click.ClickException(str(error))
 
 
@@ -59,9 +68,9 @@ def publish(result: Report, outputs: Sequence[tuple[str, str | None]], color: st
 
 def print_summary(result: Report, policy: Policy) -> None:
     """Print the summary line and the expired exemptions on stderr."""
-    click.echo(result.summary(), err=True)
+    tell(result.summary())
     for exemption in policy.expired:
-        click.echo(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}", err=True)
+        tell(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}")
 
 
 def has_findings(result: Report, fail_on: str) -> bool:

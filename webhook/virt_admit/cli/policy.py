@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from virt_admit.cli.options import output_option
-from virt_admit.cli.output import failure
+from virt_admit.cli.output import failure, tell
 from virt_admit.cli.scan import judge
 from virt_admit.engine.admission_review import Verdict
 from virt_admit.kube import snapshots
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
+from virt_admit.model.sanitize import escape_json, line
 from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import Policy, PolicyError
 from virt_admit.reports.report import Report, identity
@@ -62,12 +63,12 @@ def diff(old: str, new: str, cluster: Path, output: str) -> int:
         raise failure(error) from None
     found = sorted(changes(snapshot, rules, *policies), key=_order)
     if output == "json":
-        click.echo(json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False))
+        click.echo(escape_json(json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False)))
     for change in found if output == "text" else ():
         name = f"{change.obj.kind}/{change.obj.full_name}"
-        click.echo(f"{name}: {change.before} -> {change.after}: {change.path}: {change.message} [{change.rule}]")
+        click.echo(line(f"{name}: {change.before} -> {change.after}: {change.path}: {change.message} [{change.rule}]"))
     objects = {(change.obj.kind, change.obj.full_name) for change in found}
-    click.echo(f"{count(len(found), 'finding')} of {count(len(objects), 'object')} would change", err=True)
+    tell(f"{count(len(found), 'finding')} of {count(len(objects), 'object')} would change")
     return int(bool(found))
 
 

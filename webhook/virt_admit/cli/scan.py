@@ -26,7 +26,7 @@ from virt_admit.cli.options import (
     report_options,
     selector_option,
 )
-from virt_admit.cli.output import Progress, failure, has_findings, print_summary, progress, publish
+from virt_admit.cli.output import Progress, failure, has_findings, print_summary, progress, publish, tell
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube import snapshots
@@ -134,7 +134,7 @@ def _require_compatible(source: ClusterOptions, reporting: ReportOptions, option
 
 def _print_unused(exemptions: Iterable[Exemption]) -> None:
     for exemption in exemptions:
-        click.echo(f"unused exemption for {exemption.match}: {exemption.reason}", err=True)
+        tell(f"unused exemption for {exemption.match}: {exemption.reason}")
 
 
 def unused(policy: Policy, report: Report, rules: Rules) -> list[Exemption]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import click
-
+from virt_admit.cli.output import tell
 from virt_admit.documents import files, reader
 from virt_admit.documents.files import Exclude
 from virt_admit.documents.reader import Document, DocumentError
@@ -69,5 +68,5 @@ def read_sources(
         sources.append(Source(name, content, tuple(found), name == stdin and "-" in paths, skips_others))
         unreadable += errors
     for error in unreadable:
-        click.echo(str(error), err=True)
+        tell(str(error))
     return Sources(tuple(sources), tuple(unreadable), skipped, templates)

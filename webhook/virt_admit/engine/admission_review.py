@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
+from virt_admit.model.sanitize import line, name
 from virt_admit.rule import Action, Finding, Operation, Rule
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -21,14 +21,13 @@ API_VERSION: Final = "admission.k8s.io/v1"
 MAX_BODY: Final = 7 * 1024 * 1024
 """Bytes: two objects of 3 MiB and their envelope (kubernetes-sigs/controller-runtime http.go#maxRequestSize)."""
 MAX_CAUSES: Final = 20
+MAX_CAUSE: Final = 1024
+"""Characters of the message of one cause."""
 MAX_MESSAGE: Final = 1500
 """Characters of ``status.message``."""
 MAX_WARNINGS: Final = 10
 MAX_WARNING: Final = 256
 """Characters; the API server truncates longer ones if all together exceed 4,096 (apiserver filters/warning.go)."""
-
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class ReviewError(ValueError):
@@ -206,8 +205,8 @@ def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[
     causes = [
         {
             "reason": str(verdict.finding.cause),
-            "field": line(str(verdict.finding.path)),
-            "message": line(f"{verdict.message} {tag(verdict.rule)}"),
+            "field": name(str(verdict.finding.path)),
+            "message": _tagged(verdict.message, verdict.rule, MAX_CAUSE),
         }
         for verdict in shown
     ]
@@ -216,7 +215,7 @@ def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[
         causes.append(
             {
                 "reason": str(last.finding.cause),
-                "field": line(str(last.finding.path)),
+                "field": name(str(last.finding.path)),
                 "message": f"and {more} more; run: virt-admit check {tag(last.rule)}",
             }
         )
@@ -226,9 +225,9 @@ def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[
         "reason": "Invalid",
         "message": _message(subject, denials, omitted),
         "details": {
-            "group": subject.group,
-            "kind": line(subject.kind) or "object",
-            "name": line(subject.name or request.name),
+            "group": name(subject.group),
+            "kind": name(subject.kind) or "object",
+            "name": name(subject.name or request.name),
             "causes": causes,
         },
     }
@@ -236,7 +235,7 @@ def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[
 
 def _message(subject: Object, denials: Sequence[Verdict], omitted: int) -> str:
     """Return the text that kubectl prints instead of causes if several objects of one command are denied."""
-    head = line(f"{subject.kind} {subject.full_name}".strip()) + ": "
+    head = name(f"{subject.kind} {subject.full_name}".strip()) + ": "
     texts: list[str] = []
     room = MAX_MESSAGE - len(head)
     for index, verdict in enumerate(denials):
@@ -273,9 +272,7 @@ def _not_judged(response: Response) -> str:
 
 
 def _short(verdict: Verdict) -> str:
-    mark = " " + tag(verdict.rule)
-    text = line(f"{verdict.finding.path}: {verdict.finding.message}")
-    return cut(text, MAX_WARNING - len(mark)) + mark
+    return _tagged(f"{verdict.finding.path}: {verdict.message}", verdict.rule, MAX_WARNING)
 
 
 def fix_sentence(finding: Finding, verb: str = "was") -> str:
@@ -285,8 +282,13 @@ def fix_sentence(finding: Finding, verb: str = "was") -> str:
 
 
 def _fix_text(verdict: Verdict) -> str:
-    mark = " " + tag(verdict.rule)
-    return cut(fix_sentence(verdict.finding), MAX_WARNING - len(mark)) + mark
+    return _tagged(fix_sentence(verdict.finding), verdict.rule, MAX_WARNING)
+
+
+def _tagged(text: str, rule: Rule, most: int) -> str:
+    """Return a text and the tag of its rule as one printable line of at most ``most`` characters."""
+    mark = " " + tag(rule)
+    return cut(line(text), most - len(mark)) + mark
 
 
 def _audit(response: Response) -> dict[str, str]:
@@ -308,11 +310,6 @@ def _audit(response: Response) -> dict[str, str]:
     if audit and response.policy:
         audit["policy"] = response.policy
     return audit
-
-
-def line(text: str) -> str:
-    """Make a text one printable line. The API server silently drops warnings with control characters."""
-    return _SURROGATE.sub("�", _CONTROL.sub(" ", text)).strip()
 
 
 def strongest_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from virt_admit.engine.admission_review import line
 from virt_admit.kube.client import PATIENCE, ApiClient, path_of, pause
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
+from virt_admit.model.sanitize import line
 from virt_admit.reports.formats.policy_reports import (
     MANAGED,
     MAX_MESSAGE,

@@ -12,6 +12,7 @@ from virt_admit.documents import edit
 from virt_admit.documents.reader import Document, DocumentError, Location
 from virt_admit.engine import admission_review, review
 from virt_admit.engine.admission_review import Request, Response, Verdict
+from virt_admit.model import sanitize
 from virt_admit.model.json_patch import Patch
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object, Path
@@ -150,18 +151,18 @@ class ReportRow:
     @property
     def display_message(self) -> str:
         """The message, with the reason of the exemption that lowered its action."""
-        return admission_review.line(f"{self.message} (exempt: {self.exempted})" if self.exempted else self.message)
+        return sanitize.line(f"{self.message} (exempt: {self.exempted})" if self.exempted else self.message)
 
     @property
     def text(self) -> str:
         """``path: message``, in one printable line. The message of a fix names the path itself."""
         message = self.display_message
-        return admission_review.line(f"{self.path}: {message}" if self.path and not self.fixed else message)
+        return sanitize.line(f"{self.path}: {message}" if self.path and not self.fixed else message)
 
     @property
     def remedy(self) -> str:
         """The fix in words. Empty without a fix, or if the webhook applies it."""
-        return "" if self.fixed else admission_review.line("; ".join(map(str, self.fix)))
+        return "" if self.fixed else sanitize.line("; ".join(map(str, self.fix)))
 
     @property
     def advice(self) -> str:
@@ -232,7 +233,7 @@ def _row(
 
 def called(obj: Object) -> str:
     """Return ``Kind/namespace/name``, in one printable line."""
-    return admission_review.line(f"{obj.kind}/{obj.full_name}")
+    return sanitize.name(f"{obj.kind}/{obj.full_name}")
 
 
 def identity(obj: Object) -> dict[str, str]:

@@ -12,6 +12,7 @@ import sys
 from typing import Any, Final
 
 from virt_admit.engine.admission_review import Reply
+from virt_admit.model.sanitize import line, lines
 from virt_admit.rule import Action
 
 log = logging.getLogger("virt_admit.review")
@@ -41,11 +42,9 @@ class TextFormatter(logging.Formatter):
     """For a terminal: time, level, message, and the data as ``key=value``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        data = " ".join(f"{key}={value}" for key, value in record.__dict__.items() if key not in _STANDARD)
-        text = (
-            f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} {record.getMessage()} {data}".rstrip()
-        )
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        data = " ".join(f"{key}={line(str(value))}" for key, value in record.__dict__.items() if key not in _STANDARD)
+        text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname.lower():7} {line(record.getMessage())} {data}".rstrip()
+        return f"{text}\n{lines(self.formatException(record.exc_info))}" if record.exc_info else text
 
 
 def configure(style: str, level: str) -> None:

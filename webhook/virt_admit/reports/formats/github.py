@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.documents.reader import DocumentError
+from virt_admit.model.sanitize import line
 from virt_admit.reports.formats.places import relative
 from virt_admit.reports.report import Report, ReportRow, called
 from virt_admit.rule import Action
@@ -40,12 +41,12 @@ def _command(level: str, row: ReportRow) -> str:
 
 
 def _unreadable(error: DocumentError) -> str:
-    line = f",line={error.line},col={error.column}" if error.line else ""
-    return f"::error file={_property(relative(error.file))}{line},title=unreadable::{_data(error.message)}"
+    place = f",line={error.line},col={error.column}" if error.line else ""
+    return f"::error file={_property(relative(error.file))}{place},title=unreadable::{_data(error.message)}"
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return line(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _property(text: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from virt_admit.documents.reader import DocumentError
+from virt_admit.model.sanitize import escape_json, line
 from virt_admit.reports.formats.places import relative
 from virt_admit.reports.report import Report, ReportRow, called
 from virt_admit.rule import Action
@@ -18,7 +19,7 @@ _SEVERITY: Final = {Action.DENY: "major", Action.WARN: "minor", Action.AUDIT: "i
 
 def render(report: Report) -> str:
     """Return the report as a list of issues, without exempt findings and missing data."""
-    return json.dumps([*_issues(report)], indent=2, ensure_ascii=False) + "\n"
+    return escape_json(json.dumps([*_issues(report)], indent=2, ensure_ascii=False)) + "\n"
 
 
 def _issues(report: Report) -> Iterator[dict[str, Any]]:
@@ -47,7 +48,7 @@ def _issue(row: ReportRow, file: str, identity: str) -> dict[str, Any]:
 def _unreadable(error: DocumentError) -> dict[str, Any]:
     file = relative(error.file)
     return {
-        "description": error.message,
+        "description": line(error.message),
         "check_name": "unreadable",
         "fingerprint": _digest(f"unreadable {file} {error.line}"),
         "severity": "critical",

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from virt_admit import __version__
+from virt_admit.model.sanitize import escape_json
 from virt_admit.reports.report import ObjectResult, Report, ReportRow, identity
 from virt_admit.rule import Action
 
@@ -30,7 +31,7 @@ def render(report: Report) -> str:
         "objects": [_object(result) for result in sorted(report.results, key=lambda result: result.order)],
         "results": [_row(row) for row in rows],
     }
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return escape_json(json.dumps(data, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _object(result: ObjectResult) -> dict[str, Any]:

@@ -6,21 +6,18 @@ readers use only the first one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
 from virt_admit.documents.reader import DocumentError
+from virt_admit.model.sanitize import line, name
 from virt_admit.reports.formats.places import relative
 from virt_admit.reports.report import ObjectResult, Report, ReportRow, called, rows_of
 from virt_admit.rule import Action
 
 CLUSTER: Final = "cluster"
 """The suite of objects that are not from a file."""
-
-_FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""The characters that XML 1.0 forbids, even as character references."""
 
 _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\r": "&#13;"})
 _ESCAPED_SPACE: Final = str.maketrans({"\t": "&#9;", "\n": "&#10;"})
@@ -41,13 +38,13 @@ class TestCase(NamedTuple):
 
 def render(report: Report) -> str:
     """Return the report as one ``testsuites`` element."""
-    suites = [(name, [*tests]) for name, tests in groupby(sorted(_tests(report), key=_file), key=_file)]
+    suites = [(file, [*tests]) for file, tests in groupby(sorted(_tests(report), key=_file), key=_file)]
     every = [test for _, tests in suites for _, test in tests]
     out = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites name="virt-admit"{_counts(every)}>']
-    for name, tests in suites:
+    for file, tests in suites:
         of_suite = [test for _, test in tests]
         skipped = sum(test.outcome == "skipped" for test in of_suite)
-        out.append(f'  <testsuite name={attribute(name)}{_counts(of_suite)} skipped="{skipped}">')
+        out.append(f'  <testsuite name={attribute(file)}{_counts(of_suite)} skipped="{skipped}">')
         out += map(_element, of_suite)
         out.append("  </testsuite>")
     return "\n".join((*out, "</testsuites>", ""))
@@ -66,15 +63,15 @@ def _counts(tests: Iterable[TestCase]) -> str:
 def _tests(report: Report) -> Iterator[tuple[str, TestCase]]:
     """Yield every test with the name of its suite."""
     for error in report.unreadable:
-        yield relative(error.file), _unreadable(error)
+        yield name(relative(error.file)), _unreadable(error)
     for result in sorted(report.results, key=lambda result: result.order):
-        suite = relative(result.document.file) if result.document else CLUSTER
+        suite = name(relative(result.document.file)) if result.document else CLUSTER
         for test in _tests_of(result):
             yield suite, test
 
 
 def _unreadable(error: DocumentError) -> TestCase:
-    where = relative(error.file)
+    where = name(relative(error.file))
     return TestCase("readable", where, "error", (str(error),))
 
 
@@ -109,7 +106,7 @@ def _outcome(row: ReportRow) -> str:
 
 def _text(row: ReportRow) -> str:
     place = row.location
-    where = f"{relative(place.file)}:{place.line}:{place.column}: " if place else ""
+    where = f"{name(relative(place.file))}:{place.line}:{place.column}: " if place else ""
     return f"{where}{row.word}: {row.advice}"
 
 
@@ -128,7 +125,7 @@ def _element(test: TestCase) -> str:
 
 
 def _content(texts: Iterable[str]) -> str:
-    return _FORBIDDEN.sub("�", "\n".join(texts)).translate(_ESCAPES)
+    return "\n".join(map(line, texts)).translate(_ESCAPES)
 
 
 def attribute(text: str) -> str:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Final
 
 from virt_admit.documents.reader import DocumentError
-from virt_admit.engine.admission_review import line
+from virt_admit.model.sanitize import line, name
 from virt_admit.reports.formats.places import relative, rule_page
 from virt_admit.reports.report import Report, ReportRow, called
 from virt_admit.rule import Action
@@ -47,7 +47,7 @@ def _table(rows: list[str]) -> list[str]:
 
 def _row(row: ReportRow) -> str:
     place = row.location
-    where = [_code(f"{relative(place.file)}:{place.line}")] if place else []
+    where = [_code(f"{name(relative(place.file))}:{place.line}")] if place else []
     who = _plain(called(row.result.obj))
     fix = [f"fix: {_plain(row.remedy)}"] if row.remedy else []
     rule = f"[{row.rule}]({rule_page(row.rule)})"
@@ -55,7 +55,8 @@ def _row(row: ReportRow) -> str:
 
 
 def _unreadable(error: DocumentError) -> str:
-    where = f"{relative(error.file)}:{error.line}" if error.line else relative(error.file)
+    file = name(relative(error.file))
+    where = f"{file}:{error.line}" if error.line else file
     return _cells("unreadable", _code(where), _plain(line(error.message)), "")
 
 

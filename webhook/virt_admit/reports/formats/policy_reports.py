@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from virt_admit.engine.admission_review import line
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
+from virt_admit.model.sanitize import line
 from virt_admit.reports.report import ObjectResult, Report, ReportRow, rows_of
 from virt_admit.rule import Action
 

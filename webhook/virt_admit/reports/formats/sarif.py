@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from virt_admit import __version__
 from virt_admit.documents.reader import DocumentError, Location
+from virt_admit.model.sanitize import escape_json, line
 from virt_admit.reports.formats.places import SITE, relative, rule_page
 from virt_admit.reports.report import DUPLICATE_KEY, Report, ReportRow, called
 from virt_admit.rule import Action, Rule
@@ -43,7 +44,10 @@ def render(report: Report) -> str:
         ],
         "results": [_result(row, index) for row in rows if row.action],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+    return (
+        escape_json(json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False))
+        + "\n"
+    )
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def _result(row: ReportRow, index: dict[str, int]) -> dict[str, Any]:
 def _location(row: ReportRow) -> dict[str, Any]:
     obj = row.result.obj
     location: dict[str, Any] = {
-        "logicalLocations": [{"name": obj.name, "fullyQualifiedName": called(obj), "kind": "resource"}]
+        "logicalLocations": [{"name": line(obj.name), "fullyQualifiedName": called(obj), "kind": "resource"}]
     }
     return location | ({"physicalLocation": _place(row.location)} if row.location else {})
 
@@ -131,4 +135,4 @@ def _notification(row: ReportRow, index: dict[str, int]) -> dict[str, Any]:
 def _unreadable(error: DocumentError) -> dict[str, Any]:
     region = {"region": {"startLine": error.line, "startColumn": error.column}} if error.line else {}
     place = {"artifactLocation": _artifact(error.file), **region}
-    return {"level": "error", "message": {"text": error.message}, "locations": [{"physicalLocation": place}]}
+    return {"level": "error", "message": {"text": line(error.message)}, "locations": [{"physicalLocation": place}]}

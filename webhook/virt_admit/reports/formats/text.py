@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
+from virt_admit.model.sanitize import name
 from virt_admit.reports.report import Report, ReportRow, called
 from virt_admit.rule import Action
 
@@ -17,7 +18,7 @@ def render(report: Report, paint: Paint = lambda word, _action: word) -> str:
     out = []
     for row in _merge_unseen(report.rows()):
         place = row.location
-        where = f"{place.file}:{place.line}:{place.column}" if place else called(row.result.obj)
+        where = f"{name(place.file)}:{place.line}:{place.column}" if place else called(row.result.obj)
         out.append(f"{where}: {paint(row.word, row.action)}: {row.text} [{row.rule}]\n")
         if row.remedy:
             out.append(f"    fix: {row.remedy}\n")

@@ -1,0 +1,108 @@
+"""Manifests and file names with escape sequences, line breaks and endless names, through every format."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.https.reviews import review, vm
+from tests.rules.never_break_world import answered
+from virt_admit.cli import main
+from virt_admit.serving.logs import TextFormatter
+
+ATTACK = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\n::error title=pwned::line\r\n##vso[task.complete]"
+FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown", "openreports", "policyreport")
+RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+COMMAND = re.compile(r"^\s*(::error title=pwned|##vso)", re.MULTILINE)
+
+
+@pytest.fixture
+def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A denied VM with an attack in every text that a report shows, in a file whose name is one too."""
+    monkeypatch.chdir(tmp_path)
+    obj = vm(f"db{ATTACK}", f"shop{ATTACK}", {"evictionStrategy": f"x{ATTACK}"}, runStrategy=f"Allways{ATTACK}")
+    name = f"a{ATTACK}.json".replace("/", "")
+    Path(name).write_text(json.dumps(obj))
+    Path(f"b{ATTACK}.json").write_text("{")
+    return name
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main.virt_admit, arguments)
+
+
+def assert_clean(text: str) -> None:
+    assert not RAW.search(text), ascii(text)
+    assert not COMMAND.search(text), ascii(text)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_check_prints_nothing_raw(manifest: str, form: str) -> None:
+    done = run("check", ".", "-o", form)
+    assert "::line" in done.stdout or "%3A%3Aline" in done.stdout or "\\:\\:line" in done.stdout  # it is shown
+    assert_clean(done.stdout)
+    assert_clean(done.stderr)
+    if form == "junit":
+        ET.fromstring(done.stdout)
+    if form in ("json", "sarif", "gitlab"):
+        json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("flags", [("-v",), ("--fix",)])
+def test_notes_on_stderr(manifest: str, flags: tuple[str, ...]) -> None:
+    assert_clean(run("check", manifest, *flags).stderr)
+
+
+def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
+    assert_clean(run("check", str(tmp_path / f"none{ATTACK}")).stderr)
+
+
+def test_explain(tmp_path: Path) -> None:
+    check = {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": f"a{ATTACK}", "namespace": "openshift-machine-api"},
+        "spec": {
+            "maxUnhealthy": f"40%{ATTACK}",
+            "selector": {},
+            "unhealthyConditions": [{"type": f"Ready{ATTACK}", "status": "False", "timeout": "300s"}],
+        },
+    }
+    file = tmp_path / "mhc.json"
+    file.write_text(json.dumps(check))
+    for form in ("text", "json"):
+        done = run("explain", str(file), "-o", form)
+        assert "Ready" in done.stdout, done.output
+        assert_clean(done.stdout)
+
+
+def test_kubectl_messages() -> None:
+    obj = vm(f"db{ATTACK}", "shop", runStrategy=f"Allways{ATTACK}")
+    status = answered(review(obj), "validate")["status"]
+    for text in (status["message"], *status["details"]["causes"][0].values(), *map(str, status["details"].values())):
+        assert not RAW.search(text), ascii(text)
+        assert "\n" not in text
+
+
+def test_kubectl_messages_of_endless_names() -> None:
+    obj = vm("n" * 10_000, "shop", running=True) | {"kind": "VirtualMachine"}
+    obj["spec"]["runStrategy"] = "x" * 10_000
+    status = answered(review(obj), "validate")["status"]
+    assert len(status["message"]) <= 1500
+    assert "[virt-admit/" in status["message"]
+    assert len(status["details"]["name"]) <= 512
+    for cause in status["details"]["causes"]:
+        assert len(cause["message"]) <= 1024
+        assert cause["message"].endswith("]")
+
+
+def test_logs_for_people() -> None:
+    record = logging.makeLogRecord({"msg": f"reviewed{ATTACK}", "user": ATTACK, "levelname": "INFO"})
+    assert_clean(TextFormatter().format(record))
+    assert "\n" not in TextFormatter().format(record)
