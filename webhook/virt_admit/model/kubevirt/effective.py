@@ -32,8 +32,10 @@ REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 
 
 _INHERITED: Final = (  # of an instance type; then of a preference
-    *("annotations", "cpu", "gpus", "hostDevices", "launchSecurity", "memory", "nodeSelector"),
-    *("devices", "features", "preferredArchitecture", "preferredLaunchSecurity", "volumes"),
+    *("annotations", "cpu", "gpus", "hostDevices", "ioThreads", "ioThreadsPolicy", "launchSecurity", "memory"),
+    "nodeSelector",
+    *("devices", "features", "machine", "preferSpreadSocketToCoreRatio", "preferredArchitecture"),
+    *("preferredLaunchSecurity", "volumes"),
 )
 
 READS: Final[Reads] = {
@@ -168,6 +170,12 @@ class Effective(NamedTuple):
         if key in self.template.at("metadata", "annotations").map:
             return True
         return any(each is not None and key in each.spec["annotations"].map for each in self._inherited)
+
+    def annotation(self, key: str) -> str:
+        """Return the value of an annotation of the VMI: its own, its instance type's, its preference's, else empty."""
+        own = self.template.at("metadata", "annotations").map.get(key)
+        inherited = (each.spec["annotations"].map.get(key) for each in self._inherited if each is not None)
+        return next((value for value in (own, *inherited) if isinstance(value, str)), "")
 
     @property
     def _inherited(self) -> tuple[Inherited | None, Inherited | None]:

@@ -6,8 +6,9 @@ pkg/virt-controller/watch/migration/migration.go#createTargetPod.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.model.cluster import Cluster, Unseen
@@ -21,7 +22,8 @@ from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.scheduler.pods import Pod, pod_terms, spread_constraints
 from virt_admit.model.scheduler.resources import Resources
-from virt_admit.model.scheduling import NodeSelector, parse_node_selector
+from virt_admit.model.scheduling import NodeSelector, Term, parse_node_selector
+from virt_admit.model.selectors import DOES_NOT_EXIST, Requirement
 
 CREATED_BY: Final = "kubevirt.io/created-by"
 """Label of a launcher pod: the uid of its VMI."""
@@ -33,6 +35,8 @@ REQUIRED_FEATURE: Final = "host-model-required-features.node.kubevirt.io/"
 HYPERV: Final = "hyperv.node.kubevirt.io/"
 TSC: Final = "scheduling.node.kubevirt.io/tsc-frequency-"
 OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
+_ISTIO: Final = "sidecar.istio.io/inject"
+"""Annotation of a VMI that becomes a label of its pod."""
 _NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
 """Annotation of a namespace: OpenShift merges it into the node selector of every pod there."""
 _SAME_VENDOR_SINCE: Final = Version(1, 8)
@@ -59,9 +63,24 @@ def pod_labels(vmi: Object) -> Mapping[str, str]:
     """Return the labels of the launcher pod of a VMI, or of the VMI that another object would make."""
     template = vms.vmi_template(vmi)
     labels = {**template.at("metadata", "labels").texts, "kubevirt.io": "virt-launcher"}
-    labels["vm.kubevirt.io/name"] = vmi.name
+    labels["vm.kubevirt.io/name"] = template.at("spec", "hostname").text or vmi.name.partition(".")[0][:63]
+    labels["vmi.kubevirt.io/id"] = _short(vmi.name)
+    injects = template.at("metadata", "annotations").map.get(_ISTIO)
+    if isinstance(injects, str):
+        labels[_ISTIO] = injects
     uid = vmi.metadata["uid"].text
     return {**labels, CREATED_BY: uid} if uid else labels
+
+
+def _short(name: str) -> str:
+    """Return a name as a label value (pkg/apimachinery/labels.go#CalculateVirtualMachineInstanceID)."""
+    if len(name) <= _LONGEST_ID:
+        return name
+    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:8]
+    return f"{name[: _LONGEST_ID - 9]}-{digest}"
+
+
+_LONGEST_ID: Final = 63
 
 
 def fresh_pod(vmi: Effective, cluster: Cluster, requests: Resources, *, moment: bool) -> Pod:
@@ -82,7 +101,7 @@ def fresh_pod(vmi: Effective, cluster: Cluster, requests: Resources, *, moment: 
         requests=requests,
         node_selector=selector.labels,
         meanings={**selector.meanings, **forbidden},
-        node_affinity=_node_affinity(required),
+        node_affinity=_node_affinity(required, tuple(forbidden)),
         forbidden_labels=tuple(forbidden),
         tolerations=spec["tolerations"].value,
         affinity=pod_terms(spec.at("affinity", "podAffinity"), namespace, labels),
@@ -92,8 +111,15 @@ def fresh_pod(vmi: Effective, cluster: Cluster, requests: Resources, *, moment: 
     )
 
 
-def _node_affinity(required: Field) -> NodeSelector | None:
-    return parse_node_selector(required.value) if required.is_map else None
+def _node_affinity(required: Field, forbidden: tuple[str, ...]) -> NodeSelector | None:
+    """Return the required node affinity. An empty term matches no node, until KubeVirt adds forbidden labels to it."""
+    if not required.is_map:
+        return None
+    selector = parse_node_selector(required.value)
+    if not forbidden:
+        return selector
+    only = Term(frozenset({Requirement(forbidden[0], DOES_NOT_EXIST)}), frozenset())
+    return replace(selector, terms=tuple(term if term.labels or term.fields else only for term in selector.terms))
 
 
 def claims(spec: Field) -> Iterator[str]:
@@ -125,12 +151,12 @@ def _node_selector(vmi: Effective, cluster: Cluster, *, moment: bool) -> _Select
     selector.labels.update(_of_namespace(vms.namespace_of(vmi.obj), cluster))
     _demand_cpu(selector, vmi, cluster)
     _demand_machine(selector, vmi)
-    _demand_security(selector, vmi.launch_security.field)
+    _demand_security(selector, vmi.launch_security.field, arch)
     hyperv = vmi.spec.at("domain", "features", "hyperv")
     if hyperv.present and _is_on(cluster, Gate.HYPERV_STRICT_CHECK):
         _demand_hyperv(selector, hyperv)
     frequency = vmi.obj.at("status", "topologyHints", "tscFrequency").integer
-    if frequency:
+    if frequency and _needs_tsc(vmi):
         selector.demand(f"{TSC}{frequency}", f"TSC frequency {frequency}")
     return selector
 
@@ -156,32 +182,47 @@ def _of_namespace(namespace: str, cluster: Cluster) -> Mapping[str, str]:
 def _demand_cpu(selector: _Selector, vmi: Effective, cluster: Cluster) -> None:
     """CPU model, features, dedicated and real-time CPUs. KubeVirt looks at features only where a model is set, which
     its defaults always do."""
-    try:
-        model = cpu_models.named(vmi, cluster)
-    except Unseen:
-        model = None
-    if model is not None:
-        selector.demand(OFFERED + model.name, f"CPU model {model.name}")
+    model = _model(vmi, cluster)
+    if model and model not in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH):
+        selector.demand(OFFERED + model, f"CPU model {model}")
     cpus = [vmi.spec.at("domain", "cpu"), *([vmi.instancetype.spec["cpu"]] if vmi.instancetype else [])]
     for cpu in cpus:
         if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
             selector.demand("kubevirt.io/cpumanager", "dedicated CPUs")
         if cpu["realtime"].present:
             selector.demand("kubevirt.io/realtime", "real-time CPUs")
-        for feature in cpu["features"].items():
-            name = feature["name"].text
-            if name and feature["policy"].value in (None, "", "require"):
-                selector.demand(CPU_FEATURE + name, f"CPU feature {name}")
+    for name, policy in _features(vmi).items():
+        if policy in ("", "require"):
+            selector.demand(CPU_FEATURE + name, f"CPU feature {name}")
+
+
+def _features(vmi: Effective) -> dict[str, str]:
+    """Return the policy of each CPU feature; the preference adds those that the VMI does not name."""
+    preferred = vmi.preference.spec.at("cpu", "preferredCPUFeatures").items() if vmi.preference else ()
+    listed = (*preferred, *vmi.spec.at("domain", "cpu", "features").items())
+    return {name: each["policy"].text or "" for each in listed if (name := each["name"].text)}
+
+
+def _needs_tsc(vmi: Effective) -> bool:
+    """Return whether the frequency of the time stamp counter binds the VMI (topology/tsc.go)."""
+    reenlightenment = vmi.reenlightenment.field
+    if reenlightenment.is_map and reenlightenment["enabled"].boolean is not False:
+        return True
+    return _features(vmi).get("invtsc") in ("require", "force")
 
 
 def _demand_machine(selector: _Selector, vmi: Effective) -> None:
     running = vmi.obj.at("status", "machine", "type").text
     machine = running or vmi.spec.at("domain", "machine", "type").text
+    if not machine and vmi.preference is not None:
+        machine = vmi.preference.spec.at("machine", "preferredMachineType").text
     if machine:
         selector.demand(MACHINE_TYPE + machine, f"machine type {machine}")
 
 
-def _demand_security(selector: _Selector, launch: Field) -> None:
+def _demand_security(selector: _Selector, launch: Field, arch: str | None) -> None:
+    if launch.present and arch == "s390x":
+        selector.demand("kubevirt.io/s390-pv", "IBM Secure Execution")
     if launch["sev"].present or launch["snp"].present:
         selector.demand("kubevirt.io/sev", "AMD SEV")
     if launch.at("sev", "policy", "encryptedState").boolean:
@@ -211,39 +252,50 @@ def _forbidden(vmi: Effective, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield labels that the node must not have, which KubeVirt adds to every term of the node affinity."""
     if uses_host_model(vmi, cluster):
         yield OBSOLETE_HOST_MODEL, "its host model is obsolete"
-    for feature in vmi.spec.at("domain", "cpu", "features").items():
-        if feature["policy"].text == "forbid" and feature["name"].text:
-            yield CPU_FEATURE + feature["name"].text, f"it has the forbidden CPU feature {feature['name'].text}"
+    for name, policy in _features(vmi).items():
+        if policy == "forbid":
+            yield CPU_FEATURE + name, f"it has the forbidden CPU feature {name}"
 
 
 def uses_host_model(vmi: Effective, cluster: Cluster) -> bool:
     """Return whether the VMI runs with ``host-model``, which is also KubeVirt's default (defaults.go)."""
+    return (_model(vmi, cluster) or configuration.HOST_MODEL) == configuration.HOST_MODEL
+
+
+def _model(vmi: Effective, cluster: Cluster) -> str:
+    """Return the CPU model of the VMI or the default; empty: it cannot be determined."""
     name = vmi.cpu_model.field.text
-    if not name:
-        try:
-            arm = (vmi.architecture or configuration.default_architecture(cluster)) == "arm64"
-            name = configuration.HOST_PASSTHROUGH if arm else configuration.default_cpu_model(cluster)
-        except Unseen:
-            name = configuration.HOST_MODEL
-    return name == configuration.HOST_MODEL
+    if name or vmi.instancetype_unseen:
+        return name or ""
+    try:
+        arm = (vmi.architecture or configuration.default_architecture(cluster)) == "arm64"
+        return configuration.HOST_PASSTHROUGH if arm else configuration.default_cpu_model(cluster)
+    except Unseen:
+        return ""
 
 
 # --- the target of a migration -----------------------------------------------------------------------------------
 
 
 def migration_labels(
-    source: Mapping[str, object], selected: Mapping[str, str], cluster: Cluster, *, host_model: bool
+    source: Mapping[str, object],
+    selected: Mapping[str, str],
+    fresh: Mapping[str, str],
+    cluster: Cluster,
+    *,
+    host_model: bool,
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the labels that a target must have because of the node that the VMI runs on: key, value, words.
 
     ``source``: the labels of that node. ``selected``: the node selector of the source pod. Where it already names
     CPU features or a model for migration, the VMI has migrated before, and these labels bind again, not the node's.
+    ``fresh``: the node selector of a fresh pod; a vendor that it names is the target's vendor.
     """
     if host_model:
         kept = {key: value for key, value in selected.items() if CPU_FEATURE in key or TARGET in key}
         for key, value in (kept or _of_host_model(source)).items():
             yield key, value, _words(key)
-    if has_release(cluster, _SAME_VENDOR_SINCE):
+    if has_release(cluster, _SAME_VENDOR_SINCE) and not any(key.startswith(CPU_VENDOR) for key in fresh):
         vendor = next((key for key in sorted(source) if key.startswith(CPU_VENDOR)), "")
         if vendor:
             yield vendor, "true", f"processor vendor {vendor.removeprefix(CPU_VENDOR)}"

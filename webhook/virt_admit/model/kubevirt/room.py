@@ -27,6 +27,7 @@ from virt_admit.model.scheduler.volumes import Volumes
 
 READS: Final = union(
     effective_module.READS,
+    launcher_resources.READS,
     vmis.READS,
     {
         NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
@@ -181,7 +182,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher.uses_host_model(given, cluster)
     source = _source_labels(vmi, cluster)
-    demanded = tuple(launcher.migration_labels(source, selected, cluster, host_model=host_model))
+    demanded = tuple(launcher.migration_labels(source, selected, pod.node_selector, cluster, host_model=host_model))
     return replace(
         pod,
         node_selector={**pod.node_selector, **{key: value for key, value, _ in demanded}},
@@ -203,8 +204,8 @@ def requests_and_limits(vmi: Object, cluster: Cluster) -> tuple[Resources, Resou
     running = launchers(cluster).on_node(vmi)
     if running is not None:
         return pod_requests(running["spec"], running["status"]), pod_limits(running["spec"])
-    given = effective(vmi, cluster)
-    return launcher_resources.requests(given, cluster), launcher_resources.limits(given, cluster)
+    computed = launcher_resources.pod(effective(vmi, cluster), cluster)
+    return computed.requests, computed.limits
 
 
 class Target(NamedTuple):
@@ -244,4 +245,6 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
             cluster.get(kind, "", name)
         except Unseen as unseen:
             yield unseen.what
-    yield from effective(vmi, cluster).unseen
+    given = effective(vmi, cluster)
+    alone = launchers(cluster).on_node(vmi) is None
+    yield from launcher_resources.unseen(given, cluster) if alone else given.unseen

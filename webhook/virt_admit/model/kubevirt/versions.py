@@ -9,7 +9,7 @@ import enum
 import re
 from typing import Final, NamedTuple
 
-from virt_admit.model.cluster import Cluster
+from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt.configuration import known_or_none, kubevirt, require_kubevirt
 from virt_admit.model.objects import Object
 
@@ -91,6 +91,9 @@ class Gate(enum.Enum):
     VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 8), None)
     DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
     HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
+    IMAGE_VOLUME = ("ImageVolume", Version(1, 6), None)
+    ALIGN_CPUS = ("AlignCPUs", Version(1, 3), None)
+    CONFIGURABLE_HYPERVISOR = ("ConfigurableHypervisor", Version(1, 8), None)
 
     def __init__(self, gate: str, since: Version, on_since: Version | None) -> None:
         self.gate = gate
@@ -114,6 +117,14 @@ def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
     if said is None:
         return gate.on_since is not None and has_release(cluster, gate.on_since)
     return said and has_release(cluster, gate.since)
+
+
+def gate_is_known_on(cluster: Cluster, gate: Gate) -> bool:
+    """Whether a feature gate is on, as far as KubeVirt can be read; never raises."""
+    try:
+        return gate_is_on(cluster, gate)
+    except Unseen:
+        return False
 
 
 def _said(kubevirt_: Object, gate: Gate) -> bool | None:

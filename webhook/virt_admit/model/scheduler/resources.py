@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any, Final
 
 from virt_admit.model.objects import Field
@@ -39,7 +40,12 @@ def _amount(is_cpu: bool, quantity: str | int) -> int:
         exact = parse_quantity(quantity, integers=True)
     except ValueError:
         return 0
-    return max(0, min(_LARGEST, math.ceil(exact * 1000 if is_cpu else exact)))
+    return whole(CPU if is_cpu else "", exact)
+
+
+def whole(resource: str, exact: Fraction | int) -> int:
+    """Return an exact amount (cores of ``cpu``) as a whole number, rounded up: millicores, units of all others."""
+    return max(0, min(_LARGEST, math.ceil(exact * 1000 if resource == CPU else exact)))
 
 
 def amounts(quantities: Mapping[str, Any]) -> dict[str, int]:
