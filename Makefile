@@ -37,7 +37,7 @@ rule: .venv/.ready
 try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
-.PHONY: demo test unit verify-scheduler coverage sandbox bench check format docs manifests clean
+.PHONY: demo test unit verify-scheduler verify-launcher coverage sandbox bench check format docs manifests clean
 ## make demo      start the webhook on loopback, send it every example over HTTPS, print the results
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
@@ -47,6 +47,7 @@ demo: .venv/.ready
 test: .venv/.ready
 	@$(PARALLEL) -m "not e2e" --ignore=tests/e2e
 	@$(BIN)/python -m tests.apiserver.binaries
+	@$(BIN)/python -m tests.upstream.renderer
 	@$(PARALLEL) -m e2e tests/e2e
 
 ## make unit      the fast tests alone
@@ -59,6 +60,11 @@ COUNT ?= 1000
 SEED ?= 0
 verify-scheduler: .venv/.ready
 	@$(BIN)/python -m tests.scheduler.verify $(COUNT) $(SEED)
+
+## make verify-launcher COUNT=2000
+##                our launcher pods against KubeVirt's own code, for so many random VMIs from SEED=0 on
+verify-launcher: .venv/.ready
+	@$(BIN)/python -m tests.upstream.launcher_pods $(COUNT) $(SEED)
 
 ## make coverage  branch coverage of the tests that need no API server
 coverage: .venv/.ready

@@ -117,7 +117,7 @@ def _built(build: Build, announce: Announce) -> Path:
     folder = cache_folder(build)
     if _complete(folder, build):
         return folder
-    go, release = _go(build), build.release
+    go, release = go_command(build), build.release
     folder.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -132,7 +132,7 @@ def _built(build: Build, announce: Announce) -> Path:
                 module, changes = Path(scratch), "mod"  # Go adds what Kubernetes' own go.mod requires
                 (module / "go.mod").write_text(_go_mod(go, release))
             flags = (f"-mod={changes}", "-trimpath", "-ldflags", _ldflags(release))
-            _run([go, "build", *flags, "-o", f"{built}/", build.packages], module)
+            run_go([go, "build", *flags, "-o", f"{built}/", build.packages], module)
             if (server := built / "server").exists():  # Go names a program after its package
                 server.rename(built / "etcd")
             shutil.rmtree(folder, ignore_errors=True)
@@ -140,7 +140,7 @@ def _built(build: Build, announce: Announce) -> Path:
     return folder
 
 
-def _go(build: Build) -> str:
+def go_command(build: Build) -> str:
     """Return the Go command if it is new enough, or fetches newer toolchains itself. Raises Unavailable."""
     needed = _pinned(r"^go (\d+)\.(\d+)").groups()
     if go := shutil.which("go"):
@@ -165,7 +165,7 @@ def _go(build: Build) -> str:
 
 def _go_mod(go: str, release: str) -> str:
     """Return the ``go.mod`` of another release: our tools, with the versions that Kubernetes' own ``go.mod`` has."""
-    module = _run([go, "list", "-m", "-json", f"k8s.io/kubernetes@v{release}"], MODULE)
+    module = run_go([go, "list", "-m", "-json", f"k8s.io/kubernetes@v{release}"], MODULE)
     theirs = Path(json.loads(module)["GoMod"]).read_text()
     staged = re.findall(r"^\s*(\S+) => \./staging/", theirs, re.MULTILINE)
     ours = (MODULE / "go.mod").read_text().partition("require (")[0]
@@ -175,12 +175,12 @@ def _go_mod(go: str, release: str) -> str:
     )
 
 
-def _run(command: list[str], module: Path) -> str:
+def run_go(command: list[str], module: Path) -> str:
     """Return what the Go command prints in that module. Raises RuntimeError with its output if it fails."""
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     done = subprocess.run(command, cwd=module, env=environment, check=False, text=True, capture_output=True)
     if done.returncode:
-        raise RuntimeError(f"go {command[1]} of the API server failed:\n{done.stderr[-4000:]}")
+        raise RuntimeError(f"go {command[1]} failed:\n{done.stderr[-4000:]}")
     return done.stdout
 
 
