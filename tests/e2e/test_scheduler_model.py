@@ -48,8 +48,11 @@ def test_the_model_agrees_with_the_filters_of_kube_scheduler(oracle: Path) -> No
     assert result.packed.keys() >= {"fits/fits", "does not fit/does not fit"}
 
 
-@pytest.mark.parametrize("seed", [6018, 6061, 6085, 6125, 6146, 6174, 6183])
-def test_the_process_binds_to_a_candidate(control_plane: ControlPlane, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "schedulable"),
+    [(6018, True), (6061, False), (6085, True), (6125, True), (6146, True), (6174, True), (6183, False)],
+)
+def test_the_process_binds_to_a_candidate(control_plane: ControlPlane, seed: int, schedulable: bool) -> None:
     with created(control_plane, random_cluster(seed)) as pod:
         found = json.loads(control_plane.kubectl("get", "--output=json", KINDS, "--all-namespaces", check=True).stdout)
         objects = [Object(obj) for obj in found["items"]]
@@ -61,6 +64,7 @@ def test_the_process_binds_to_a_candidate(control_plane: ControlPlane, seed: int
             bound_to = eventually(lambda: decision(control_plane, pod))
 
     assert placement.undetermined == ()
+    assert (bound_to != UNSCHEDULABLE) is schedulable
     if bound_to == UNSCHEDULABLE:
         assert placement.candidates == ()
     else:

@@ -12,6 +12,7 @@ from typing import Final
 from tests.scheduler.oracle import Answer, ask
 from tests.scheduler.random_clusters import RandomCluster, random_cluster
 from tests.scheduler.random_pods import REQUIRED, Manifest
+from virt_admit.kube.field_filter import FieldSet
 from virt_admit.model import selectors
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kubevirt import room
@@ -108,7 +109,10 @@ class Judged:
 
 
 def _scheduler(cluster: RandomCluster) -> Scheduler:
-    return room.scheduler(Snapshot(map(Object, cluster.objects), ["*"]))
+    """Return the model over what an informer retains of the objects: the fields in ``room.READS``."""
+    retained = {kind.kind: FieldSet(paths) for kind, paths in room.READS.items()}
+    objects = (Object(retained[obj["kind"]].filter(obj)) for obj in cluster.objects)
+    return room.scheduler(Snapshot(objects, ["*"]))
 
 
 def _judge(cluster: RandomCluster) -> Judged:
@@ -177,7 +181,7 @@ def _differences(
             theirs,
             refusal or ACCEPTED,
             unsafe,
-            known=not unsafe and _is_misread(pod),
+            known=not unsafe and _is_misread(pod, "podAffinity"),
         )
 
 
@@ -197,14 +201,16 @@ def _compare_packing(cluster: RandomCluster, packing: Packing, answer: Answer, r
                 theirs,
                 said[packing.fits],
                 unsafe=packing.fits,
-                known=not packing.fits and any(map(_is_misread, cluster.place)),
+                known=not packing.fits
+                and any(_is_misread(pod, "podAffinity", "podAntiAffinity") for pod in cluster.place),
             )
         )
 
 
-def _is_misread(pod: Manifest) -> bool:
-    """Return whether kube-scheduler 1.36 lets a pod affinity select pods of namespaces that it does not name."""
-    terms = pod["spec"].get("affinity", {}).get("podAffinity", {}).get(REQUIRED, ())
+def _is_misread(pod: Manifest, *kinds: str) -> bool:
+    """Return whether kube-scheduler 1.36 lets such a term select pods of namespaces that it does not name."""
+    affinity = pod["spec"].get("affinity", {})
+    terms = [term for kind in kinds for term in affinity.get(kind, {}).get(REQUIRED, ())]
     chosen = (selectors.parse(term["namespaceSelector"]) for term in terms if "namespaceSelector" in term)
     return any(not selector.empty and selector.matches({}) for selector in chosen)
 

@@ -83,7 +83,7 @@ def pod(choice: Choice, name: str, node: str, claims: Sequence[str], nodes: Sequ
     if node:
         made["status"] = {"phase": random.choice(["Running"] * 8 + ["Pending", "Succeeded", "Failed"])}
         if choice.has("shapes", 0.4):
-            made["status"]["containerStatuses"] = [_resized(choice, each["name"]) for each in spec["containers"]]
+            made["status"] |= _resize(choice, spec)
         if choice.maybe(0.1):
             metadata |= {"deletionTimestamp": CREATED, "deletionGracePeriodSeconds": 30}
     return made
@@ -150,11 +150,20 @@ _SIZES: Final = {
 }
 
 
-def _resized(choice: Choice, name: str) -> Manifest:
-    """Return the status of a container whose resize is under way."""
-    sizes = {resource: choice.random.choice(_SIZES[resource]) for resource in ("cpu", "memory")}
-    key = choice.random.choice(("resources", "allocatedResources"))
-    return {"name": name, key: {"requests": sizes} if key == "resources" else sizes}
+def _resize(choice: Choice, spec: Manifest) -> Manifest:
+    """Return the status of a pod while its containers, or the pod as a whole, are resized."""
+
+    def sizes() -> Manifest:
+        return {resource: choice.random.choice(_SIZES[resource]) for resource in ("cpu", "memory")}
+
+    def status() -> Manifest:
+        made: Manifest = {"allocatedResources": sizes()} if choice.maybe(0.5) else {}
+        return {**made, "resources": {"requests": sizes()}} if choice.maybe(0.7) else made
+
+    made = status() if choice.maybe(0.5) else {}
+    for kind, containers in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
+        made[kind] = [{"name": each["name"], **status()} for each in spec.get(containers, ())]
+    return made
 
 
 # --- node selectors, taints ----------------------------------------------------------------------------------------

@@ -166,3 +166,25 @@ def test_two_pods_do_not_share_a_claim_for_one_pod() -> None:
     packed = pack([Item(each, scheduler.place(each).candidates) for each in both], scheduler)
 
     assert packed.fits is False
+
+
+@pytest.mark.parametrize(
+    ("status", "candidates"),
+    [
+        ({}, ("n",)),
+        ({"resources": {"requests": {"cpu": "8"}}}, ()),
+        ({"resources": {}, "allocatedResources": {"cpu": "8"}}, ()),
+        ({"allocatedResources": {"cpu": "8"}}, ("n",)),
+    ],
+)
+def test_a_container_that_is_resized_holds_the_larger_amount(status: Manifest, candidates: tuple[str, ...]) -> None:
+    containers = [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]
+    running = obj(
+        "Pod",
+        "old",
+        "blue",
+        spec={"nodeName": "n", "containers": containers},
+        status={"containerStatuses": [{"name": "a", **status}]},
+    )
+
+    assert place(pod("new", containers=containers), node("n", {}), running).candidates == candidates

@@ -25,6 +25,9 @@ from virt_admit.model.scheduler.resources import Resources, pod_limits, pod_requ
 from virt_admit.model.scheduler.state import State, read_node
 from virt_admit.model.scheduler.volumes import Volumes
 
+_RESIZED: Final = ("allocatedResources", "resources.requests")
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
+
 READS: Final = union(
     effective_module.READS,
     launcher_resources.READS,
@@ -35,15 +38,20 @@ READS: Final = union(
             "metadata.labels",
             "metadata.ownerReferences",
             "spec.affinity",
+            "spec.containers.name",
             "spec.containers.resources",
+            "spec.initContainers.name",
             "spec.initContainers.resources",
             "spec.initContainers.restartPolicy",
             "spec.nodeName",
             "spec.nodeSelector",
             "spec.overhead",
+            "spec.resources.requests",
             "spec.tolerations",
             "spec.topologySpreadConstraints",
             "spec.volumes.persistentVolumeClaim.claimName",
+            *(f"status.{field}" for field in _RESIZED),
+            *(f"status.{kind}.{field}" for kind in _STATUSES for field in ("name", *_RESIZED)),
             "status.phase",
         ),
         NAMESPACE: ("metadata.labels", "metadata.annotations.openshift.io/node-selector"),

@@ -81,11 +81,19 @@ def highest(total: dict[str, int], other: Resources) -> None:
 def container_requests(container: Field, status: Field | None = None) -> dict[str, int]:
     """Return the requests of one container; a limit without a request is the request, as the API server writes it.
 
-    ``status``: the container's status. While a resize is under way the larger of both sides counts.
+    ``status``: the container's status.
     """
     resources = container["resources"]
     requests = {**amounts(resources["limits"].map), **amounts(resources["requests"].map)}
-    if status is not None:
+    return _resized(requests, status)
+
+
+def _resized(requests: dict[str, int], status: Field | None) -> dict[str, int]:
+    """Return requests of a container or a pod; while a resize is under way the largest of all sides counts.
+
+    Without ``resources`` the status does not count (component-helpers resource/helpers.go#determineEffectiveRequests).
+    """
+    if status is not None and status["resources"].is_map:
         for actual in (status.at("resources", "requests"), status["allocatedResources"]):
             highest(requests, amounts(actual.map))
     return requests
@@ -105,8 +113,9 @@ def pod_requests(spec: Field, status: Field | None = None) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec["initContainers"].items():
-        requests = container_requests(container, started.get(container["name"].text))
-        if container["restartPolicy"].text == "Always":
+        is_sidecar = container["restartPolicy"].text == "Always"
+        requests = container_requests(container, started.get(container["name"].text) if is_sidecar else None)
+        if is_sidecar:
             add(total, requests)
             add(sidecars, requests)
             highest(peak, sidecars)
@@ -115,7 +124,9 @@ def pod_requests(spec: Field, status: Field | None = None) -> dict[str, int]:
             highest(peak, requests)
     highest(total, peak)
     of_pod = amounts(spec.at("resources", "requests").map)
-    total |= {name: value for name, value in of_pod.items() if name in _POD_LEVEL or name.startswith("hugepages-")}
+    wanted = [name for name in of_pod if name in _POD_LEVEL or name.startswith("hugepages-")]
+    of_pod = _resized(of_pod, status)
+    total |= {name: of_pod[name] for name in wanted}
     add(total, amounts(spec["overhead"].map))
     return total
 
