@@ -158,6 +158,16 @@ def test_pods_that_wait_for_each_other_are_packed_in_the_order_that_works() -> N
     assert pack(items[:1], scheduler).fits is False
 
 
+def test_a_pod_is_never_packed_onto_the_node_that_it_leaves() -> None:
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}}
+    follower = pods.read(pod("follower", affinity={"podAffinity": {REQUIRED: [term]}}))
+    nodes = node("left", {"host": "left"}), node("other", {"host": "other"})
+    scheduler = room.scheduler(Snapshot([*nodes, pod("db", labels={"app": "db"}, nodeName="left")], ["*"]))
+
+    assert pack([Item(follower, ())], scheduler).placed == {"blue/follower": "left"}
+    assert pack([Item(follower, (), source="left")], scheduler).fits is False
+
+
 def test_two_pods_do_not_share_a_claim_for_one_pod() -> None:
     exclusive = claim({"volumeName": "pv", "accessModes": ["ReadWriteOncePod"]})
     scheduler = room.scheduler(Snapshot([node("n", {}), node("m", {}), exclusive, volume()], ["*"]))

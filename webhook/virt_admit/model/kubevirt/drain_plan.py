@@ -151,6 +151,7 @@ def _pack(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
             found.target.pod,
             found.placement.candidates,
             uncertain=found.placement.certain is None,
+            source=found.vmi.at("status", "nodeName").text or "",
         )
         for found in forecasts
         if found.needs_room

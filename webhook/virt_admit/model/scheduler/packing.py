@@ -35,7 +35,7 @@ class Item:
     uncertain: bool = False
     """Whether there may be further nodes."""
     source: str = ""
-    """The node that it leaves."""
+    """The node that it leaves: it never goes back there, even if others open it."""
 
 
 def pack(items: Sequence[Item], scheduler: Scheduler) -> Packing:
