@@ -65,6 +65,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (
                     ("time() - max by (pod) (virt_admit_policy_loaded_timestamp_seconds)", "age {{pod}}"),
                     ("sum(increase(virt_admit_policy_reload_errors_total[1h]))", "refused in an hour"),
+                    ("min by (pod) (virt_admit_policy_current)", "current {{pod}}"),
                 ),
             ),
         ),

@@ -76,7 +76,8 @@ def test_look_ups_come_from_the_live_cluster(check, options):
     assert code == 0
     assert out.startswith("vm.yaml:16:33: warn: ")
     assert "claim 'root'" in out
-    assert err == "checked 1 object of 1 kind in 1 file\n"
+    policy = "default (ConfigMap virt-admit/virt-admit-policy does not exist)"
+    assert err == f"checked 1 object of 1 kind in 1 file\npolicy: {policy}\n"
 
 
 def test_without_being_asked_no_cluster_is_looked_at(check, api):
@@ -116,7 +117,9 @@ def test_what_may_not_be_listed_is_unseen(check, api):
 
 def test_a_cluster_that_does_not_answer(check, api):
     api.token = "another"
-    assert check("vm.yaml", "--live", vm=DISK) == (2, "", "Unauthorized")
+    unread = "ConfigMap virt-admit/virt-admit-policy cannot be read: unauthorized"
+    assert check("vm.yaml", "--live", vm=DISK) == (2, "", unread)
+    assert check("vm.yaml", "--live", "--policy", "default", vm=DISK) == (2, "", "Unauthorized")
 
 
 def test_one_cluster_at_a_time(check):

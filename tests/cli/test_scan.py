@@ -65,6 +65,9 @@ def scan(api, tmp_path, monkeypatch):
     return run
 
 
+NO_POLICY = "policy: default (ConfigMap virt-admit/virt-admit-policy does not exist)\n"
+
+
 def denied(out):
     return sorted(line.partition(": deny: ")[0] for line in out.splitlines() if ": deny: " in line)
 
@@ -73,7 +76,7 @@ def test_a_live_cluster(scan):
     code, out, err = scan("--select", RULE)
     assert code == 1
     assert denied(out) == ["VirtualMachine/other/bad", "VirtualMachine/shop/bad"]
-    assert err == "checked 3 objects of 1 kind\n"
+    assert err == f"checked 3 objects of 1 kind\n{NO_POLICY}"
 
 
 def test_json(scan):
@@ -212,7 +215,61 @@ def test_someone_who_may_only_read_a_namespace(scan, api):
     api.forbidden |= {path_of(kind) for kind in kinds.ALL}
     code, out, err = scan("-n", "shop", "--select", RULE)
     assert (code, denied(out)) == (1, ["VirtualMachine/shop/bad"])
-    assert err == "checked 2 objects of 1 kind\n"
+    assert err == f"checked 2 objects of 1 kind\n{NO_POLICY}"
+
+
+CONFIGMAP = "/api/v1/namespaces/virt-admit/configmaps/virt-admit-policy"
+
+
+def with_policy(text):
+    return json.dumps({"kind": "ConfigMap", "data": {"policy.yaml": text}}).encode()
+
+
+class TestPolicyOfTheCluster:
+    """Order: --policy, VIRT_ADMIT_POLICY, the ConfigMap of the live cluster, default."""
+
+    def test_the_policy_of_the_cluster_judges_and_is_named(self, scan, api):
+        api.broken[CONFIGMAP] = with_policy(f"rules: {{{RULE}: {{action: warn}}}}")
+        code, out, err = scan("--select", RULE)
+        assert (code, denied(out), out.count(": warn: ")) == (0, [], 2)
+        assert err.endswith("policy: ConfigMap virt-admit/virt-admit-policy\n")
+        _, out, _ = scan("--select", RULE, "-o", "json")
+        assert json.loads(out)["policy"] == "ConfigMap virt-admit/virt-admit-policy"
+
+    def test_a_named_policy_overrides_it(self, scan, api, monkeypatch):
+        api.broken[CONFIGMAP] = with_policy(f"rules: {{{RULE}: {{action: warn}}}}")
+        assert scan("--select", RULE, "--policy", "default")[0] == 1
+        monkeypatch.setenv("VIRT_ADMIT_POLICY", "audit")
+        code, out, err = scan("--select", RULE)
+        assert (code, denied(out)) == (0, [])
+        assert err.endswith("policy: audit\n")
+        assert scan("--select", RULE, "--policy", "strict")[0] == 1
+
+    def test_another_configmap_and_its_fallback(self, scan, api):
+        api.broken[CONFIGMAP] = with_policy("extends: strict")
+        code, _, err = scan("--select", RULE, "--policy-configmap", "a/b,fallback=audit")
+        assert (code, err.splitlines()[-1]) == (0, "policy: audit (ConfigMap a/b does not exist)")
+        assert scan("--policy-configmap", "b")[0] == 2
+
+    def test_who_may_not_read_it_has_to_name_a_policy(self, scan, api):
+        api.forbidden.add(CONFIGMAP)
+        code, out, err = scan("--select", RULE)
+        assert (code, out) == (2, "")
+        assert "cannot be read: forbidden" in err
+        assert "--policy" in err
+        assert scan("--select", RULE, "--policy", "default")[0] == 1
+
+    def test_a_policy_that_is_not_valid(self, scan, api):
+        api.broken[CONFIGMAP] = with_policy("rules: {vm-runing: {action: deny}}")
+        code, out, err = scan("--select", RULE)
+        assert (code, out) == (2, "")
+        assert "ConfigMap virt-admit/virt-admit-policy:1: rules.vm-runing: there is no rule" in err
+        api.broken[CONFIGMAP] = b'{"kind": "ConfigMap"}'
+        assert "key policy.yaml is missing" in scan("--select", RULE)[2]
+
+    def test_a_proxy_that_answers_404_is_not_a_cluster_without_a_policy(self, scan, api):
+        api.broken["/apis"] = b"{}"
+        assert scan("--select", RULE)[0] == 2
 
 
 def test_an_api_server_that_is_away(scan, api):

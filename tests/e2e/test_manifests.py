@@ -138,15 +138,11 @@ def test_webhooks_leave_no_default_to_the_api_server(plane: ControlPlane) -> Non
 def test_with_another_issuer_our_rotation_and_its_rights_are_gone(plane: ControlPlane, issuer: str) -> None:
     built = build(plane, f"overlays/{issuer}")
     rights = {obj["metadata"]["name"] for obj in built if "rbac" in obj["apiVersion"]}
-    assert rights == {"virt-admit-reader"}
+    assert rights == {"virt-admit-reader", "virt-admit-policy"}
     (pod,) = pods(built)
     (container,) = pod["spec"]["containers"]
-    assert container["env"] == [{"name": "VIRT_ADMIT_CERTS_EXTERNAL", "value": "/var/run/virt-admit"}]
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
-        "/etc/virt-admit",
-        "/tmp",
-        "/var/run/virt-admit",
-    }
+    assert {"name": "VIRT_ADMIT_CERTS_EXTERNAL", "value": "/var/run/virt-admit"} in container["env"]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/var/run/virt-admit"}
     (secret,) = [volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume]
     named = {
         "openshift": [
@@ -165,9 +161,18 @@ def test_with_another_issuer_our_rotation_and_its_rights_are_gone(plane: Control
         assert obj["metadata"]["annotations"] == annotation[issuer]
 
 
-def test_audit_neither_refuses_nor_changes(plane: ControlPlane) -> None:
-    (policy,) = [obj["data"]["policy.yaml"] for obj in build(plane, "overlays/audit") if obj["kind"] == "ConfigMap"]
-    assert yaml.safe_load(policy)["extends"] == "audit"
+def test_audit_changes_the_fallback_of_the_policy_alone(plane: ControlPlane) -> None:
+    base, audit = (build(plane, path) for path in ("base", "overlays/audit"))
+    (variable,) = pods(base)[0]["spec"]["containers"][0]["env"]
+    assert variable["value"] == "virt-admit/virt-admit-policy,fallback=default"
+    variable["value"] = "virt-admit/virt-admit-policy,fallback=audit"
+    assert audit == base
+
+
+@pytest.mark.parametrize("path", BUILDS)
+def test_the_policy_of_the_administrator_is_never_applied(plane: ControlPlane, path: str) -> None:
+    names = {obj["metadata"]["name"] for obj in build(plane, path) if obj["kind"] == "ConfigMap"}
+    assert names == ({"virt-admit-dashboard"} if path == "monitoring" else set())
 
 
 SHOWN = [

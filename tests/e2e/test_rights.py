@@ -62,7 +62,8 @@ def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     plane.kubectl("apply", "-k", MANIFESTS / "webhooks", check=True)
     config = plane.service_account_kubeconfig(NAMESPACE, SERVICE)
     flags = ("--live", "--kubeconfig", config, "--certs-secret", "virt-admit/virt-admit-certs", "--log-level", "debug")
-    with Webhook(folder, *flags, "--cert-name", "127.0.0.1") as running:
+    policy = ("--policy-configmap", "virt-admit/virt-admit-policy")
+    with Webhook(folder, *flags, *policy, "--cert-name", "127.0.0.1") as running:
         secret = plane.kubectl("get", "secret", "virt-admit-certs", "-n", NAMESPACE, "-o", "json", check=True)
         running.ca.parent.mkdir()
         running.ca.write_bytes(base64.b64decode(json.loads(secret.stdout)["data"]["ca.crt"]))
@@ -107,6 +108,55 @@ def test_its_look_ups_are_right(webhook: Webhook, plane: ControlPlane) -> None:
     eventually(fixes)
 
 
+def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
+    webhook: Webhook, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """A changed ConfigMap is used within seconds; one that is not valid leaves the policy, and readiness, as they were."""
+
+    def denies() -> bool:
+        _, answer = webhook.post("/validate", review(vm("db", "default", running=True, runStrategy="Always")))
+        return not answer["response"]["allowed"]
+
+    def current() -> bool:
+        return "virt_admit_policy_current 1.0" in webhook.ops("/metrics")[1]
+
+    def write(text: str) -> None:
+        (tmp_path / "policy.yaml").write_text(text)
+        made = plane.kubectl(
+            *("create", "configmap", "virt-admit-policy", "-n", NAMESPACE, "--dry-run=client", "-o", "yaml"),
+            f"--from-file={tmp_path / 'policy.yaml'}",
+            check=True,
+        )
+        plane.kubectl("apply", "-f", "-", input=made.stdout, check=True)
+
+    assert denies()
+    try:
+        write('rules: {"*": {action: warn}}')
+        eventually(lambda: not denies())
+        plane.kubectl("apply", "-k", MANIFESTS / "base", check=True)
+        plane.kubectl("apply", "-k", MANIFESTS / "overlays" / "audit", check=True)
+        kept = plane.kubectl("get", "configmap", "virt-admit-policy", "-n", NAMESPACE, "-o", "json", check=True)
+        assert json.loads(kept.stdout)["data"] == {"policy.yaml": 'rules: {"*": {action: warn}}'}
+
+        write("rules: {vm-runing: {action: deny}}")
+        eventually(lambda: not current())
+        assert not denies()
+        assert webhook.ops("/readyz")[0] == 200
+        done = scan(plane.service_account_kubeconfig(NAMESPACE, SCAN))
+        assert (done.returncode, "there is no rule vm-runing" in done.stderr) == (2, True)
+
+        write("extends: strict")
+        eventually(lambda: denies() and current())
+        done = scan(plane.service_account_kubeconfig(NAMESPACE, SCAN))
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (
+            0,
+            "policy: ConfigMap virt-admit/virt-admit-policy",
+        )
+    finally:
+        plane.kubectl("delete", "configmap", "virt-admit-policy", "-n", NAMESPACE, "--ignore-not-found", check=True)
+        plane.kubectl("apply", "-k", MANIFESTS / "base", check=True)
+
+
 def test_without_its_role_every_look_up_is_out_of_sight(plane: ControlPlane, tmp_path: Path) -> None:
     """Each kind is listed by its own right, so none that is granted is superfluous."""
     plane.service_account_token(NAMESPACE, "nobody")
@@ -128,8 +178,8 @@ def test_without_its_role_every_look_up_is_out_of_sight(plane: ControlPlane, tmp
         eventually(lambda: warned() == granted)
 
 
-def scan(config: Path) -> subprocess.CompletedProcess[str]:
-    command = [VIRT_ADMIT, "scan", "--kubeconfig", config, "--fail-on", "never"]
+def scan(config: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [VIRT_ADMIT, "scan", "--kubeconfig", config, "--fail-on", "never", *flags]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -141,6 +191,9 @@ def test_the_scan_needs_no_other_right(plane: ControlPlane) -> None:
 
 def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane) -> None:
     done = scan(plane.service_account_kubeconfig(NAMESPACE, "nobody"))
+    assert done.returncode == 2
+    assert "--policy" in done.stderr  # it may not read the policy of the cluster either
+    done = scan(plane.service_account_kubeconfig(NAMESPACE, "nobody"), "--policy", "default")
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("not allowed to list ")]
     wanted = {str(kind) for kind in (*load_rules().kinds, *looked_up_kinds(load_rules()))}

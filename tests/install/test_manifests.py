@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from virt_admit.cli import main, scan, serve
 from virt_admit.install import manifests
 from virt_admit.install.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN
 from virt_admit.model import kinds
+from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.rules import load_rules
 from virt_admit.serving.gunicorn_worker import DRAIN_SECONDS
 from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE, SERVICE_NAMES, Settings
@@ -187,8 +188,18 @@ def granted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [rule for obj in found for rule in obj.get("rules", ())]
 
 
+POLICY_RIGHT = {
+    "apiGroups": [""],
+    "resources": ["configmaps"],
+    "resourceNames": ["virt-admit-policy"],
+    "verbs": ["get"],
+}
+
+
 class TestRights:
     WEBHOOK = manifests.rbac(RULES)
+    POLICY = tuple(obj for obj in WEBHOOK if obj["metadata"]["name"] == "virt-admit-policy")
+    OWN = tuple(obj for obj in WEBHOOK if obj["metadata"]["name"] != "virt-admit-policy")
     SWEEP = manifests.scan_rbac(ALL)
     ELSEWHERE = tuple(obj for home in manifests.rbac_elsewhere(RULES).values() for obj in home)
 
@@ -227,7 +238,7 @@ class TestRights:
             "medik8s-leases": {("coordination.k8s.io", "leases")},
             "openshift-etcd": {("policy", "poddisruptionbudgets")},
         }
-        everywhere = self._kinds(granted([*self.WEBHOOK, *self.SWEEP]))
+        everywhere = self._kinds(rule for rule in granted([*self.WEBHOOK, *self.SWEEP]) if rule != POLICY_RIGHT)
         assert not everywhere & {("coordination.k8s.io", "leases"), ("", "configmaps")}
 
     def test_the_scan_lists_what_rules_judge_and_look_up(self):
@@ -253,11 +264,12 @@ class TestRights:
         assert "reports and Events" in told
 
     @staticmethod
-    def _kinds(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    def _kinds(rules: Iterable[dict[str, Any]]) -> set[tuple[str, str]]:
         return {(group, plural) for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
 
     @pytest.mark.parametrize(
-        ("found", "accounts"), [(WEBHOOK, [SERVICE]), (SWEEP, [SCAN]), (ELSEWHERE, [SERVICE, SCAN])]
+        ("found", "accounts"),
+        [(OWN, [SERVICE]), (SWEEP, [SCAN]), (ELSEWHERE, [SERVICE, SCAN]), (POLICY, [SERVICE, SCAN])],
     )
     def test_each_role_is_bound_to_its_account_alone(self, found, accounts):
         def at(obj: dict[str, Any], name: dict[str, Any]) -> tuple[str, str, str]:
@@ -334,11 +346,11 @@ class TestPods:
         verb, *flags = container["args"]
         context = serve.command.make_context(verb, flags)
         settings = serve.settings(context.params, {serve.IN_CLUSTER: "10.0.0.1"})
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        assert PolicyConfigMap.parse(environment["VIRT_ADMIT_POLICY_CONFIGMAP"]) == PolicyConfigMap.parse()
         assert verb == "serve"
         assert settings.live
         assert settings.certs.secret == CERTS_SECRET
-        mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
-        assert str(Path(settings.policy).parent) in mounted
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert (settings.bind, settings.ops_bind) == (f"0.0.0.0:{ports['https']}", f"0.0.0.0:{ports['ops']}")
         service = {port["port"]: port["targetPort"] for port in one("base/workload.yaml", "Service")["spec"]["ports"]}
@@ -350,14 +362,8 @@ class TestPods:
         verb, *flags = container["args"]
         flags = scan.command.make_context(verb, flags).params
         assert (verb, flags["fail_on"]) == ("scan", "never")
-        assert str(Path(flags["policy_name"]).parent) in {mount["mountPath"] for mount in container["volumeMounts"]}
-
-    def test_the_shipped_policies_are_policies(self):
-        from virt_admit.policy import parser
-
-        audit = yaml.safe_load(one("components/audit/kustomization.yaml", "Component")["patches"][0]["patch"])
-        for config in (one("base/policy.yaml", "ConfigMap"), audit):
-            assert parser.parse(config["data"]["policy.yaml"].encode(), ALL).digest
+        assert PolicyConfigMap.parse(flags["policy_configmap"]) == PolicyConfigMap.parse()
+        assert flags["policy_name"] is None
 
     def test_an_external_certificate_has_the_names_and_the_place(self):
         (container,) = one("components/external/serve.yaml", "Deployment")["spec"]["template"]["spec"]["containers"]

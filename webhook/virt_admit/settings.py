@@ -15,6 +15,7 @@ API_VERSION: Final = f"{DOMAIN}/v1alpha1"
 NAMESPACE: Final = "virt-admit"
 SERVICE: Final = "virt-admit-webhook"
 CERTS_SECRET: Final = f"{NAMESPACE}/virt-admit-certs"
+POLICY_CONFIGMAP: Final = f"{NAMESPACE}/virt-admit-policy"
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 
 SERVICE_NAMES: Final = (f"{SERVICE}.{NAMESPACE}.svc", f"{SERVICE}.{NAMESPACE}.svc.cluster.local")
@@ -52,6 +53,8 @@ class Settings:
     kubeconfig: str | None = None
     context: str | None = None
     policy: str = "default"
+    policy_configmap: str = ""
+    """``NAMESPACE/NAME[,fallback=…]`` of the ConfigMap with the policy; empty: ``policy`` holds."""
     workers: int = 1
     client_ca: Path | None = None
     client_names: tuple[str, ...] = ()

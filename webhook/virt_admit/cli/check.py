@@ -11,7 +11,7 @@ import click
 
 from virt_admit.cli import fixes
 from virt_admit.cli.fixes import FixResult
-from virt_admit.cli.lookups import load_cluster, namespaced_object, warn_unreadable, with_objects
+from virt_admit.cli.lookups import load_cluster, load_policy, namespaced_object, warn_unreadable, with_objects
 from virt_admit.cli.options import (
     ClusterOptions,
     ReportOptions,
@@ -97,7 +97,8 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     """
     try:
         project = find_project()
-        rules, policy = reporting.rules(), reporting.policy()
+        rules = reporting.rules()
+        policy = _policy(source, reporting)
         selector = selectors.parse_text(options.selector)
     except (SettingError, PolicyError, ValueError, OSError) as error:
         raise failure(error) from None
@@ -117,7 +118,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     elif options.fix:
         fixed = fixes.fix_files(sources, report)
         sources, report = fixed.sources, judge(fixed.sources)
-    report = _with_reading(report, old, found)
+    report = dataclasses.replace(_with_reading(report, old, found), policy=policy.name)
     publish(report, outputs, reporting.color)
     if options.fix and "-" in paths and not outputs:  # stdout has the fixed text
         click.echo(formats.text.render(report), nl=False, err=True)
@@ -127,6 +128,12 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
         _print_summaries(report, policy, fixed, options.diff and has_findings(report, reporting.fail_on))
         project.print_file()
     return _exit_code(report, sources, fixed, reporting, options)
+
+
+def _policy(source: ClusterOptions, reporting: ReportOptions) -> Policy:
+    """Return the named policy, else that of the live cluster if one is read, else ``default``."""
+    live = source if source.wants_live else None
+    return load_policy(reporting.policy_choice(), reporting.policy_configmap, live)
 
 
 def _with_reading(report: Report, old: Sources, found: Sources) -> Report:

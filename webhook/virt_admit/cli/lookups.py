@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object
+from virt_admit.policy import files
+from virt_admit.policy.files import PolicyConfigMap
+from virt_admit.policy.policy import Policy
+from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
 
 if TYPE_CHECKING:
@@ -34,6 +39,31 @@ def connect(source: ClusterOptions) -> ApiClient:
         return client.ApiClient.connect(source.kubeconfig, source.context)
     except SettingError as error:
         raise failure(error) from None
+
+
+def load_policy(name: str | None, configmap: str, live: ClusterOptions | None) -> Policy:
+    """Return the policy as of today: the named one, else that of the live cluster, else ``default``.
+
+    Args:
+        name: the value of ``--policy``.
+        configmap: the value of ``--policy-configmap``.
+        live: the options of the live cluster; None if no live cluster is read.
+
+    Raises:
+        PolicyError, SettingError, OSError: the policy is not valid or cannot be read.
+    """
+    rules, today = load_rules(), datetime.date.today()
+    if name or live is None:
+        return files.load_policy(name or "default", rules).at(today)
+    from virt_admit.kube import policy_configmap  # noqa: PLC0415 - checking files does not need urllib3
+    from virt_admit_certs.kube_api import ApiError  # noqa: PLC0415
+
+    place = PolicyConfigMap.parse(configmap)
+    try:
+        return policy_configmap.load(connect(live), place, rules).at(today)
+    except ApiError as error:
+        remedy = ". Name the policy: --policy FILE|audit|default|strict" if error.reason == "forbidden" else ""
+        raise SettingError(f"{error}{remedy}") from None
 
 
 def load_cluster(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,9 @@ from typing import Any, Final
 import click
 
 from virt_admit.cli.project import find_project
-from virt_admit.policy.files import load_policy
-from virt_admit.policy.policy import Policy
 from virt_admit.reports import formats
 from virt_admit.rules import Rules, load_rules
-from virt_admit.settings import SettingError
+from virt_admit.settings import POLICY_CONFIGMAP, SettingError
 
 LEVELS: Final = ("deny", "warn", "audit", "never")
 
@@ -94,6 +91,7 @@ class ReportOptions:
 
     policy_name: str | None
     """The policy that a flag or the environment names."""
+    policy_configmap: str
     output: tuple[str, ...]
     fail_on: str
     select: tuple[str, ...]
@@ -117,15 +115,19 @@ class ReportOptions:
         """
         return selected_rules(load_rules(), self.select, self.ignore)
 
-    def policy(self) -> Policy:
-        """Return the policy as of today: that of the option, of the environment, of the project, else ``default``.
+    def policy_choice(self) -> str | None:
+        """Return the policy that the option, the environment or the project names; None if none of them does."""
+        return self.policy_name or find_project().policy
 
-        Raises:
-            PolicyError, SettingError, OSError: the policy is not valid or cannot be read.
-        """
-        name = self.policy_name or find_project().policy or "default"
-        return load_policy(name, load_rules()).at(datetime.date.today())
 
+configmap_option: Final = click.option(
+    "--policy-configmap",
+    envvar="VIRT_ADMIT_POLICY_CONFIGMAP",
+    default=POLICY_CONFIGMAP,
+    show_default=True,
+    metavar="NAMESPACE/NAME[,fallback=audit|default|strict]",
+    help="The policy of the live cluster. The fallback is used if the ConfigMap does not exist.",
+)
 
 report_options: Final = combined(
     click.option(
@@ -133,8 +135,10 @@ report_options: Final = combined(
         "policy_name",
         envvar="VIRT_ADMIT_POLICY",
         metavar="FILE|audit|default|strict",
-        help="Policy file, or the name of a shipped policy.  [default: that of .virt-admit.yaml, else default]",
+        help="Policy file, or the name of a shipped policy.  [default: that of .virt-admit.yaml, else that of the live "
+        "cluster, else default]",
     ),
+    configmap_option,
     click.option(
         "-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(formats.FORMATS)}; repeatable."
     ),

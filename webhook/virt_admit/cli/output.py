@@ -67,8 +67,10 @@ def publish(result: Report, outputs: Sequence[tuple[str, str | None]], color: st
 
 
 def print_summary(result: Report, policy: Policy) -> None:
-    """Print the summary line and the expired exemptions on stderr."""
+    """Print the summary line, the policy unless it is ``default``, and the expired exemptions on stderr."""
     tell(result.summary())
+    if policy.name != "default":
+        tell(f"policy: {policy.name}")
     for exemption in policy.expired:
         tell(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}")
 

@@ -1,4 +1,4 @@
-"""``virt-admit policy diff``: what another policy would change for the objects of a cluster."""
+"""``virt-admit policy``: check and show a policy, and show what another one would change for the objects of a cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 
 from virt_admit.cli.options import output_option
 from virt_admit.cli.output import failure, tell
+from virt_admit.cli.policy_show import lint, show
 from virt_admit.cli.scan import judge
 from virt_admit.engine.admission_review import Verdict
 from virt_admit.kube import snapshots
@@ -40,9 +41,13 @@ class ActionChange:
     after: Action
 
 
-@click.group("policy", short_help="Compare policies.")
+@click.group("policy", short_help="Check, show and compare policies.")
 def command() -> None:
-    """Compare policies."""
+    """Check, show and compare policies."""
+
+
+command.add_command(lint)
+command.add_command(show)
 
 
 @command.command("diff")

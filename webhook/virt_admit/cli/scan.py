@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from virt_admit.cli.lookups import connect, list_live, warn_unreadable
+from virt_admit.cli.lookups import connect, list_live, load_policy, warn_unreadable
 from virt_admit.cli.options import (
     ClusterOptions,
     ReportOptions,
@@ -92,7 +92,8 @@ def command(source: ClusterOptions, reporting: ReportOptions, options: ScanOptio
     try:
         outputs = reporting.outputs()
         selector = selectors.parse_text(options.selector)
-        rules, policy = reporting.rules(), reporting.policy()
+        rules = reporting.rules()
+        policy = load_policy(reporting.policy_choice(), reporting.policy_configmap, None if source.cluster else source)
         snapshot = snapshots.load(source.cluster) if source.cluster else None
     except (SettingError, PolicyError, ValueError, OSError) as error:
         raise failure(error) from None
@@ -108,7 +109,7 @@ def command(source: ClusterOptions, reporting: ReportOptions, options: ScanOptio
     with progress("judging", len(judged_kinds), reporting.quiet) as show:
         report = judge(cluster, judged_kinds, rules, policy, is_selected, show)
     other_kinds = sum(kinds.of(obj) not in load_rules().by_kind for obj in snapshot or ())
-    report = dataclasses.replace(report, other_kinds=other_kinds)
+    report = dataclasses.replace(report, other_kinds=other_kinds, policy=policy.name)
     publish(report, outputs, reporting.color)
     _write(source, report, options, cluster.unreadable)
     if not reporting.quiet:

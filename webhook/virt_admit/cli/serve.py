@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from virt_admit.cli.certs_options import certs_flags, file_flag, flag
-from virt_admit.policy.files import load_policy
+from virt_admit.policy.files import PolicyConfigMap, load_policy
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
 from virt_admit.serving.certificates import schedule_of
@@ -45,10 +45,13 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 @flag("--context", metavar="NAME", help="Context of the kubeconfig.")
 @flag(
     "--policy",
-    default="default",
-    show_default=True,
     metavar="FILE|audit|default|strict",
-    help="Reloaded when it changes.",
+    help="Policy file, or the name of a shipped policy. A file is reloaded when it changes.  [default: default]",
+)
+@flag(
+    "--policy-configmap",
+    metavar="NAMESPACE/NAME[,fallback=audit|default|strict]",
+    help="Read the policy from this ConfigMap, key policy.yaml. It is reloaded when it changes.",
 )
 @flag(
     "--workers",
@@ -108,6 +111,10 @@ def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings
         raise SettingError("--cluster and --live exclude each other")
     if options["cluster"] and not options["cluster"].exists():
         raise SettingError(f"--cluster {options['cluster']}: no such file or folder")
+    if options["policy"] and options["policy_configmap"]:
+        raise SettingError("--policy and --policy-configmap exclude each other")
+    if options["policy_configmap"]:
+        PolicyConfigMap.parse(options["policy_configmap"])
     if options["client_name"] and not options["client_ca"]:
         raise SettingError("--client-name needs --client-ca, the CA that signs the client certificates")
     return Settings(
@@ -119,7 +126,8 @@ def settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings
         live=options["live"] or (in_cluster and not options["cluster"]),
         kubeconfig=options["kubeconfig"],
         context=options["context"],
-        policy=options["policy"],
+        policy=options["policy"] or "default",
+        policy_configmap=options["policy_configmap"] or "",
         workers=options["workers"],
         client_ca=options["client_ca"],
         client_names=options["client_name"],

@@ -22,9 +22,10 @@ from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.model.kubevirt.versions import Version, parse_version
 from virt_admit.model.messages import count, names
 from virt_admit.policy import parser
+from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.policy.policy import PolicyError
 from virt_admit.rules import Rules
-from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE
+from virt_admit.settings import CERTS_SECRET, NAMESPACE, POLICY_CONFIGMAP, SERVICE
 from virt_admit_certs.certificates import Certificate, issued_by, valid
 from virt_admit_certs.names import good_for, names_of
 from virt_admit_certs.state import parse_bundle, parse_certs
@@ -34,6 +35,9 @@ OLDEST: Final = Version(1, 30)
 
 LEAST_REMAINING: Final = 0.2
 """Fraction of a certificate's lifetime. It is renewed at half of its lifetime, so less than this means a failure."""
+
+ROTATION: Final = frozenset((f"{NAME}-certs", f"{NAME}-configurations"))
+"""The roles that only the built-in rotation of certificates needs."""
 
 ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{SERVICE}"
 
@@ -91,8 +95,10 @@ def exit_code(observations: Iterable[Observation]) -> int:
     return 1 if Status.WRONG in found else 2 if Status.UNKNOWN in found else 0
 
 
-APPLY: Final = "apply manifests/webhooks of this release, or those of your overlay"
-BASE: Final = "run kubectl apply -k manifests/base, or your overlay"
+APPLY: Final = (
+    "apply the webhook configurations of this release with your own kustomization: kubectl apply -k ours/webhooks"
+)
+BASE: Final = "apply your own kustomization again (docs/install.md): kubectl apply -k ours"
 RENEW: Final = "read the log of the issuer: the webhook, cert-manager or OpenShift's service CA"
 BUNDLE: Final = "run virt-admit certs status, and stop other controllers from writing caBundle (docs/install.md)"
 
@@ -284,7 +290,7 @@ def _rights(installation: Installation) -> CheckResult:
         right
         for role in shipped
         for rule in role.get("rules", ())
-        if not (external and "resourceNames" in rule)  # only our rotation needs these, and it is off
+        if not (external and role["metadata"]["name"] in ROTATION)  # the rotation is off
         for right in _rights_of(rule, role["metadata"].get("namespace", ""))
     ]
     refused: dict[str, list[str]] = {}
@@ -323,8 +329,10 @@ def _may(api: ApiReader, right: Json) -> bool:
 
 
 def _policy(installation: Installation) -> CheckResult:
-    config = installation.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}-policy")
+    place = PolicyConfigMap.parse(installation.policy_configmap() or POLICY_CONFIGMAP)
+    config = installation.get(place.path)
     if config is None:
+        yield Status.OK, f"{place} does not exist: the built-in policy {place.fallback} is in force"
         return
     try:
         found = parser.parse(
@@ -335,7 +343,7 @@ def _policy(installation: Installation) -> CheckResult:
         yield (
             Status.WRONG,
             text,
-            "fix it. Until then the previous policy stays in force, and a restarted pod does not become ready",
+            "fix it. Until then the previous policy stays in force; a restarted pod uses audit and rejects nothing",
         )
         return
     for exemption in found.at(installation.now.date()).expired:

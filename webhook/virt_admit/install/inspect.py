@@ -26,6 +26,7 @@ CONFIGURATIONS: Final = {
 }
 OURS: Final = frozenset(f"{kind} {NAME}" for kind in CONFIGURATIONS)
 EXTERNAL: Final = "VIRT_ADMIT_CERTS_EXTERNAL"
+POLICY_VARIABLE: Final = "VIRT_ADMIT_POLICY_CONFIGMAP"
 
 
 class Unreadable(Exception):
@@ -170,6 +171,13 @@ class Installation:
                 if volume["name"] == mounted.get(places.get(EXTERNAL, "")) and "secret" in volume:
                     return f"{NAMESPACE}/{volume['secret']['secretName']}"
         return ""
+
+    def policy_configmap(self) -> str:
+        """Return the ConfigMap with the policy that the Deployment names, with its fallback; empty if it names none."""
+        deployment = self.deployment()
+        containers = deployment["spec"]["template"]["spec"]["containers"] if deployment else ()
+        variables = [each for container in containers for each in container.get("env") or ()]
+        return next((str(each.get("value", "")) for each in variables if each["name"] == POLICY_VARIABLE), "")
 
     def _entries(self) -> Iterator[Entry]:
         for kind, plural in CONFIGURATIONS.items():

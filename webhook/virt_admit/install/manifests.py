@@ -19,7 +19,7 @@ from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.reports.formats.policy_reports import WRITTEN
 from virt_admit.rule import Operation
 from virt_admit.rules import Rules
-from virt_admit.settings import DOMAIN, NAMESPACE, SERVICE
+from virt_admit.settings import DOMAIN, NAMESPACE, POLICY_CONFIGMAP, SERVICE
 
 NAME: Final = "virt-admit"
 SCAN: Final = f"{NAME}-scan"
@@ -241,9 +241,9 @@ def _rule(kind: Kind, operations: list[str]) -> dict[str, Any]:
 
 
 def rbac(rules: Rules) -> list[dict[str, Any]]:
-    """Return the roles of the webhook: read what rules look up, and its own Secret and configurations by name. It never
-    writes user objects. ``create`` with a name permits creation by server-side apply of that name alone. The policy in
-    ``guard.py`` narrows ``patch`` to ``caBundle``."""
+    """Return the roles of the webhook: read what rules look up, and by name the policy, its Secret and its configurations. It
+    never writes user objects. ``create`` with a name permits creation by server-side apply of that name alone. The policy
+    in ``guard.py`` narrows ``patch`` to ``caBundle``."""
     configurations = {
         "apiGroups": ["admissionregistration.k8s.io"],
         "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
@@ -256,10 +256,13 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
         "resourceNames": [f"{NAME}-certs"],
         "verbs": ["get", "create", "patch"],
     }
+    policy_namespace, _, policy_name = POLICY_CONFIGMAP.partition("/")
+    policy = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [policy_name], "verbs": ["get"]}
     return [
         *_granted(READER, _lookup_rules(looked_up_kinds(rules), rules, WATCH), [SERVICE]),
         *_granted(f"{NAME}-configurations", [configurations], [SERVICE]),
         *_granted(f"{NAME}-certs", [secret], [SERVICE], NAMESPACE),
+        *_granted(f"{NAME}-policy", [policy], [SERVICE, SCAN], policy_namespace),
     ]
 
 

@@ -1,13 +1,16 @@
-"""Policies from a file or from the package."""
+"""Policies from a file or from the package, and the name of the ConfigMap that may hold one."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Self
 
 from virt_admit.policy import parser
 from virt_admit.policy.policy import SHIPPED, Policy
 from virt_admit.rules import Rules
-from virt_admit.settings import SettingError
+from virt_admit.settings import POLICY_CONFIGMAP, SettingError
 
 
 def policy_file(name: str) -> Path | None:
@@ -33,3 +36,37 @@ def load_policy(name: str, rules: Rules) -> Policy:
     """
     file = policy_file(name)
     return parser.load(name, rules) if file is None else parser.parse(file.read_bytes(), rules, str(file))
+
+
+_CONFIGMAP: Final = re.compile(r"([^/,=]+)/([^/,=]+)(?:,fallback=([^/,=]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyConfigMap:
+    """The ConfigMap with the policy of a cluster."""
+
+    namespace: str
+    name: str
+    fallback: str = "default"
+    """The shipped policy that is in force while the ConfigMap does not exist."""
+
+    @classmethod
+    def parse(cls, text: str = POLICY_CONFIGMAP) -> Self:
+        """Parse ``NAMESPACE/NAME[,fallback=audit|default|strict]``.
+
+        Raises:
+            SettingError: the text has another form.
+        """
+        found = _CONFIGMAP.fullmatch(text)
+        if not found or found[3] not in (None, *SHIPPED):
+            form = f"NAMESPACE/NAME or NAMESPACE/NAME,fallback={'|'.join(SHIPPED)}"
+            raise SettingError(f"--policy-configmap {text} is not {form}")
+        return cls(found[1], found[2], found[3] or "default")
+
+    @property
+    def path(self) -> str:
+        """The URL path of the ConfigMap."""
+        return f"/api/v1/namespaces/{self.namespace}/configmaps/{self.name}"
+
+    def __str__(self) -> str:
+        return f"ConfigMap {self.namespace}/{self.name}"

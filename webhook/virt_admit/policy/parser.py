@@ -39,7 +39,7 @@ def parse(text: bytes, rules: Rules, name: str = "policy") -> Policy:
 
 def load(name: str, rules: Rules) -> Policy:
     """Load a shipped policy by name: audit, default or strict."""
-    policy, base = _read(shipped(name), rules, f"{name}.yaml")
+    policy, base = _read(shipped(name), rules, name)
     return policy if name == "default" else _stack(policy, load(base, rules))
 
 
@@ -50,6 +50,7 @@ def _stack(policy: Policy, below: Policy) -> Policy:
         namespaces=(*below.namespaces, *policy.namespaces),
         annotations=below.annotations if policy.annotations is None else policy.annotations,
         digest=_digest(f"{below.digest} {policy.digest}".encode()),
+        name=policy.name,
     )
 
 
@@ -71,20 +72,20 @@ def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
         f"{name}:{duplicate.line}: {duplicate.path}: duplicate key, first in line {duplicate.first_line}"
         for duplicate in document.duplicates
     ]
-    reader = _Reader(rules)
+    reader = _Reader(rules, name)
     policy = reader.read(Object(document.data).root)
     for path, problem in reader.problems:
         problems.append(f"{name}:{document.location(path).line}: {path or 'policy'}: {problem}")
     if problems:
         raise PolicyError(problems)
-    return dataclasses.replace(policy, digest=_digest(text)), reader.extends
+    return dataclasses.replace(policy, digest=_digest(text), name=name), reader.extends
 
 
 class _Reader:
     """Converts the document to values and collects all its problems."""
 
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
+    def __init__(self, rules: Rules, name: str) -> None:
+        self.rules, self.name = rules, name
         self.problems: list[tuple[Path, str]] = []
         self.extends = "default"
 
@@ -95,7 +96,7 @@ class _Reader:
         self._extends(root["extends"])
         exempt = root["exempt"]
         self._keys(exempt, ("users", "namespaces", "annotations"))
-        layers = [Layer(self._rulings(root["rules"]))] if root["rules"].present else []
+        layers = [self._layer(root["rules"])] if root["rules"].present else []
         layers += [self._namespace_layer(item) for item in self._list(root["namespaces"])]
         return Policy(
             layers=tuple(layers),
@@ -134,7 +135,10 @@ class _Reader:
         patterns = tuple(self._strings(where["match"]))
         if not patterns:
             self._problem(where["match"], "must name at least one namespace or pattern")
-        return Layer(self._rulings(where["rules"]), patterns)
+        return self._layer(where["rules"], patterns)
+
+    def _layer(self, where: Field, patterns: tuple[str, ...] | None = None) -> Layer:
+        return Layer(self._rulings(where), patterns, f"{self.name}: {where.path}")
 
     def _strings(self, where: Field) -> Iterator[str]:
         """Yield a string, or each item of a list of strings."""

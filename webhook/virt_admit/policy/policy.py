@@ -46,6 +46,8 @@ class Layer:
 
     rules: Mapping[str, RuleSettings]
     namespaces: tuple[str, ...] | None = None
+    name: str = ""
+    """Where the layer is written: the policy, and the key in it."""
 
     def covers(self, namespace: str) -> bool:
         """Whether the layer applies to this namespace. Only layers without patterns apply to cluster-scoped objects."""
@@ -101,6 +103,8 @@ class Policy:
     annotations: frozenset[str] | None = None
     """The rules for which an annotation on the object counts; None: inherited from the base policy."""
     digest: str = ""
+    name: str = ""
+    """Where the policy comes from: a file, a ConfigMap, or the name of a shipped policy."""
     today: datetime.date = datetime.date.min
     """The day for which expiring exemptions are evaluated. The command or the server sets it."""
 

@@ -67,6 +67,8 @@ class Report:
     """The number of files in folders that were skipped as templates."""
     unreadable: tuple[DocumentError, ...] = ()
     """The documents that could not be read. Their objects are unknown."""
+    policy: str = ""
+    """Where the policy comes from."""
 
     def at_least(self, action: Action) -> bool:
         """Return whether a finding has this action or a stricter one."""

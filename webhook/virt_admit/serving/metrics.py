@@ -106,6 +106,11 @@ class Metrics:
             "Policy reloads that failed; the previous policy stays in force.",
             registry=registry,
         )
+        self.policy_current = Gauge(
+            "virt_admit_policy_current",
+            "Whether the policy in force is the newest one; 0 if that is not valid or cannot be read.",
+            registry=registry,
+        )
 
     def flying(self, endpoint: str) -> AbstractContextManager[None]:
         """Count a review as in flight while the context is open."""

@@ -19,13 +19,13 @@ from virt_admit.engine.admission_review import MAX_BODY, MAX_CAUSES, Reply
 from virt_admit.engine.review import Limits
 from virt_admit.kube import snapshots
 from virt_admit.model.cluster import NOTHING, Cluster, Snapshot
-from virt_admit.policy.files import load_policy, policy_file
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
 from virt_admit.serving.certificates import schedule_of, store_of
 from virt_admit.serving.metrics import Metrics
 from virt_admit.serving.ops_server import serve_ops
+from virt_admit.serving.policy_source import policy_source
 from virt_admit.serving.reload import Reloaded
 from virt_admit.serving.views import admission_app, ops_app
 from virt_admit.serving.wsgi_bridge import bridge
@@ -62,7 +62,7 @@ class Worker:
         self.draining = False
         self.metrics = Metrics()
         self.rules = load_rules().at_admission
-        self.policy = self._policy_source()
+        self.policy = policy_source(settings, load_rules(), self.metrics)
         self._read = self._today = Policy()
         self.cluster = self._cluster_source()
         self.tls = TlsContextProvider(
@@ -97,9 +97,10 @@ class Worker:
 
     def checks(self) -> Mapping[str, str]:
         """Return the readiness checks; an empty value means the check passed."""
-        found = {"serving": "stopping" if self.draining else "", "policy": ""}
-        found |= {item.name: "" if item.ready else item.text for item in self.rotator.readiness()}
         waiting = time.monotonic() - self.started < SYNC_PATIENCE
+        policy = "not loaded yet" if waiting and not self.policy.loaded_at else ""
+        found = {"serving": "stopping" if self.draining else "", "policy": policy}
+        found |= {item.name: "" if item.ready else item.text for item in self.rotator.readiness()}
         missing = getattr(self.cluster(), "missing", ()) if waiting else ()
         found["look-ups"] = f"not listed yet: {', '.join(missing)}" if missing else ""
         return found
@@ -118,19 +119,6 @@ class Worker:
     def _observe(self, endpoint: str, answer: Reply, seconds: float) -> None:
         self.metrics.observe(endpoint, answer, seconds)
         logs.review(endpoint, answer, seconds)
-
-    def _policy_source(self) -> Callable[[], Policy]:
-        rules = load_rules()
-        file = policy_file(self.settings.policy)
-        if file is None:
-            policy = load_policy(self.settings.policy, rules)
-            self.metrics.policy_loaded.set_to_current_time()
-            return lambda: policy
-        source = Reloaded(
-            lambda path: load_policy(str(path), rules), file, lambda _error: self.metrics.policy_errors.inc()
-        )
-        self.metrics.policy_loaded.set_function(lambda: source.loaded_at)
-        return source
 
     def _cluster_source(self) -> Callable[[], Cluster]:
         settings = self.settings

@@ -20,6 +20,7 @@ def render(report: Report) -> str:
     data = {
         "version": 1,
         "tool": {"name": "virt-admit", "version": __version__},
+        "policy": report.policy,
         "summary": {
             "objects": len(report.results),
             "denied": len(denied),
