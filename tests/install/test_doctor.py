@@ -124,6 +124,53 @@ class TestByUrl:
         assert text.endswith("laptop:1: connection refused")
 
 
+class TestImpact:
+    """``Fail`` without an answer: what API servers reject now comes first, with the way out."""
+
+    EXIT = "admit these requests again: kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration virt-admit"
+
+    def enforced(self) -> Cluster:
+        cluster = Cluster()
+        cluster.entries()[0]["failurePolicy"] = "Fail"
+        assert cluster.entries()[0]["name"] == "virtual-machines.validate.virt-admit.io"
+        return cluster
+
+    @pytest.mark.parametrize(
+        ("break_it", "why"),
+        [
+            (
+                lambda c: c.objects.update({SLICES: slices()}),
+                "Service virt-admit/virt-admit-webhook has no ready endpoint",
+            ),
+            (lambda c: c.objects.update({SLICES: slices(False, False)}), "has no ready endpoint"),
+            (lambda c: c.objects.pop(SERVICE), "Service virt-admit/virt-admit-webhook does not exist"),
+            (lambda c: c.entries()[0]["clientConfig"].pop("caBundle"), "its caBundle is empty"),
+        ],
+        ids=["no endpoint", "none ready", "no Service", "no caBundle"],
+    )
+    def test_it_leads_with_the_impact_and_the_emergency_exit(self, break_it, why):
+        cluster = self.enforced()
+        break_it(cluster)
+        first = cluster.diagnose()[0]
+        assert (first.topic, first.status) == ("impact", Status.WRONG)
+        assert first.text.startswith(
+            "VMs cannot be created or changed now: virtual-machines.validate.virt-admit.io has "
+        )
+        assert first.text.endswith(why)
+        assert first.remedy == self.EXIT
+
+    def test_nothing_is_rejected_under_ignore_or_while_the_webhook_answers(self):
+        cluster = Cluster()
+        cluster.objects[SLICES] = slices()
+        assert "impact" not in {found.topic for found in cluster.diagnose()}
+        assert "impact" not in {found.topic for found in self.enforced().diagnose()}
+
+    def test_what_cannot_be_read_is_not_called_an_impact(self):
+        cluster = self.enforced()
+        cluster.objects[SLICES] = Unreadable("forbidden")
+        assert "impact" not in {found.topic for found in cluster.diagnose()}
+
+
 class TestNotes:
     def test_another_version(self):
         cluster = Cluster()

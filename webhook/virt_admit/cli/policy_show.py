@@ -18,6 +18,7 @@ from virt_admit.cli.options import ClusterOptions, output_option
 from virt_admit.cli.output import failure
 from virt_admit.install.inspect import Installation, Unreadable
 from virt_admit.model.messages import count, did_you_mean
+from virt_admit.model.sanitize import escape_json, line
 from virt_admit.policy import files
 from virt_admit.policy.explain import origins, winner
 from virt_admit.policy.policy import Exemption, Policy, PolicyError, RuleSettings
@@ -38,7 +39,7 @@ def lint(file: str) -> int:
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     for exemption in policy.expired:
-        click.echo(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}")
+        click.echo(line(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}"))
     exemptions = len(policy.users) + len(policy.namespaces)
     click.echo(f"{file}: valid ({count(len(policy.layers), 'layer')}, {count(exemptions, 'exemption')})")
     return 0
@@ -79,13 +80,13 @@ def show(
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     if output == "json":
-        click.echo(json.dumps(_as_data(policy, namespace, shown), indent=2, ensure_ascii=False))
+        click.echo(escape_json(json.dumps(_as_data(policy, namespace, shown), indent=2, ensure_ascii=False)))
         return 0
     click.echo(f"policy: {policy.name}")
-    for line in _rule_lines(policy, namespace, shown[0]) if rule else _lines(policy, namespace, shown):
-        click.echo(line)
+    for text in _rule_lines(policy, namespace, shown[0]) if rule else _lines(policy, namespace, shown):
+        click.echo(text)
     for exemption in _exemptions(policy, namespace, shown):
-        click.echo(_exemption_line(exemption))
+        click.echo(line(_exemption_line(exemption)))
     return 0
 
 

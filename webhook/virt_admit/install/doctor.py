@@ -17,6 +17,7 @@ from typing import Final
 from virt_admit import __version__
 from virt_admit.install import manifests
 from virt_admit.install.guard import GROUP, GUARD, PLURALS
+from virt_admit.install.impact import EMERGENCY_EXIT, rejected_now
 from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.model.kubevirt.versions import Version, parse_version
@@ -385,6 +386,7 @@ def _failing_open(installation: Installation) -> CheckResult:
 
 
 TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {
+    "impact": lambda installation: ((Status.WRONG, text, EMERGENCY_EXIT) for text in rejected_now(installation)),
     "versions": _versions,
     "registration": _registration,
     "own namespace": _own_namespace,
