@@ -86,7 +86,7 @@ def is_of_vm(pod: Object) -> bool:
 
 def of_node(cluster: Cluster, node: str) -> PodEvictions:
     """Return what a drain does with the pods of a node, as far as pods and budgets are known."""
-    pods = [pod for pod in cluster.cached(_by_node).get(node, ()) if _is_evicted(pod)]
+    pods = [pod for pod in cluster.cached(_by_node).get(node, ()) if is_evicted(pod)]
     others = [pod for pod in pods if not is_of_vm(pod)]
     blockers = [blocker for pod in others if (blocker := _blocker(pod, cluster)) is not None]
     return PodEvictions(tuple(_once(blockers)), tuple(_needs(pods)))
@@ -101,7 +101,7 @@ def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     return found
 
 
-def _is_evicted(pod: Object) -> bool:
+def is_evicted(pod: Object) -> bool:
     """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
     owner = pod.controller
     of_daemon_set = owner is not None and owner["kind"].text == "DaemonSet"

@@ -18,6 +18,8 @@ PER_CLUSTER: Final = "parallelMigrationsPerCluster"
 PER_CLUSTER_UNSAID: Final = 5
 """The default (kubevirt/kubevirt:pkg/virt-config/virt-config.go), the same as in HyperConverged's schema."""
 PER_NODE: Final = "parallelOutboundMigrationsPerNode"
+PER_NODE_UNSAID: Final = 2
+"""The default of KubeVirt; HyperConverged writes its own default into the field."""
 BANDWIDTH: Final = "bandwidthPerMigration"
 COMPLETION_TIMEOUT: Final = "completionTimeoutPerGiB"
 PROGRESS_TIMEOUT: Final = "progressTimeout"

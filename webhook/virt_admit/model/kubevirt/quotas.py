@@ -27,36 +27,38 @@ _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
 def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why a quota refuses the target pod of a migration; None: none does, as far as quotas are known."""
-    found = [quota for quota in cluster.known(RESOURCE_QUOTA, vms.namespace_of(vmi)) if _covers_launchers(quota)]
+    found = [quota for quota in cluster.known(RESOURCE_QUOTA, vms.namespace_of(vmi)) if covers_launchers(quota)]
     if not found:
         return None
-    usage = _usage(*room.requests_and_limits(vmi, cluster))
+    counted = usage(*room.requests_and_limits(vmi, cluster))
     for quota in found:
-        for resource, lack in _missing(quota, usage):
+        for resource, lack in missing(quota, counted):
             reason = f"ResourceQuota {quota.name} leaves no room for a second pod: {resource}: {lack} missing"
             return Problem(reason, "raise the quota, or use an ApplicationAwareResourceQuota")
     return None
 
 
-def _covers_launchers(quota: Object) -> bool:
+def covers_launchers(quota: Object) -> bool:
+    """Return whether a quota counts launcher pods. Quotas for some priority classes are left out."""
     scopes = {item.text for item in quota.at("spec", "scopes").items()}
     expressions = list(quota.at("spec", "scopeSelector", "matchExpressions").items())
     scopes |= {item["scopeName"].text for item in expressions}
     return not (scopes & _NOT_OF_LAUNCHERS or scopes & {"PriorityClass", "CrossNamespacePodAffinity"})
 
 
-def _usage(requests: Resources, limits: Resources) -> Mapping[str, int]:
+def usage(requests: Resources, limits: Resources) -> Mapping[str, int]:
     """Return what a quota counts for one more pod."""
-    usage = {"pods": 1, "count/pods": 1}
+    counted = {"pods": 1, "count/pods": 1}
     for name, value in requests.items():
-        usage[f"requests.{name}"] = value
+        counted[f"requests.{name}"] = value
         if name in _PLAIN or name.startswith("hugepages-"):
-            usage[name] = value
-    usage |= {f"limits.{name}": value for name, value in limits.items()}
-    return usage
+            counted[name] = value
+    counted |= {f"limits.{name}": value for name, value in limits.items()}
+    return counted
 
 
-def _missing(quota: Object, usage: Mapping[str, int]) -> list[tuple[str, str]]:
+def missing(quota: Object, usage: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the resources of which a quota has too little for one more pod, each with the missing amount."""
     hard = _amounts(quota.at("status", "hard")) or _amounts(quota.at("spec", "hard"))
     used = _amounts(quota.at("status", "used"))
     lacking = []

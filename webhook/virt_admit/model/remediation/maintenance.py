@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
@@ -27,3 +27,24 @@ def others(maintenance: Object, cluster: Cluster) -> Iterator[Object | Unseen]:
                     yield other
         except Unseen as unseen:
             yield unseen
+
+
+class Hang(NamedTuple):
+    """Why a maintenance does not complete, as the operator reports it."""
+
+    phase: str
+    error: str
+    pending: tuple[str, ...]
+    """The pods that are left on the node."""
+
+
+def hang(maintenance: Object) -> Hang | None:
+    """Return why a maintenance does not complete; None: it has completed, or no eviction has failed so far.
+
+    Source: node-maintenance-operator: api/v1beta1/nodemaintenance_types.go#NodeMaintenanceStatus.
+    """
+    status = maintenance["status"]
+    phase, error = status["phase"].text or "", status["lastError"].text or ""
+    if phase != "Failed" and not (phase == "Running" and error):
+        return None
+    return Hang(phase, error, tuple(item.text for item in status["pendingPods"].items() if item.text))

@@ -1,0 +1,55 @@
+"""Which nodes some health check can remediate, so that the VMs of a lost node start again."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.remediation import plan, timeline, watching
+from virt_admit.model.remediation.watching import Watch
+
+CHECKS: Final = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
+
+
+class Coverage(NamedTuple):
+    """The nodes that a health check can remediate, and why some checks cannot."""
+
+    nodes: frozenset[str]
+    idle: tuple[tuple[str, str], ...]
+    """Health checks that cannot act, each with the reason."""
+    unseen: tuple[str, ...]
+    """What could not be read, so that more nodes may be covered."""
+
+
+def coverage(cluster: Cluster) -> Coverage:
+    """Return which nodes the health checks of a cluster can remediate."""
+    return cluster.cached(_coverage)
+
+
+def _coverage(cluster: Cluster) -> Coverage:
+    covered: set[str] = set()
+    idle: list[tuple[str, str]] = []
+    unseen: list[str] = []
+    for kind in CHECKS:
+        watches = watching.watches(cluster, kind)
+        unseen += [watches.unseen] if watches.unseen else []
+        for watch in (watch for some in watches.by_namespace.values() for watch in some):
+            if watch.check.handler:
+                continue
+            reason, blind = _idle(watch, cluster)
+            if reason:
+                idle.append((f"{watch.check.obj.kind} {watch.check.obj.name}", reason))
+                continue
+            unseen += [*blind, *([watch.selection.unseen] if watch.selection.unseen else [])]
+            covered |= set(plan.nodes_of(watch.check, watch.selection))
+    return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)))
+
+
+def _idle(watch: Watch, cluster: Cluster) -> tuple[str, list[str]]:
+    """Return why a check cannot act on a node that stops reporting, and what could not be read."""
+    found = list(plan.obstacles(watch.check, cluster))
+    reasons = [item for item in found if isinstance(item, str)]
+    course = timeline.timeline(watch.check, cluster)
+    blind = [item.what for item in found if isinstance(item, Unseen)]
+    return next(iter(reasons), course.never), blind

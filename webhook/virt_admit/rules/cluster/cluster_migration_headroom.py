@@ -1,0 +1,43 @@
+"""The other nodes have less free memory than the VMs of the fullest node need.
+
+**Why.** A drain of the fullest node, or its loss, needs that memory at once. Migrations without room stay Pending, so the
+drain and an upgrade do not complete. VMs of a lost node do not start again.
+
+**Fix.** Add a node, move or stop VMs, or lower ``maxUnavailable`` of the MachineConfigPools if several nodes drain at once.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import NODE
+from virt_admit.model.kubevirt import headroom
+from virt_admit.model.messages import count
+from virt_admit.model.objects import Object
+from virt_admit.model.scheduler.resources import MEMORY, show
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(node: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    found = headroom.headroom(context.cluster)
+    if found is None or found.fullest != node.name or found.free >= found.needed:
+        return
+    needed, free = show(MEMORY, found.needed), show(MEMORY, found.free)
+    several = f" of {count(found.at_once, 'node')} like this drained at once" if found.at_once > 1 else ""
+    yield Finding(
+        node.metadata["name"].path,
+        f"the VMs{several} need {needed} of memory, but the other nodes have {free} free, so a drain or loss of this node "
+        "leaves VMs without room. Add a node or move VMs.",
+        value=node.name,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NODE,),
+    reads=headroom.READS,
+    action=Action.WARN,
+    event="MigrationImpossible",
+    at_admission=False,
+    check=check,
+    sources=("OpenShift Virtualization, Postinstallation configuration 4.1.2, memory for live migrations",),
+)

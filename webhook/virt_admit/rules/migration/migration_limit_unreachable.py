@@ -1,0 +1,62 @@
+"""The migration limit of the cluster is never reached.
+
+**Why.** KubeVirt starts at most ``parallelOutboundMigrationsPerNode`` migrations from one node. An upgrade drains a few
+nodes at once: on OpenShift ``maxUnavailable`` of the MachineConfigPools, by default one node for each pool. If the product
+is below ``parallelMigrationsPerCluster``, drains are slower than the cluster limit suggests.
+
+**Fix.** If the network has the bandwidth, raise ``parallelOutboundMigrationsPerNode`` or ``maxUnavailable``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import machine_pools, nodes
+from virt_admit.model.cluster import Cluster
+from virt_admit.model.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubevirt import migration_limits
+from virt_admit.model.kubevirt.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.objects import Field, Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    block = migration_limits.block(obj)
+    outbound = _limit(block[PER_NODE], migration_limits.PER_NODE_UNSAID)
+    limit = _limit(block[PER_CLUSTER], migration_limits.PER_CLUSTER_UNSAID)
+    if outbound is None or limit is None or outbound >= limit:
+        return
+    at_once, what = _draining(context.cluster)
+    if at_once and at_once * outbound < limit:
+        yield Finding(
+            block[PER_CLUSTER].path,
+            f"{limit} migrations at once are never reached: {outbound} for each node × {at_once} {what} is "
+            f"{at_once * outbound}. Raise the limit for each node.",
+            value=(limit, outbound, at_once),
+        )
+
+
+def _limit(field: Field, default: int) -> int | None:
+    """Return a limit; None if it is not valid, which is another rule's concern."""
+    value = field.integer if field.present else default
+    return value if value is not None and value > 0 else None
+
+
+def _draining(cluster: Cluster) -> tuple[int, str]:
+    """Return how many nodes can be drained at once: those of the pools, else all nodes that run VMs."""
+    at_once = machine_pools.draining_at_once(cluster)
+    if at_once is not None:
+        return at_once, "drained at once (maxUnavailable)"
+    return len(nodes.of_kubevirt(cluster)), "nodes that run VMs"
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO, KUBEVIRT),
+    reads=machine_pools.READS,
+    action=Action.AUDIT,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#canStartMigration",
+        "openshift/machine-config-operator:pkg/controller/node/node_controller.go#maxUnavailable",
+    ),
+)

@@ -1,0 +1,47 @@
+"""A NodeMaintenance hangs: its drain does not complete.
+
+**Why.** The operator evicts the pods of the node again and again. While one pod refuses, the node stays cordoned, its
+maintenance does not begin, and an upgrade that waits for the node does not continue.
+
+**Fix.** ``status.lastError`` and ``status.pendingPods`` name what refuses: run ``virt-admit drain NODE`` for the remedy. To
+give up, delete the NodeMaintenance, which also uncordons the node.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.messages import count, cut, names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import maintenance
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    hang = maintenance.hang(obj)
+    if hang is None:
+        return
+    if hang.pending:
+        what = f"{count(len(hang.pending), 'pod')} left: {names(hang.pending, 60)}"
+    else:
+        what = cut(" ".join(hang.error.split()) or f"phase {hang.phase}", 70)
+    yield Finding(
+        obj.at("status", "phase").path,
+        f"the drain does not complete ({what}), so the node stays cordoned. Remove what refuses (virt-admit drain), "
+        "or delete the NodeMaintenance.",
+        value=hang.phase,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NM, NM_KUBEVIRT),
+    action=Action.WARN,
+    event="DrainBlocked",
+    at_admission=False,
+    check=check,
+    sources=(
+        "medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_types.go#NodeMaintenanceStatus",
+        "medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#Reconcile",
+    ),
+)

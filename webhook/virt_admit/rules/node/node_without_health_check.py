@@ -1,0 +1,77 @@
+"""A node runs VMs that should start again after its loss, but no health check can remediate it.
+
+**Why.** Kubernetes does not know whether a node that stops reporting still runs its VMs. Until a health check or an
+administrator confirms that it is down, the VMs stay on it and do not start elsewhere.
+
+**Fix.** Create a NodeHealthCheck or MachineHealthCheck that selects the node, or repair the one that cannot act:
+``virt-admit explain`` shows why.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Cluster, Unseen, gather
+from virt_admit.model.kinds import NODE, VM, VMI
+from virt_admit.model.kubevirt import vmis
+from virt_admit.model.messages import count, cut
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
+from virt_admit.model.remediation import coverage, machines, remediators
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    covered = coverage.coverage(context.cluster)
+    if node.name in covered.nodes:
+        return
+    returning, unseen = _returning(node.name, context.cluster)
+    if returning and not covered.unseen:
+        why = cut(f" ({covered.idle[0][0]}: {covered.idle[0][1]}", 80) + ")" if covered.idle else ""
+        vms = count(len(returning), "VM")
+        yield Finding(
+            node.metadata["name"].path,
+            f"no health check can act on this node{why}, so {vms} would not restart after its loss. "
+            "Select it in a NodeHealthCheck.",
+            value=node.name,
+        )
+    elif returning:
+        yield from map(Unseen, covered.unseen)
+    elif unseen:
+        yield Unseen(unseen)
+
+
+def _returning(node: str, cluster: Cluster) -> tuple[list[str], str]:
+    """Return the VMs that start again after a loss of the node, and what could not be read."""
+    found, unseen = gather(vmis.on_node(cluster, node))
+    returning = []
+    for vmi in found:
+        try:
+            if vmis.comes_back(vmi, cluster, lost=True).comes:
+                returning.append(vmi.full_name)
+        except Unseen as blind:
+            unseen = unseen or blind.what
+    return returning, unseen
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(NODE,),
+    reads=union(
+        vmis.READS,
+        vmis.OWNER_READS,
+        machines.OWNER_READS,
+        remediators.SNR_READS,
+        dict.fromkeys((*coverage.CHECKS, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.CONFIG_NODE), ()),
+        dict.fromkeys((kinds.SNR_CONFIG, kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE), ()),
+        {kinds.METAL3_TEMPLATE: (), NODE: ("metadata.labels",), VMI: ("metadata.name",), VM: ("metadata.name",)},
+    ),
+    action=Action.WARN,
+    at_admission=False,
+    check=check,
+    sources=(
+        "OpenShift Virtualization, Nodes 10.5, Run strategies and remediation",
+        "medik8s/node-healthcheck-operator:README.md",
+        "kubevirt/kubevirt:docs/nodes/node-recovery.md",
+    ),
+)

@@ -1,0 +1,55 @@
+"""A PodDisruptionBudget of pods that are not VMs can never allow an eviction.
+
+**Why.** The Eviction API refuses every pod of the budget, whatever its health. The drain of each node with such a pod
+never completes, and an upgrade stops there.
+
+**Fix.** Write ``maxUnavailable: 1``, or run more replicas than ``minAvailable``. For one replica delete the budget.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import evictions, selectors
+from virt_admit.model.cluster import Unseen, gather
+from virt_admit.model.kinds import PDB, POD
+from virt_admit.model.messages import count
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    selector = budget.at("spec", "selector")
+    never = evictions.never_allows(budget, context.cluster) if selector.is_map else ""
+    if not never:
+        return
+    chosen = selectors.parse(selector.value)
+    pods, unseen = gather(context.cluster.list(POD, budget.namespace or "default"))
+    covered = [pod for pod in pods if chosen.matches(pod.labels) and evictions.is_evicted(pod)]
+    others = [pod for pod in covered if not evictions.is_of_vm(pod)]
+    if not others:
+        if unseen:
+            raise Unseen(unseen)
+        return
+    spec = budget["spec"]
+    limit = spec["maxUnavailable"] if spec["maxUnavailable"].present else spec["minAvailable"]
+    pod = others[0]
+    yield Finding(
+        limit.path,
+        f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
+        "Use maxUnavailable: 1 or more replicas, or delete the budget.",
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(PDB,),
+    reads={kind: paths for kind, paths in evictions.READS.items() if kind is POD},
+    action=Action.WARN,
+    event="DrainBlocked",
+    at_admission=False,
+    check=check,
+    sources=(
+        "kubernetes/kubernetes:pkg/registry/core/pod/storage/eviction.go#checkAndDecrement",
+        "kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount",
+    ),
+)

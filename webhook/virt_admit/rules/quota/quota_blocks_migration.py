@@ -1,0 +1,69 @@
+"""A ResourceQuota leaves no room for the second launcher pod of a migration.
+
+**Why.** While a VM migrates, its namespace holds two launcher pods for it. If the quota refuses the second one, the
+migration never starts and a drain of the node never completes.
+
+**Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an ApplicationAwareResourceQuota.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen, gather
+from virt_admit.model.kinds import RESOURCE_QUOTA, VMI
+from virt_admit.model.kubevirt import drain, quotas, room, vmis, vms
+from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.messages import first_that_fits
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    cluster = context.cluster
+    if not quotas.covers_launchers(quota):
+        return
+    found, unseen = gather(cluster.list(VMI, vms.namespace_of(quota)))
+    refused: dict[str, list[tuple[str, str]]] = {}
+    for vmi in filter(vmis.running, found):
+        try:
+            if drain.eviction(vmi, cluster) is not Eviction.MIGRATES:
+                continue
+        except Unseen as blind:
+            yield blind
+            continue
+        for resource, lack in quotas.missing(quota, quotas.usage(*room.requests_and_limits(vmi, cluster))):
+            refused.setdefault(resource, []).append((vmi.name, lack))
+    for resource, lacking in sorted(refused.items()):
+        name, lack = lacking[0]
+        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        path = quota.at("spec", "hard", resource).path
+        yield Finding(
+            path,
+            first_that_fits(
+                path,
+                RULE.id,
+                f"{lack} missing for a second pod of VM {name}{more}: its migration never starts, so a drain hangs. "
+                "Raise the quota, or use an ApplicationAwareResourceQuota.",
+                f"{lack} missing for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the quota.",
+            ),
+            value=resource,
+        )
+    if unseen:
+        yield Unseen(unseen)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(RESOURCE_QUOTA,),
+    reads=union(drain.READS, room.READS),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    at_admission=False,
+    check=check,
+    sources=(
+        "kubernetes/kubernetes:pkg/quota/v1/evaluator/core/pods.go#podComputeUsageHelper",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
+        "kubevirt/application-aware-quota:docs/design.md",
+    ),
+)
