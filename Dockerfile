@@ -16,7 +16,7 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/whe
  && /opt/virt-admit/bin/pip uninstall --yes pip
 
 FROM ${PYTHON}
-ARG VERSION=unknown
+ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="virt-admit" \
       org.opencontainers.image.description="Admission webhook for KubeVirt and the machines under it" \

@@ -14,6 +14,7 @@ help:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "virt-admit needs Python 3.11 or newer; set PYTHON=… to one" >&2; exit 2; }
 	@$(PYTHON) -m venv .venv || { echo "cannot make a virtual environment: install your system's python3-venv package" >&2; exit 2; }
+	@echo "installing the locked dependencies into .venv (once, about a minute)" >&2
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -5,11 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from virt_admit import __version__
-from virt_admit.cli import main
+from virt_admit.cli import main, rules
 
 VM = """\
 apiVersion: kubevirt.io/v1
@@ -70,3 +71,28 @@ def test_a_mistyped_option_is_not_taken_for_a_verb():
     done = CliRunner().invoke(main.virt_admit, ["--versoin"])
     assert done.exit_code == 2
     assert "No such option" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [["rules"], ["rules", "vm-running-deprecated"], ["--help"], ["check", "-o", "json", "vm.yaml"]]
+)
+def test_a_full_disk_is_one_line_and_exit_2(tmp_path, args):
+    (tmp_path / "vm.yaml").write_text(VM)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*STARTS["command"], *args], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "Error: cannot write the output: No space left on device"
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_the_page_of_a_rule_is_plain_on_a_terminal(monkeypatch):
+    text = "# some-rule\n\n**Why.** ``running`` and `x`\n"
+    assert rules.shown(text) == text
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert rules.shown(text) == "some-rule\n\nWhy. running and x\n"
+    monkeypatch.delenv("NO_COLOR")
+    assert rules.shown(text).startswith(click.style("some-rule", bold=True))

@@ -158,3 +158,23 @@ def test_where_it_listens_and_what_it_looks_up(settings, tmp_path):
     assert settings(environ=IN_A_POD).live
     assert not settings("--cluster", tmp_path, environ=IN_A_POD).live
     assert settings("--certs", "d", "--ops-bind", "off", "--bind", "[::]:8443").ops_bind == "off"
+
+
+def test_a_file_that_cannot_be_read_is_named_without_the_errno(settings, tmp_path):
+    unreadable = tmp_path / "policy.yaml"
+    unreadable.symlink_to("/proc/self/mem")  # a regular file of which no byte can be read
+    assert settings("--certs", tmp_path, "--policy", unreadable) == "Input/output error"
+
+
+def test_heartbeat_files_need_no_writable_shared_memory(tmp_path, monkeypatch):
+    assert gunicorn_app.heartbeat_folder(str(tmp_path)) == str(tmp_path)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert gunicorn_app.heartbeat_folder(str(tmp_path)) is None
+    assert gunicorn_app.heartbeat_folder(str(tmp_path / "none")) is None
+
+
+def test_a_missing_file_of_a_running_server_has_no_errno():
+    assert gunicorn_app.without_errno(FileNotFoundError(2, "No such file or directory", "ca.crt")) == (
+        "ca.crt: No such file or directory"
+    )
+    assert gunicorn_app.without_errno(ValueError("no")) == "no"

@@ -75,6 +75,9 @@ class TestGoodPractice:
         (user,) = values(FINAL, "USER")
         assert re.fullmatch(r"[1-9][0-9]*:[1-9][0-9]*", user)  # Kubernetes' runAsNonRoot cannot tell from a name
 
+    def test_the_version_label_needs_no_build_argument(self):
+        assert f"VERSION={__version__}" in values(FINAL, "ARG")
+
     def test_it_is_labelled(self):
         labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", " ".join(values(FINAL, "LABEL"))))
         assert labels >= {"title", "description", "licenses", "version", "revision"}

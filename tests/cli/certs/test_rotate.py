@@ -96,6 +96,8 @@ class TestRotate:
         code, _, err = run("rotate", "--revoke", stdin="n\n")
         assert (code, err) == (2, "nothing was changed")
         assert api.state.bundle == before
+        code, _, err = run("rotate", "--revoke", stdin="")
+        assert (code, "Add --yes" in err, "interrupted" in err) == (2, True, False)
         assert run("rotate", "--revoke", stdin="y\n")[0] == 0
         assert api.state.bundle == (api.state.signer.cert,) != before
 

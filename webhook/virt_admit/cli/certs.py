@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -164,9 +165,7 @@ def rotate(serving: bool, signer: bool, revoke: bool, wait: bool, yes: bool, out
     if opened.store.external:
         raise StoreError("an external issuer owns these certificates: rotate them there")
     if revoke:
-        if not yes and not click.confirm(
-            "Calls may fail until every API server has the new bundle. Continue?", err=True
-        ):
+        if not yes and not _confirmed("Calls may fail until every API server has the new bundle. Continue?"):
             raise StoreError("nothing was changed")
         request, done = "revoke", _revoke(opened)
     else:
@@ -183,6 +182,15 @@ def rotate(serving: bool, signer: bool, revoke: bool, wait: bool, yes: bool, out
             "the rotation is not done: check that a webhook serves from this store (certs status)"
         )
     return 0
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("standard input gives no answer, so nothing was changed. Add --yes") from None
 
 
 def _pending(opened: OpenStore) -> str:

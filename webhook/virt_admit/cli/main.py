@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
+import os
 import sys
 from typing import Final
 
@@ -80,10 +82,17 @@ def virt_admit() -> None:
     pass
 
 
+def _discard_output() -> None:
+    """Redirect stdout to nowhere. Python flushes its buffer at exit and would print a second error."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: stdout is not a file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Run the command. Exit 0 clean, 1 findings, 2 the answer cannot be trusted, 130 interrupted."""
     try:
         code = virt_admit(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         no_verb = error.ctx is not None and error.ctx.parent is None  # `virt-admit` alone prints the help
         click.echo(error.format_message(), err=not no_verb)
@@ -97,4 +106,8 @@ def main() -> None:
     except BrokenPipeError:  # `virt-admit rules | head`
         sys.stderr.close()
         code = 0
+    except OSError as error:  # `virt-admit rules > /dev/full`
+        click.echo(f"Error: cannot write the output: {error.strerror or error}", err=True)
+        code = 2
+        _discard_output()
     sys.exit(code)

@@ -81,7 +81,7 @@ def has_findings(result: Report, fail_on: str) -> bool:
 
 
 def _paint(color: str, file: str | None) -> Callable[[str, Action | None], str]:
-    if color == "never" or (color == "auto" and (file or not _wants_color())):
+    if color == "never" or (color == "auto" and (file or not wants_color())):
         return lambda word, _action: word
     colors = {Action.DENY: "red", Action.WARN: "yellow", Action.AUDIT: "cyan"}
 
@@ -91,7 +91,8 @@ def _paint(color: str, file: str | None) -> Callable[[str, Action | None], str]:
     return paint
 
 
-def _wants_color() -> bool:
+def wants_color() -> bool:
+    """Return whether stdout shows colors: a terminal, unless the environment says otherwise."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0")) or sys.stdout.isatty()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
+import re
+import sys
 from typing import Any
 
 import click
 
 from virt_admit.cli.options import output_option
+from virt_admit.cli.output import wants_color
 from virt_admit.model.units import format_duration
 from virt_admit.policy.policy import SHIPPED
 from virt_admit.rule import Action, Rule
@@ -30,7 +34,7 @@ def command(rule_id: str | None, output: str, schema: bool) -> int:
         rule = rules.by_id.get(rule_id)
         if rule is None:
             raise click.ClickException(f"no rule has the id {rule_id}; `virt-admit rules` lists them")
-        click.echo(json.dumps(as_data(rule), indent=2) if output == "json" else page(rule))
+        click.echo(json.dumps(as_data(rule), indent=2) if output == "json" else shown(page(rule)))
     elif output == "json":
         click.echo(json.dumps([as_data(rule) for rule in rules], indent=2))
     else:
@@ -72,6 +76,16 @@ def page(rule: Rule) -> str:
         lines.append(f"Looks up: {', '.join(data['reads'])}")
     lines += [f"Parameter {param['name']} (default {param['default']}): {param['doc']}" for param in data["params"]]
     return "\n".join([*lines, "Sources: " + "; ".join(rule.sources)])
+
+
+def shown(text: str) -> str:
+    """Return Markdown as it is; on a terminal as plain text, with bold headings."""
+    if not sys.stdout.isatty():
+        return text
+    bold = functools.partial(click.style, bold=True) if wants_color() else str
+    text = re.sub(r"(?m)^# (.*)$", lambda match: bold(match[1]), text)
+    text = re.sub(r"\*\*(.+?)\*\*", lambda match: bold(match[1]), text)
+    return re.sub(r"(`+)(.+?)\1", r"\2", text)
 
 
 def policy_schema(rules: Rules) -> dict[str, Any]:

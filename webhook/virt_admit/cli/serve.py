@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from virt_admit.cli.certs_options import certs_flags, file_flag, flag
+from virt_admit.cli.output import failure
 from virt_admit.policy.files import PolicyConfigMap, load_policy
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
@@ -90,7 +91,7 @@ def command(**options: Any) -> int:
         schedule_of(serve_settings)
         load_policy(serve_settings.policy, load_rules())
     except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise failure(error) from None
     return serve(serve_settings)
 
 

@@ -7,7 +7,6 @@ import os
 import ssl
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from gunicorn.app.base import BaseApplication
@@ -26,6 +25,11 @@ MAX_HEADERS: Final = 24
 MAX_HEADER: Final = 4096
 """Bytes of one header. Together at most 96 KiB a connection; the API server sends eight headers, the longest a token.
 int() raises for a Content-Length of more than 4300 digits, which gunicorn does not expect."""
+
+
+def heartbeat_folder(memory: str = "/dev/shm") -> str | None:  # noqa: S108 - shared memory, as gunicorn advises
+    """Return the folder for gunicorn's heartbeat files: in memory if possible, else (None) that of temporary files."""
+    return memory if os.path.isdir(memory) and os.access(memory, os.W_OK) else None
 
 
 class _Application(BaseApplication):  # type: ignore[misc]
@@ -54,7 +58,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
             "limit_request_field_size": MAX_HEADER,
             "preload_app": False,
             "control_socket_disable": True,
-            "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # noqa: S108 - a heartbeat file
+            "worker_tmp_dir": heartbeat_folder(),
             "certfile": os.devnull,  # only enables TLS; ssl_context provides the context
             "ssl_context": self._tls,
             "post_worker_init": self._started,
@@ -93,8 +97,15 @@ def _exit_on_config_error() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, ApiError) as error:
-        print(f"virt-admit: {error}", file=sys.stderr)
+        print(f"virt-admit: {without_errno(error)}", file=sys.stderr)
         raise SystemExit(_LOAD_ERROR) from None
+
+
+def without_errno(error: Exception) -> str:
+    """Return the message of an error, with the file but without the system's number."""
+    if isinstance(error, OSError) and error.strerror:
+        return ": ".join(str(part) for part in (error.filename, error.strerror) if part)
+    return str(error)
 
 
 class _Log(Logger):  # type: ignore[misc]
