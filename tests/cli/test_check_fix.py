@@ -277,14 +277,14 @@ def test_who_may_not_give_a_file_away_may_fix_it(folder, monkeypatch):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "chown", chown)
-    replace("vm.yaml", b"new")
+    replace("vm.yaml", b"new", UNSET.encode())
     assert (folder / "vm.yaml").read_text() == "new"
 
 
 def test_a_pipe_cannot_be_fixed(folder):
     os.mkfifo(folder / "vm.yaml")
     with pytest.raises(OSError, match="not a regular file"):
-        replace("vm.yaml", b"")
+        replace("vm.yaml", b"", b"")
 
 
 def test_what_would_be_wrong_is_shown_and_not_written(check, folder, monkeypatch):

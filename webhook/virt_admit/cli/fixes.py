@@ -101,17 +101,25 @@ def _diff(source: Source, edit: EditResult) -> str:
 def _write(source: Source, edit: EditResult) -> bool:
     """Write the new content into the file. Return whether that worked."""
     try:
-        replace(source.name, edit.content)
+        replace(source.name, edit.content, source.content)
+    except ChangedError:
+        tell(f"{source.name}: not fixed: the file changed while its fixes were computed. Run the command again")
+        return False
     except OSError as error:
         tell(f"{source.name}: cannot be written: {error.strerror}")
         return False
     return True
 
 
-def replace(name: str, content: bytes) -> None:
-    """Replace the content of a file atomically. Links and mode stay.
+class ChangedError(Exception):
+    """An editor has written the file since it was read."""
+
+
+def replace(name: str, content: bytes, expected: bytes) -> None:
+    """Replace the content of a file atomically, if it still is ``expected``. Links and mode stay.
 
     Raises:
+        ChangedError: the file has another content.
         OSError: the file cannot be replaced.
     """
     path = Path(name).resolve()
@@ -127,6 +135,8 @@ def replace(name: str, content: bytes) -> None:
         with contextlib.suppress(PermissionError):  # without the right to change the owner, this user becomes the owner
             os.chown(temporary, before.st_uid, before.st_gid)
         temporary.chmod(stat.S_IMODE(before.st_mode))
+        if path.read_bytes() != expected:  # as late as possible: no file system compares and replaces in one step
+            raise ChangedError
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from virt_admit.documents.reader import DocumentError
+from virt_admit.model import sanitize
+
+log = logging.getLogger(__name__)
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 """The suffixes, in lower case, of the files that are read in folders."""
@@ -87,14 +92,47 @@ def _walk(folder: str, excludes: Sequence[Exclude]) -> Iterator[str]:
         folders[:] = [name for name in folders if not name.startswith(".") and is_wanted(os.path.join(top, name))]
         for name in filter(is_manifest, files):
             path = os.path.normpath(os.path.join(top, name))
-            if is_wanted(path) and not _is_special(path):
+            if is_wanted(path) and not is_special(path):
                 yield path
     yield from unreadable
 
 
-def _is_special(path: str) -> bool:
-    """Return whether the path is a pipe, a socket or a device, which may block a reader or never end."""
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Return whether the path is a pipe, a socket or a device, and log that it is skipped.
+
+    Such a file may block a reader or never end.
+    """
     try:
-        return not stat.S_ISREG(os.stat(path).st_mode)
+        mode = os.stat(path).st_mode
     except OSError:
         return False  # reading it reports the error
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return False
+    log.warning("skipped %s: not a regular file", sanitize.name(os.fspath(path)))
+    return True
+
+
+def walk_linked(path: Path) -> Iterator[Path]:
+    """Yield the path if it is a file. For a folder, yield its manifests in the order of their names, and follow symlinks.
+
+    A folder that contains itself through a symlink is read once. Hidden files are skipped, because a mounted ConfigMap
+    holds its current and previous versions in hidden folders.
+    """
+    if not path.is_dir():
+        yield path
+        return
+    yield from _walk_linked(path, set())
+
+
+def _walk_linked(folder: Path, seen: set[tuple[int, int]]) -> Iterator[Path]:
+    status = folder.stat()
+    if (status.st_dev, status.st_ino) in seen:
+        return
+    seen.add((status.st_dev, status.st_ino))
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk_linked(entry, seen)
+        elif is_manifest(entry.name) and entry.exists() and not is_special(entry):
+            yield entry

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from virt_admit.documents import reader
-from virt_admit.documents.files import is_manifest
+from virt_admit.documents.files import walk_linked
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, FieldSet, retained_fields
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
@@ -39,7 +39,7 @@ def load(path: Path) -> Snapshot:
         OSError: a file cannot be read.
     """
     parts = _Parts()
-    for file in _files(path):
+    for file in walk_linked(path):
         for data in _read(file):
             parts.add(data, file)
     if path.is_file() and not parts.documents:  # truncated, or not written yet
@@ -86,26 +86,13 @@ def _names(document: Object, key: str, file: Path) -> set[str]:
     return {item.text for item in field.items() if item.text}
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """Yield the file, or the files of the folder and its subfolders; follow symlinks.
-
-    Hidden files are skipped, because a mounted ConfigMap holds its current and previous versions in hidden folders.
-    """
-    if not path.is_dir():
-        yield path
-        return
-    for entry in sorted(path.iterdir()):
-        if not entry.name.startswith(".") and (entry.is_dir() or (is_manifest(entry.name) and entry.is_file())):
-            yield from _files(entry)
-
-
 def _read(file: Path) -> Iterator[Any]:
     text = file.read_bytes()
     if text.lstrip()[:1] == b"{":  # the output of `scan --save`; parsing it as YAML would take 50 times as long
         try:
             yield json.loads(text)
-        except ValueError:
-            pass  # several JSON documents, or YAML in flow style
+        except (ValueError, RecursionError):
+            pass  # nested too deeply, which the reader reports; or several JSON documents, or YAML in flow style
         else:
             return
     found, errors = reader.read(text, str(file))

@@ -35,7 +35,13 @@ def load_policy(name: str, rules: Rules) -> Policy:
         PolicyError: the policy is not valid.
     """
     file = policy_file(name)
-    return parser.load(name, rules) if file is None else parser.parse(file.read_bytes(), rules, str(file))
+    return parser.load(name, rules) if file is None else parser.parse(_read(file), rules, str(file))
+
+
+def _read(file: Path) -> bytes:
+    """Return the content of a file, or as much of it as shows that it is too large."""
+    with file.open("rb") as content:
+        return content.read(parser.MAX_BYTES + 1)
 
 
 _CONFIGMAP: Final = re.compile(r"([^/,=]+)/([^/,=]+)(?:,fallback=([^/,=]+))?")

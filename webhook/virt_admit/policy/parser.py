@@ -10,7 +10,7 @@ import importlib.resources
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 from virt_admit.documents import reader as documents
 from virt_admit.model.kubevirt.trusted_accounts import PLACEHOLDERS
@@ -20,6 +20,13 @@ from virt_admit.policy.policy import SHIPPED, Exemption, Layer, Policy, PolicyEr
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import Rules
 from virt_admit.settings import API_VERSION
+
+MAX_BYTES: Final = 1024 * 1024
+"""A ConfigMap holds at most 1 MiB (kubernetes/kubernetes:pkg/apis/core/validation/validation.go#MaxSecretSize)."""
+
+
+MAX_SUGGESTIONS: Final = 20
+"""The largest number of problems with a suggestion of a rule name."""
 
 
 def shipped(name: str) -> bytes:
@@ -61,6 +68,8 @@ def _digest(text: bytes) -> str:
 
 def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
     """Return the policy in the text alone, and the name of the one that it extends."""
+    if len(text) > MAX_BYTES:
+        raise PolicyError([f"{name}: the policy is larger than {MAX_BYTES:,} bytes, the limit of a ConfigMap"])
     found, errors = documents.read(text, name)
     problems = [str(error) for error in errors]
     if not problems and len(found) != 1:
@@ -164,7 +173,9 @@ class _Reader:
             if not any(fnmatchcase(rule.id, name) for rule in self.rules):
                 self._problem(where, f"no rule matches {name}")
         elif name not in self.rules.by_id:
-            self._problem(where, f"there is no rule {name}{_near(name, self.rules.by_id)}")
+            # a comparison with all rules takes a millisecond
+            near = _near(name, self.rules.by_id) if len(self.problems) < MAX_SUGGESTIONS else ""
+            self._problem(where, f"there is no rule {name}{near}")
 
     def _rulings(self, where: Field) -> dict[str, RuleSettings]:
         if where.present and not where.is_map:

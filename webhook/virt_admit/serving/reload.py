@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -67,11 +69,19 @@ class Reloaded(Generic[T]):
 def stamp(path: Path) -> Stamp:
     """Return what identifies the content of a file or folder; empty if it cannot be read."""
     try:
-        status = os.stat(path)
-        own = (str(path), status.st_ino, status.st_ctime_ns, status.st_size)
-        if not os.path.isdir(path):
-            return (own,)
-        entries = (entry for entry in sorted(path.iterdir()) if is_manifest(entry.name) or entry.is_dir())
-        return (own, *(part for entry in entries for part in stamp(entry)))
+        return tuple(_stamps(path, set()))
     except OSError:
         return ()
+
+
+def _stamps(path: Path, seen: set[tuple[int, int]]) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the stamp of a file, or those of a folder and all below; a folder that contains itself is read once."""
+    status = os.stat(path)
+    yield str(path), status.st_ino, status.st_ctime_ns, status.st_size
+    if not stat.S_ISDIR(status.st_mode) or (status.st_dev, status.st_ino) in seen:
+        return
+    seen.add((status.st_dev, status.st_ino))
+    for entry in sorted(path.iterdir()):
+        if is_manifest(entry.name) or entry.is_dir():
+            with contextlib.suppress(OSError):  # one entry less is a change, too
+                yield from _stamps(entry, seen)

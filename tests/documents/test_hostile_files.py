@@ -1,0 +1,121 @@
+"""Files and folders that hang a reader, exhaust memory, or change while they are read."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from virt_admit.cli import fixes, main
+from virt_admit.kube import snapshots
+from virt_admit.policy import files as policies
+from virt_admit.policy.parser import MAX_BYTES
+from virt_admit.policy.policy import PolicyError
+from virt_admit.rules import load_rules
+from virt_admit.serving.reload import Reloaded, stamp
+from virt_admit.settings import SettingError
+
+VM = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: %s}\nspec: {template: {spec: {}}}\n"
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Manifests between links to the folder itself, pipes, devices and links to nothing."""
+    below = tmp_path / "all" / "below"
+    below.mkdir(parents=True)
+    for number, place in enumerate((below.parent, below)):
+        (place / "vm.yaml").write_text(VM % f"vm-{number}")
+        for name in ("loop-a", "loop-b", "loop-c"):
+            (place / name).symlink_to(below.parent, target_is_directory=True)
+        os.mkfifo(place / "pipe.yaml")
+        (place / "zero.json").symlink_to("/dev/zero")
+        (place / "gone.yaml").symlink_to("/does/not/exist")
+    return below.parent
+
+
+def test_a_snapshot_folder_is_read_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert sorted(obj.name for obj in snapshots.load(folder)) == ["vm-0", "vm-1"]
+    assert "pipe.yaml: not a regular file" in caplog.text
+    assert "zero.json: not a regular file" in caplog.text
+
+
+def test_a_snapshot_folder_is_compared_once(folder: Path) -> None:
+    assert len(stamp(folder)) < 30
+    names = Reloaded(lambda path: sorted(obj.name for obj in snapshots.load(path)), folder)
+    assert names() == ["vm-0", "vm-1"]
+    (folder / "below" / "vm.yaml").write_text(VM % "changed")
+    assert names() == ["changed", "vm-0"]
+
+
+def test_check_names_what_it_skips(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    done = CliRunner().invoke(main.virt_admit, ["check", str(folder), "--fail-on=never"])
+    assert "checked 2 objects" in done.stderr
+    assert "pipe.yaml: not a regular file" in caplog.text
+    assert "zero.json: not a regular file" in caplog.text
+
+
+@pytest.mark.parametrize("depth", [5_000, 200_000])
+@pytest.mark.parametrize("text", ["[%s]", '{"a":%s}'])
+def test_a_deep_snapshot_is_an_error(tmp_path: Path, depth: int, text: str) -> None:
+    before, after = text.split("%s")
+    file = tmp_path / "snapshot.json"
+    file.write_text('{"kind": "List", "items": ' + before * depth + "1" + after * depth + "}")
+    with pytest.raises(SettingError, match=r"nest|deep|level"):
+        snapshots.load(file)
+
+
+def test_a_policy_has_a_size(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("rules: {}\n" + "# comment\n" * (10 * MAX_BYTES // 10))
+    with pytest.raises(PolicyError, match="larger than 1,048,576 bytes"):
+        policies.load_policy(str(file), load_rules())
+    file.write_text("rules: {}\n" + "#" * (MAX_BYTES - 10))
+    assert policies.load_policy(str(file), load_rules())
+
+
+def test_unknown_rules_do_not_stall_answers(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("rules:\n" + "".join(f"  vm-unknown-rule-{number}: {{}}\n" for number in range(5_000)))
+    before = time.process_time()
+    with pytest.raises(PolicyError, match="there is no rule vm-unknown-rule-4999"):
+        policies.load_policy(str(file), load_rules())
+    assert time.process_time() - before < 2  # 4.7 s with a suggestion for each
+
+
+def test_a_fix_does_not_overwrite_an_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "vm.yaml"
+    file.write_text(FIXABLE)
+    edited, edit_text = FIXABLE + "# by an editor\n", fixes.edit_text
+
+    def slow(*arguments: object) -> object:
+        file.write_text(edited)
+        return edit_text(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fixes, "edit_text", slow)
+    done = CliRunner().invoke(main.virt_admit, ["check", "--fix", str(file)], standalone_mode=False)
+    assert file.read_text() == edited
+    assert "vm.yaml: not fixed: the file changed while its fixes were computed" in done.stderr
+    assert done.return_value == 2
+    assert os.listdir(tmp_path) == ["vm.yaml"]
+
+    monkeypatch.undo()
+    CliRunner().invoke(main.virt_admit, ["check", "--fix", str(file)])
+    assert "evictionStrategy" in file.read_text()
+    assert "# by an editor" in file.read_text()
+
+
+FIXABLE = """\
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: a, namespace: shop}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      domain: {devices: {}}
+"""
