@@ -54,6 +54,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
             "keepalive": KEEPALIVE,
             "graceful_timeout": int(settings.stop_delay) + DRAIN_SECONDS + 5,
             "max_requests": 0,
+            "asgi_disconnect_grace_period": 0,  # a request whose client is gone has nothing to finish
             "limit_request_fields": MAX_HEADERS,
             "limit_request_field_size": MAX_HEADER,
             "preload_app": False,

@@ -23,8 +23,8 @@ TLS_BUFFER: Final = 32 * 1024
 """Bytes of the read buffer of each TLS connection. asyncio's default of 256 KiB is most of the memory of a connection.
 A TLS record has at most 16 KiB."""
 GC_INTERVAL: Final = 10
-"""Seconds between two collections. A closed TLS connection is a reference cycle of few objects and much memory, so the
-collector, which counts objects, finds it late. It skips the frozen heap, so a collection takes a millisecond."""
+"""Seconds between two collections. A connection that ends during its handshake is a reference cycle of few objects and much
+memory, so the collector, which counts objects, finds it late. A collection skips the frozen heap and takes a millisecond."""
 HEARTBEAT: Final = 1.0
 """Seconds between two signs of life to gunicorn's arbiter, as in gunicorn's own worker."""
 
@@ -89,9 +89,10 @@ class Connection(ASGIProtocol):  # type: ignore[misc]
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Forget the connection and release its TLS buffers, which the cycles of gunicorn's objects would keep."""
         self.worker.without_request.pop(self, None)
         super().connection_lost(exc)
+        self.transport = self.writer = self._flow_control = None
 
     def _on_headers_complete(self) -> Any:
         self.worker.without_request.pop(self, None)
