@@ -84,6 +84,11 @@ def test_slow_is_half_of_the_shortest_time_limit():
     assert ALERTS["VirtAdmitSlow"]["expr"].strip().endswith(f"> {limit // 2}")
 
 
+def test_a_scan_that_never_succeeded_and_unsynced_informers_have_alerts():
+    assert "absent(" in ALERTS["VirtAdmitScanStale"]["expr"]
+    assert used(ALERTS["VirtAdmitInformerNotSynced"]["expr"]) == {"virt_admit_informer_synced"}
+
+
 def test_failing_open_is_about_our_entries_alone():
     pattern = re.search(r'name=~"([^"]+)"', ALERTS["VirtAdmitFailingOpen"]["expr"])
     assert pattern
