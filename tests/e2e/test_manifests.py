@@ -117,11 +117,11 @@ def test_namespaces_that_are_trusted(plane: ControlPlane, path: str, trusted: tu
 
 
 def test_the_guard_leaves_no_default_to_the_api_server(plane: ControlPlane) -> None:
-    shipped = guard()
-    answer = plane.kubectl(
-        "create", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump_all(shipped), check=True
-    )
-    assert [obj["spec"] for obj in json.loads(answer.stdout)["items"]] == [obj["spec"] for obj in shipped]
+    for shipped in guard():
+        answer = plane.kubectl(
+            "apply", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(shipped), check=True
+        )
+        assert json.loads(answer.stdout)["spec"] == shipped["spec"]
 
 
 def test_webhooks_leave_no_default_to_the_api_server(plane: ControlPlane) -> None:
