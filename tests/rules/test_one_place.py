@@ -79,7 +79,8 @@ def test_a_looked_up_kind_is_in_the_roles(roles: Any) -> None:
 
 
 def test_a_looked_up_field_is_retained_next_to_those_of_other_rules() -> None:
-    assert set(retained_fields(RULES)[PVC].paths) == {"spec.accessModes", "status.phase"}
+    of_rules = {"spec.accessModes", "spec.storageClassName", "spec.volumeName"}
+    assert set(retained_fields(RULES)[PVC].paths) == {*of_rules, "status.phase"}
     assert lookup_namespace(SCHEDULER, RULES) == ""
 
 

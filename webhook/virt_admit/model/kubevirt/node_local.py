@@ -1,0 +1,84 @@
+"""Claims whose data is on one node, whatever their access mode says.
+
+Sources: kubevirt/hostpath-provisioner; topolvm/topolvm: docs/limitations.md; kubernetes/kubernetes:
+pkg/scheduler/framework/plugins/volumebinding.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.model.cluster import Cluster
+from virt_admit.model.kinds import PV, PVC, STORAGE_CLASS
+from virt_admit.model.kubevirt import vms
+from virt_admit.model.kubevirt.storage import Access
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import Reads
+from virt_admit.model.scheduling import NAME_FIELD, parse_node_selector
+
+READS: Final[Reads] = {
+    PVC: ("spec.volumeName", "spec.storageClassName"),
+    PV: ("spec.local", "spec.hostPath", "spec.nodeAffinity"),
+    STORAGE_CLASS: ("provisioner",),
+}
+"""The fields that ``reason`` reads."""
+
+_PROVISIONERS: Final = frozenset(
+    (
+        "kubevirt.io.hostpath-provisioner",
+        "kubevirt.io/hostpath-provisioner",
+        "topolvm.io",
+        "topolvm.cybozu.com",
+        "rancher.io/local-path",
+        "local.csi.openebs.io",
+        "zfs.csi.openebs.io",
+        "openebs.io/local",
+        "hostpath.csi.k8s.io",
+        "microk8s.io/hostpath",
+        "k8s.io/minikube-hostpath",
+        "docker.io/hostpath",
+    )
+)
+"""Provisioners that make every volume on the node of its first pod. LVMS of OpenShift is TopoLVM."""
+
+_NODE_KEYS: Final = (
+    "kubernetes.io/hostname",
+    NAME_FIELD,
+    "topology.topolvm.io/node",
+    "topology.topolvm.cybozu.com/node",
+    "topology.hostpath.csi/node",
+)
+
+
+def reason(obj: Object, claim: str, access: Access, cluster: Cluster) -> str:
+    """Return why only one node can mount a claim of a VMI, in words; empty if nothing says so.
+
+    The volume decides where the claim is bound, else the storage class.
+
+    Raises:
+        Unseen: the claim, its volume or its storage class cannot be read.
+    """
+    found = cluster.get(PVC, vms.namespace_of(obj), claim) if not access.storage_class else None
+    name = found.at("spec", "volumeName").text if found is not None else None
+    volume = cluster.get(PV, "", name) if name else None
+    if volume is not None:
+        return _of_volume(volume)
+    storage_class = access.storage_class or (found.at("spec", "storageClassName").text if found is not None else "")
+    definition = cluster.get(STORAGE_CLASS, "", storage_class) if storage_class else None
+    provisioner = definition["provisioner"].text if definition is not None else None
+    return f"storage class {storage_class} of {provisioner}" if provisioner in _PROVISIONERS else ""
+
+
+def _of_volume(volume: Object) -> str:
+    spec = volume["spec"]
+    for kind in ("local", "hostPath"):
+        if spec[kind].is_map:
+            return f"a {kind} volume"
+    required = spec.at("nodeAffinity", "required")
+    terms = parse_node_selector(required.value).terms if required.is_map else ()
+    allowed = [[term.allowed_values(key) for key in _NODE_KEYS] for term in terms]
+    hosts = [next((values for values in each if values is not None), None) for each in allowed]
+    names = frozenset[str]().union(*(values for values in hosts if values is not None))
+    if hosts and None not in hosts and len(names) == 1:
+        return f"a volume of node {next(iter(names))}"
+    return ""

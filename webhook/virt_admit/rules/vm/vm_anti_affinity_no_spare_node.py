@@ -1,0 +1,58 @@
+"""A group of virtual machines that may not share a node or zone has as many members as there are nodes or zones.
+
+**Why.** While a VM migrates, its source pod still counts. Each member therefore needs a node (or zone) without a member,
+and there is none, so the target pod stays Pending and every drain hangs.
+
+**Fix.** Add a node (or zone), use preferred anti-affinity, or set ``evictionStrategy: None``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import companions, drain, migratability, placement
+from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
+from virt_admit.model.scheduler.pods import HOSTNAME
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    anti_affinity, cluster = companions.anti_affinity(obj), context.cluster
+    required = [
+        term
+        for term in companions.required(anti_affinity, obj)
+        if term.namespace_selector is None and companions.matches_itself(obj, term)
+    ]
+    if not required or not drain.awaits_migration(obj, cluster):
+        return
+    demand = placement.demand(context.cached(effective, obj), cluster)
+    hosts = [host for host in placement.each_place(cluster) if placement.blocking_constraint(demand, host) is None]
+    for term in required:
+        spots = companions.domains(term.topology_key, [host.labels for host in hosts])
+        members = companions.members(obj, term, cluster) if spots else 0
+        if spots and members >= spots:
+            yield Finding(anti_affinity.path, _message(members, spots, term.topology_key), value=term.topology_key)
+
+
+def _message(members: int, spots: int, key: str) -> str:
+    what = "node" if key == HOSTNAME else key.rpartition("/")[2][:20]
+    return (
+        f"{members} VMs need one {what} each and there are {spots}, so a migration finds no target and drains hang. "
+        f"Add a {what}, or only prefer."
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(migratability.READS, placement.READS, companions.READS),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    check=check,
+    sources=(
+        "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/filtering.go#satisfyExistingPodsAntiAffinity",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
+    ),
+)

@@ -1,0 +1,62 @@
+"""A virtual machine that should live-migrate uses a ReadWriteMany claim whose volume is on one node.
+
+**Why.** KubeVirt believes the access mode and reports the VM as migratable. The volume of hostpath, local or LVM storage
+exists on one node, so the target pod of a migration is never scheduled and a drain hangs.
+
+**Fix.** Move the disk to shared storage, or set ``evictionStrategy: None``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import drain, effective, migratability, node_local, storage, vms
+from virt_admit.model.messages import cut, first_that_fits
+from virt_admit.model.objects import Field, Object
+from virt_admit.model.reads import union
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    claims = [claim for volume in vms.vmi_spec(obj)["volumes"].items() for claim in _claims(volume) if claim.text]
+    if not claims or not drain.awaits_migration(obj, context.cluster):
+        return
+    vmi = context.cached(effective.effective, obj)
+    for claim in claims:
+        name = claim.text or ""
+        try:
+            access = storage.access(vmi, name, context.cluster)
+            why = node_local.reason(obj, name, access, context.cluster) if access.shared else ""
+        except Unseen as unseen:
+            yield unseen
+            continue
+        if why:
+            remedy = "so it cannot migrate and a drain hangs. Use shared storage, or set evictionStrategy: None."
+            message = first_that_fits(
+                claim.path,
+                RULE.id,
+                f"ReadWriteMany claim {name[:63]} is {why}, {remedy}",
+                f"this claim is on one node ({cut(why, 40)}), so a drain hangs. Use shared storage.",
+            )
+            yield Finding(claim.path, message, value=name)
+
+
+def _claims(volume: Field) -> Iterator[Field]:
+    yield volume["persistentVolumeClaim"]["claimName"]
+    yield volume["dataVolume"]["name"]
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(migratability.READS, node_local.READS),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#checkVolumesForMigration",
+        "kubevirt/hostpath-provisioner:README.md",
+        "topolvm/topolvm:docs/limitations.md",
+    ),
+)

@@ -1,0 +1,62 @@
+"""A virtual machine that should live-migrate may run only next to another pod.
+
+**Why.** The target pod of a migration needs a node on which a matching pod already runs. Two VMs that require each other,
+or one that requires itself, can never leave their node one by one, so the drain of the node never completes. KubeVirt
+reports such a VM as migratable all the same.
+
+**Fix.** Use preferred affinity, or a topology with several nodes such as a zone, or set ``evictionStrategy: None``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import nodes
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kinds import NODE, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import companions, drain, migratability
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
+from virt_admit.model.scheduler.pods import HOSTNAME
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    affinity = companions.affinity(obj)
+    required = [term for term in companions.required(affinity, obj) if term.selector is not None]
+    if not required or not drain.awaits_migration(obj, context.cluster):
+        return
+    for term in required:
+        if _is_one_node(term.topology_key, context.cluster):
+            other = "a pod like itself" if companions.matches_itself(obj, term) else "a pod that this selects"
+            yield Finding(
+                affinity.path,
+                f"it may run only on a node with {other}, so it cannot migrate alone and a drain hangs. "
+                "Use preferred affinity.",
+            )
+            return
+
+
+def _is_one_node(key: str, cluster: Cluster) -> bool:
+    """Return whether each domain of the topology is a single node."""
+    if key == HOSTNAME:
+        return True
+    try:
+        values = [node.labels[key] for node in nodes.of_kubevirt(cluster) if key in node.labels]
+    except Unseen:
+        return False
+    return bool(values) and len(set(values)) == len(values)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(migratability.READS, {NODE: ("metadata.labels",)}),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    check=check,
+    sources=(
+        "kubevirt/kubevirt#3535",
+        "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/filtering.go#satisfyPodAffinity",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
+    ),
+)
