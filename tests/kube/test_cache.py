@@ -20,7 +20,7 @@ from virt_admit.rules import load_rules
 def claim(name, namespace="shop", modes=("ReadWriteMany",), **metadata):
     return {
         "metadata": {"name": name, "namespace": namespace, **metadata},
-        "spec": {"accessModes": list(modes), "storageClassName": "fast"},
+        "spec": {"accessModes": list(modes), "storageClassName": "fast", "volumeMode": "Block"},
         "status": {"phase": "Bound"},
     }
 

@@ -18,8 +18,8 @@ from virt_admit.model.kubevirt import launcher, launcher_resources, room
 from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.objects import Object
 from virt_admit.model.scheduler import pods
+from virt_admit.model.scheduler.node_selectors import NodeSelector, Term
 from virt_admit.model.scheduler.pods import Pod
-from virt_admit.model.scheduling import NodeSelector, Term
 from virt_admit.model.selectors import DOES_NOT_EXIST, Requirement
 
 _TYPE = {"instancetype": "instancetype.kubevirt.io/v1beta1", "preference": "instancetype.kubevirt.io/v1beta1"}

@@ -20,9 +20,9 @@ from virt_admit.model.kubevirt.effective import Effective, architecture
 from virt_admit.model.kubevirt.versions import Gate, Version, gate_is_on, has_release
 from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Field, Object
+from virt_admit.model.scheduler.node_selectors import NodeSelector, Term, parse_node_selector
 from virt_admit.model.scheduler.pods import Pod, pod_terms, spread_constraints
 from virt_admit.model.scheduler.resources import Resources
-from virt_admit.model.scheduling import NodeSelector, Term, parse_node_selector
 from virt_admit.model.selectors import DOES_NOT_EXIST, Requirement
 
 CREATED_BY: Final = "kubevirt.io/created-by"

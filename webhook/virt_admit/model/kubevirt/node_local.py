@@ -14,7 +14,7 @@ from virt_admit.model.kubevirt import vms
 from virt_admit.model.kubevirt.storage import Access
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import Reads
-from virt_admit.model.scheduling import NAME_FIELD, parse_node_selector
+from virt_admit.model.scheduler.node_selectors import NAME_FIELD, parse_node_selector
 
 READS: Final[Reads] = {
     PVC: ("spec.volumeName", "spec.storageClassName"),

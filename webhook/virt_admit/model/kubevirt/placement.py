@@ -20,15 +20,15 @@ from virt_admit.model.kubevirt.versions import Gate, gate_is_on
 from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Field, Object, Path
 from virt_admit.model.reads import CONDITIONS, union
-from virt_admit.model.scheduling import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
+from virt_admit.model.scheduler.filters import is_transient
+from virt_admit.model.scheduler.node_selectors import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
+from virt_admit.model.scheduler.pods import HOSTNAME
 from virt_admit.model.units import parse_quantity
 
 READS: Final = union(
     cpu_models.READS,
     {NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS)},
 )
-
-HOSTNAME: Final = "kubernetes.io/hostname"
 
 _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
@@ -76,12 +76,6 @@ def _affinity_hosts(spec: Field) -> frozenset[str] | None:
 
 
 # --- candidate nodes -----------------------------------------------------------------------------------------------
-
-_TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
-"""Taints that a cordon, a drain or a maintenance adds temporarily. They never count.
-
-Results during a drain must equal those before it, or VMs that the drain stopped could not be created again.
-"""
 
 _HARD: Final = ("NoSchedule", "NoExecute")
 
@@ -154,7 +148,11 @@ def place(node: Object) -> NodeProfile:
 
 
 def _stays(taint: Field) -> bool:
-    return taint["effect"].text in _HARD and not (taint["key"].text or "").startswith(_TRANSIENT)
+    """Return whether a taint keeps pods off for good.
+
+    Results during a drain must equal those before it, or VMs that the drain stopped could not be created again.
+    """
+    return taint["effect"].text in _HARD and not is_transient(taint.map)
 
 
 def ready(node: Object) -> bool:

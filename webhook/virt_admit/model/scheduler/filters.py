@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.scheduler.neighbours import Neighbours, neighbours
+from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.resources import PODS, Resources, missing, show
 from virt_admit.model.scheduler.room_index import RoomIndex
 from virt_admit.model.scheduler.state import Node, State
 from virt_admit.model.scheduler.volumes import Claim, Volumes
-from virt_admit.model.scheduling import tolerates
 
 _UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _NOT_READY: Final = tuple(

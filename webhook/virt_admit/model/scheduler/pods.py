@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from virt_admit.model import selectors
 from virt_admit.model.objects import Field, Object
+from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
 from virt_admit.model.scheduler.resources import Resources, pod_requests
-from virt_admit.model.scheduling import NodeSelector, parse_node_selector
 from virt_admit.model.selectors import IN, NOT_IN, Requirement, Selector
 
 HOSTNAME: Final = "kubernetes.io/hostname"

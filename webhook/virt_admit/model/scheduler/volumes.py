@@ -13,7 +13,7 @@ from typing import Any, Final
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import CSI_NODE, PV, PVC, STORAGE_CLASS
 from virt_admit.model.objects import Object
-from virt_admit.model.scheduling import NodeSelector, parse_node_selector
+from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
 
 _ZONE_KEYS: Final = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virt_admit.model.scheduling import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
+from virt_admit.model.scheduler.node_selectors import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
 
 HOSTNAME = "kubernetes.io/hostname"
 
