@@ -161,7 +161,7 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
 
 
 def _is_silent(pod: Object, cluster: Cluster) -> bool:
-    """Return whether the node of a pod is known not to be Ready: nobody can report there that the pod has ended."""
+    """Return whether the node of a pod is known not to be Ready: nothing there can report that the pod has ended."""
     name = pod.at("spec", "nodeName").text
     node = next((node for node in cluster.known(NODE) if node.name == name), None)
     return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")
