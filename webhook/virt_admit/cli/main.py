@@ -18,6 +18,7 @@ VERBS: Final = {
     "check": "Judge manifest files as the webhook would.",
     "scan": "Judge a live cluster or a snapshot of one.",
     "drain": "Show what draining a node would do to its virtual machines.",
+    "upgrade": "Rehearse an upgrade: order, waves, hours, and what stops it.",
     "explain": "Show what a health check would do, and when.",
     "rules": "List the rules, or show one rule with its reasons.",
     "serve": "Run the webhook.",

@@ -176,6 +176,15 @@ class Scheduler:
             self._room = RoomIndex(self.state, self.volumes)
         return self._room
 
+    def accepting(self, pod: Pod) -> tuple[str, ...]:
+        """Return the nodes that let the pod in by name, labels, taints and the reach of its volumes, sorted."""
+        accepting = self._by_labels(pod).accepting
+        claims, fault, _ = self._claims(pod, ())
+        refusing: set[str] = set()
+        for claim in claims:
+            refusing |= self._out_of_reach(claim)
+        return () if fault else tuple(name for name in accepting if name not in refusing) if refusing else accepting
+
     def accepts(self, pod: Pod, name: str) -> bool:
         """Return whether one node certainly takes the pod, the pods that were bound meanwhile included."""
         demand = self._demand(pod)

@@ -1,0 +1,307 @@
+"""The rehearsal of an upgrade: order, waves, hours, moves, what stops it and which setting saves most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.kubevirt import drain, drain_plan, quotas
+from virt_admit.model.kubevirt.drain_plan import NodePlan, Plan
+from virt_admit.model.kubevirt.forecast import Forecast, VmOutcome
+from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.model.kubevirt.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.kubevirt.room import scheduler
+from virt_admit.model.reads import union
+from virt_admit.model.rehearsal import durations, rollouts
+from virt_admit.model.rehearsal.durations import Estimate, Range
+from virt_admit.model.rehearsal.limits import MigrationLimits, limits
+from virt_admit.model.rehearsal.rollouts import Driver, Pool
+from virt_admit.model.rehearsal.simulation import MAX_EVENTS, Outcome, Vm, World, leftovers, simulate
+
+READS: Final = union(drain_plan.READS, rollouts.READS)
+"""The fields that a rehearsal reads."""
+
+_SAVINGS: Final = 3
+"""Settings that are shown at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an administrator may try out."""
+
+    driver: Driver | None = None
+    """None: whoever probably updates the cluster."""
+    max_unavailable: str | None = None
+    node_minutes: int = 10
+    """Minutes for the update and the reboot of one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Nodes that start at the same time."""
+
+    nodes: tuple[str, ...]
+    start: Range
+    end: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Something that ends the upgrade. ``node`` is empty for a pool."""
+
+    node: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A setting that would shorten the upgrade."""
+
+    setting: str
+    before: int
+    after: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class VmMoves:
+    """What happens to a VM during the upgrade."""
+
+    namespace: str
+    name: str
+    moves: int
+    """Migrations and restarts."""
+    outcome: VmOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The result. ``possible`` is None if it cannot be determined; ``duration`` is set only if it is True."""
+
+    driver: Driver
+    possible: bool | None
+    unseen: tuple[str, ...]
+    duration: Range | None
+    rests_on: tuple[str, ...]
+    waves: tuple[Wave, ...]
+    vms: tuple[VmMoves, ...]
+    stops: tuple[Stop, ...]
+    faster: tuple[Saving, ...]
+
+
+def rehearse(cluster: Cluster, options: Options, progress: Callable[[str], None] = lambda _: None) -> Rehearsal:
+    """Simulate an upgrade of all nodes.
+
+    Raises:
+        ValueError: ``max_unavailable`` is not a number or a percentage.
+    """
+    driver = options.driver or rollouts.default_driver(cluster)
+    progress("judging the drain of every node")
+    plan = drain_plan.plan(cluster)
+    unseen = list(plan.unseen)
+    try:
+        found = limits(cluster)
+        pools = rollouts.pools(driver, cluster, options.max_unavailable, _emptiest_first(plan))
+    except Unseen as blind:
+        return _unknown(driver, plan, (*unseen, blind.what))
+    unknown = [row for node in plan.nodes for row in node.having(VmOutcome.UNKNOWN)]
+    if unseen or unknown:
+        return _unknown(driver, plan, (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown)))
+    return _simulated(cluster, plan, pools, found, driver, options, progress)
+
+
+def _emptiest_first(plan: Plan) -> Sequence[str]:
+    return [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]
+
+
+def _unknown(driver: Driver, plan: Plan, unseen: Sequence[str]) -> Rehearsal:
+    """Return that nothing can be determined, unless something that was read certainly stops the upgrade."""
+    stops = tuple(_certain_stops(plan))
+    return Rehearsal(
+        driver,
+        False if stops else None,
+        tuple(dict.fromkeys(unseen)),
+        None,
+        (),
+        (),
+        tuple(_vms(plan, {})),
+        stops,
+        (),
+    )
+
+
+def _certain_stops(plan: Plan) -> Iterator[Stop]:
+    for node in plan.nodes:
+        for row in node.having(VmOutcome.BLOCKS):
+            yield Stop(node.name, f"{row.vmi.full_name}: {row.reason}", row.remedy)
+        yield from _other_pods(node)
+
+
+def _other_pods(node: NodePlan) -> Iterator[Stop]:
+    for blocker in node.pods.blockers:
+        name = f"{blocker.kind} {blocker.namespace}/{blocker.name}"
+        yield Stop(node.name, f"{name}: {blocker.reason}", blocker.remedy)
+
+
+# --- the simulation ----------------------------------------------------------------------------------------------
+
+
+def _simulated(
+    cluster: Cluster,
+    plan: Plan,
+    pools: tuple[Pool, ...],
+    found: MigrationLimits,
+    driver: Driver,
+    options: Options,
+    progress: Callable[[str], None],
+) -> Rehearsal:
+    estimates = {row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts}
+    worlds = [_world(cluster, plan, pools, found, options, estimates, bound) for bound in ("low", "high")]
+    progress("simulating the shortest run")
+    low = simulate(worlds[0])
+    progress("simulating the longest run")
+    high = simulate(worlds[1])
+    stops = tuple(_stops(plan, pools, low, high))
+    exhausted = low.exhausted or high.exhausted
+    possible = False if stops else None if exhausted else True
+    progress("trying other settings")
+    return Rehearsal(
+        driver,
+        possible,
+        (f"the simulation was given up after {MAX_EVENTS} events",) if exhausted else (),
+        Range(low.seconds, high.seconds) if possible else None,
+        tuple(_rests_on(estimates.values(), found, options)),
+        tuple(_waves(pools, low, high)),
+        tuple(_vms(plan, low.moves)),
+        stops,
+        tuple(_faster(worlds[1], high)) if possible else (),
+    )
+
+
+def _estimate(row: Forecast, cluster: Cluster) -> Estimate:
+    if row.outcome in (VmOutcome.RESTARTS, VmOutcome.STOPS):
+        return durations.restart(row.vmi)
+    return durations.migration(row.vmi, row.target.pod.requests, cluster)
+
+
+def _world(
+    cluster: Cluster,
+    plan: Plan,
+    pools: tuple[Pool, ...],
+    found: MigrationLimits,
+    options: Options,
+    estimates: Mapping[str, Estimate],
+    bound: str,
+) -> World:
+    vms = tuple(
+        Vm(
+            row.vmi.full_name,
+            node.name,
+            row.target.pod,
+            migrates=row.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS),
+            stays_off=row.outcome is VmOutcome.STOPS,
+            blocked=_blocked(row, cluster, found),
+            seconds=getattr(estimates[row.vmi.full_name].seconds, bound),
+        )
+        for node in sorted(plan.nodes, key=lambda node: node.name)
+        for row in sorted(node.forecasts, key=lambda row: row.vmi.full_name)
+    )
+    stuck = {node.name: stop.reason for node in plan.nodes for stop in list(_other_pods(node))[:1]}
+    return World(scheduler(cluster), pools, vms, found, options.node_minutes * 60, stuck)
+
+
+def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
+    """Return why a VM never leaves its node, whatever becomes of the other nodes meanwhile.
+
+    That no node takes it just now is left to the simulation: room appears while nodes come back.
+    """
+    if row.outcome in (VmOutcome.RESTARTS, VmOutcome.STOPS):
+        return ""
+    if row.outcome is VmOutcome.BLOCKS:
+        migrates = drain.eviction(row.vmi, cluster) is Eviction.MIGRATES
+        for_good = row.placement.has_candidate or quotas.refusal(row.vmi, cluster) is not None
+        if not migrates or for_good:
+            return row.reason
+    if found.cluster < 1 or found.node < 1:
+        return f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration starts"
+    return ""
+
+
+def _rests_on(estimates: Iterable[Estimate], found: MigrationLimits, options: Options) -> Iterator[str]:
+    bases = dict.fromkeys(estimate.basis for estimate in estimates)
+    yield f"{PER_CLUSTER} {found.cluster} and {PER_NODE} {found.node} ({found.source})"
+    yield f"{options.node_minutes} minutes for the update and reboot of a node"
+    for basis in bases:
+        yield f"durations by {basis}"
+
+
+# --- what is said of it ------------------------------------------------------------------------------------------
+
+
+def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]:
+    """Yield the nodes by the time at which they start in the shorter run."""
+    by_start: dict[int, list[str]] = {}
+    for pool in pools:
+        for node in pool.nodes:
+            if node in low.started and node in high.started:
+                by_start.setdefault(low.started[node], []).append(node)
+    for start, nodes in sorted(by_start.items()):
+        ends = [(low.ended[node], high.ended[node]) for node in nodes if node in low.ended and node in high.ended]
+        if len(ends) == len(nodes):
+            yield Wave(
+                tuple(nodes),
+                Range(start, max(start, *(high.started[node] for node in nodes), 0)),
+                Range(max(end for end, _ in ends), max(end for _, end in ends)),
+            )
+
+
+def _vms(plan: Plan, moves: Mapping[str, int]) -> Iterator[VmMoves]:
+    rows = [row for node in plan.nodes for row in node.forecasts]
+    for row in sorted(rows, key=lambda row: row.vmi.full_name):
+        yield VmMoves(row.vmi.namespace, row.vmi.name, moves.get(row.vmi.full_name, 0), row.outcome)
+
+
+def _stops(plan: Plan, pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Stop]:
+    """Yield what stops the upgrade, in the order in which it shows; then the nodes that it never reaches."""
+    for pool in pools:
+        if pool.obstacle is not None:
+            yield Stop("", pool.obstacle.reason, pool.obstacle.remedy)
+    remedies = {row.vmi.full_name: row.remedy for node in plan.nodes for row in node.forecasts}
+    others = {node.name: stop.remedy for node in plan.nodes for stop in list(_other_pods(node))[:1]}
+    for node, reason in {**low.stops, **high.stops}.items():
+        remedy = remedies.get(reason.partition(": ")[0]) or others.get(node)
+        yield Stop(node, reason, remedy or "Add room or let another node take it.")
+    if not (low.stops or high.stops):
+        for node in leftovers([pool for pool in pools if pool.obstacle is None], low):
+            yield Stop(node, "it is never reached", "See the other stops.")
+
+
+def _faster(world: World, high: Outcome) -> Iterator[Saving]:
+    """Yield the settings whose change saves time, the best first, tried in the longer run."""
+    found: list[Saving] = []
+    limit = world.limits
+    for setting, before, after, other in (
+        (PER_NODE, limit.node, limit.node * 2, replace(world, limits=replace(limit, node=limit.node * 2))),
+        (
+            PER_CLUSTER,
+            limit.cluster,
+            limit.cluster * 2,
+            replace(world, limits=replace(limit, cluster=limit.cluster * 2)),
+        ),
+        *_more_nodes(world.pools, world),
+    ):
+        tried = simulate(other)
+        saved = high.seconds - tried.seconds
+        if saved > 0 and not tried.stops and not tried.exhausted:
+            found.append(Saving(setting, before, after, saved))
+    yield from sorted(found, key=lambda saving: -saving.seconds)[:_SAVINGS]
+
+
+def _more_nodes(pools: tuple[Pool, ...], world: World) -> Iterator[tuple[str, int, int, World]]:
+    largest = max(pools, key=lambda pool: len(pool.nodes), default=None)
+    if largest is not None and largest.capacity < len(largest.nodes):
+        more = tuple(replace(pool, capacity=pool.capacity + 1) if pool is largest else pool for pool in pools)
+        yield "maxUnavailable", largest.capacity, largest.capacity + 1, replace(world, pools=more)

@@ -1,0 +1,260 @@
+"""The simulation: nodes are cordoned, emptied and rebooted, while KubeVirt's queue moves their VMs.
+
+A discrete-event simulation with an event queue of its own: the events are six, their order must be the same for the same
+input, and a process per VM (as simpy has) would cost memory for 10,000 VMs without making the code shorter. Source of
+the queue: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation,
+#handleMigrationBackoff, #handlePendingPodTimeout; drain/evacuation/evacuation.go#sync.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from virt_admit.model.rehearsal.limits import MigrationLimits
+from virt_admit.model.rehearsal.rollouts import Pool
+from virt_admit.model.rehearsal.targets import Targets
+from virt_admit.model.scheduler.filters import Scheduler
+from virt_admit.model.scheduler.pods import Pod
+
+MAX_EVENTS: Final = 2_000_000
+"""Events after which a simulation is given up; 10,000 VMs on 500 nodes need about 50,000."""
+UNSCHEDULABLE: Final = 300
+"""Seconds that a target pod may stay unschedulable (migration.go#defaultUnschedulablePendingTimeoutSeconds)."""
+BACKOFF: Final = 20
+"""Seconds before the second attempt, doubled for each further one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """A VM at the beginning, and what a drain of its node does to it."""
+
+    name: str
+    """``namespace/name``."""
+    node: str
+    pod: Pod
+    migrates: bool
+    stays_off: bool
+    blocked: str
+    """Why the drain of its node never completes because of it; empty: it moves."""
+    seconds: int
+    """How long one move takes in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a simulation starts from."""
+
+    scheduler: Scheduler
+    pools: tuple[Pool, ...]
+    vms: tuple[Vm, ...]
+    limits: MigrationLimits
+    reboot: int
+    """Seconds for the update and reboot of one node."""
+    stuck: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that other pods keep from becoming empty, each with the reason."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What happened, in seconds from the beginning."""
+
+    started: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    moves: dict[str, int] = field(default_factory=dict)
+    stops: dict[str, str] = field(default_factory=dict)
+    """Nodes that never become empty, each with the reason, in the order in which that shows."""
+    exhausted: bool = False
+    """Whether the bound in events was reached."""
+
+    @property
+    def seconds(self) -> int:
+        return max(self.ended.values(), default=0)
+
+
+def simulate(world: World, progress: Callable[[int], None] = lambda _: None) -> Outcome:
+    """Run a roll-out to its end, or until nothing can go on."""
+    return _Run(world, progress).run()
+
+
+class _Run:
+    def __init__(self, world: World, progress: Callable[[int], None]) -> None:
+        self.world, self.progress = world, progress
+        self.outcome = Outcome()
+        self.now = 0
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._targets = Targets(world.scheduler, [vm.pod for vm in world.vms])
+        self._pending = {pool.name: deque(pool.nodes) for pool in world.pools}
+        self._busy = dict.fromkeys(self._pending, 0)
+        self._pool_of = {node: pool.name for pool in world.pools for node in pool.nodes}
+        self._on_node: dict[str, dict[str, Vm]] = {}
+        for vm in world.vms:
+            self._on_node.setdefault(vm.node, {})[vm.name] = vm
+        self._queues: dict[str, deque[Vm]] = {}
+        self._running = 0
+        self._outbound: dict[str, int] = {}
+        self._waiting: dict[str, Vm] = {}
+        """VMs whose target pod exists and is unschedulable; each holds one of the places."""
+        self._failures: dict[str, int] = {}
+        self._at_work = 0
+        """Moves, restarts and reboots under way: while there is one, something may still change."""
+
+    def run(self) -> Outcome:
+        self._start_nodes()
+        self._start_moves()
+        for count in itertools.count(1):
+            if not self._events:
+                break
+            if count > MAX_EVENTS:
+                self.outcome.exhausted = True
+                break
+            self.now, _, act = heapq.heappop(self._events)
+            act()
+            self._retry_waiting()
+            self._start_nodes()
+            self._start_moves()
+        return self.outcome
+
+    def _after(self, seconds: int, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + seconds, next(self._order), act))
+
+    # --- nodes
+
+    def _start_nodes(self) -> None:
+        for pool in self.world.pools:
+            while self._pending[pool.name] and self._busy[pool.name] < pool.capacity and pool.obstacle is None:
+                self._busy[pool.name] += 1
+                self._start_node(self._pending[pool.name].popleft())
+
+    def _start_node(self, node: str) -> None:
+        self.outcome.started[node] = self.now
+        self._targets.close(node)
+        queue: deque[Vm] = deque()
+        for vm in list(self._on_node.get(node, {}).values()):
+            if vm.blocked:
+                self.outcome.stops.setdefault(node, f"{vm.name}: {vm.blocked}")
+            elif vm.migrates:
+                queue.append(vm)
+            else:
+                self._at_work += 1
+                self._after(vm.seconds, lambda vm=vm: self._restarted(vm))  # type: ignore[misc]
+        if node in self.world.stuck:
+            self.outcome.stops.setdefault(node, self.world.stuck[node])
+        self._queues[node] = queue
+        self._finish_if_empty(node)
+
+    def _finish_if_empty(self, node: str) -> None:
+        if node in self._queues and not self._on_node.get(node) and node not in self.outcome.stops:
+            del self._queues[node]
+            self._at_work += 1
+            self._after(self.world.reboot, lambda: self._updated(node))
+
+    def _updated(self, node: str) -> None:
+        self._at_work -= 1
+        self.outcome.ended[node] = self.now
+        self._busy[self._pool_of[node]] -= 1
+        self._targets.open(node)
+        self.progress(len(self.outcome.ended))
+
+    # --- VMs
+
+    def _restarted(self, vm: Vm) -> None:
+        """A VM was shut down, and starts on another node if its run strategy says so and one has room."""
+        self._at_work -= 1
+        self._targets.leave(vm.pod, vm.node)
+        del self._on_node[vm.node][vm.name]
+        if not vm.stays_off:
+            target = self._targets.choose(vm.pod)
+            if target:
+                self._arrive(vm, target)
+            else:
+                self.outcome.stops.setdefault(vm.node, f"{vm.name}: no other node has room for it to start")
+            self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
+        self._finish_if_empty(vm.node)
+
+    def _arrive(self, vm: Vm, target: str) -> None:
+        self._targets.enter(vm.pod, target)
+        self._on_node.setdefault(target, {})[vm.name] = replace(vm, node=target)
+        if target in self._queues:  # it was cordoned meanwhile
+            self._queues[target].append(self._on_node[target][vm.name])
+
+    def _start_moves(self) -> None:
+        for node, queue in list(self._queues.items()):
+            while (
+                queue
+                and self._running < self.world.limits.cluster
+                and self._outbound.get(node, 0) < self.world.limits.node
+            ):
+                vm = queue.popleft()
+                self._running += 1
+                self._outbound[node] = self._outbound.get(node, 0) + 1
+                if not self._try(vm):
+                    self._waiting[vm.name] = vm
+                    self._after(UNSCHEDULABLE, lambda vm=vm: self._timed_out(vm))  # type: ignore[misc]
+                    if not self._at_work:
+                        self._give_up(vm)
+                        return
+
+    def _try(self, vm: Vm) -> bool:
+        """Start the migration if some node takes the target pod."""
+        target = self._targets.choose(vm.pod)
+        if not target:
+            return False
+        self._at_work += 1
+        self._targets.enter(vm.pod, target)  # the target pod counts from now on, the source pod still does
+        self._after(vm.seconds, lambda: self._migrated(vm, target))
+        return True
+
+    def _migrated(self, vm: Vm, target: str) -> None:
+        self._at_work -= 1
+        self._release(vm)
+        self._targets.leave(vm.pod, vm.node)
+        del self._on_node[vm.node][vm.name]
+        self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
+        self._failures.pop(vm.name, None)
+        moved = replace(vm, node=target)
+        self._on_node.setdefault(target, {})[vm.name] = moved
+        if target in self._queues:
+            self._queues[target].append(moved)
+        self._finish_if_empty(vm.node)
+
+    def _release(self, vm: Vm) -> None:
+        self._running -= 1
+        self._outbound[vm.node] -= 1
+
+    def _retry_waiting(self) -> None:
+        for vm in list(self._waiting.values()):
+            if self._try(vm):
+                del self._waiting[vm.name]
+
+    def _timed_out(self, vm: Vm) -> None:
+        """The target pod was unschedulable for too long: the migration fails and is repeated after a pause."""
+        if self._waiting.get(vm.name) is not vm:
+            return
+        if not self._at_work:
+            self._give_up(vm)
+            return
+        del self._waiting[vm.name]
+        self._release(vm)
+        failures = self._failures[vm.name] = self._failures.get(vm.name, 0) + 1
+        self._after(BACKOFF * 2 ** min(failures - 1, 10), lambda: self._again(vm))
+
+    def _again(self, vm: Vm) -> None:
+        if vm.node in self._queues:
+            self._queues[vm.node].append(vm)
+
+    def _give_up(self, vm: Vm) -> None:
+        """Nothing is under way that could make room, so this migration never starts."""
+        self._waiting.pop(vm.name, None)
+        self._release(vm)
+        self.outcome.stops.setdefault(vm.node, f"{vm.name}: no other node can take it ({self._targets.why(vm.pod)})")
+
+
+def leftovers(pools: Sequence[Pool], outcome: Outcome) -> list[str]:
+    """Return the nodes that were never started."""
+    return [node for pool in pools for node in pool.nodes if node not in outcome.started]
