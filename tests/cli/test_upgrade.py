@@ -1,0 +1,245 @@
+"""``virt-admit upgrade``: verdict, waves, moves and bad input, over snapshots."""
+
+import json
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from tests.builders import manifest
+from tests.paths import DOCS
+from virt_admit.cli.main import virt_admit
+from virt_admit.cli.upgrade import upgrade
+from virt_admit.model.cluster import Snapshot
+from virt_admit.model.rehearsal.rehearsal import Options
+from virt_admit.model.rehearsal.rollouts import Driver
+
+KUBEVIRT = "kubevirt.io/v1"
+LABELS = {"kubevirt.io/schedulable": "true"}
+ROOM = {"cpu": "16", "memory": "64Gi", "pods": "100", "ephemeral-storage": "100Gi"} | {
+    f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net")
+}
+SCHEMA = json.loads((DOCS / "upgrade.schema.json").read_text())
+
+
+def node(name, labels=None, memory="64Gi", **spec):
+    return manifest(
+        "v1",
+        "Node",
+        name,
+        metadata={"labels": LABELS | (labels or {})},
+        spec=spec,
+        status={"allocatable": ROOM | {"memory": memory}, "conditions": [{"type": "Ready", "status": "True"}]},
+    )
+
+
+def vm(name, on, strategy="LiveMigrate", run="Always", memory="4Gi", migratable="True", seconds=40):
+    state = {
+        "completed": True,
+        "startTimestamp": "2026-01-01T00:00:00Z",
+        "endTimestamp": f"2026-01-01T00:00:{seconds}Z",
+    }
+    return [
+        manifest(KUBEVIRT, "VirtualMachine", name, "shop", spec={"runStrategy": run}),
+        manifest(
+            KUBEVIRT,
+            "VirtualMachineInstance",
+            name,
+            "shop",
+            metadata={"uid": name, "ownerReferences": [{"kind": "VirtualMachine", "name": name}]},
+            spec={
+                "evictionStrategy": strategy,
+                "terminationGracePeriodSeconds": 60,
+                "domain": {"memory": {"guest": memory}, "devices": {}},
+            },
+            status={
+                "phase": "Running",
+                "nodeName": on,
+                "migrationState": state,
+                "conditions": [{"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}],
+            },
+        ),
+    ]
+
+
+def kubevirt(**migrations):
+    return manifest(KUBEVIRT, "KubeVirt", "kubevirt", "kubevirt", spec={"configuration": {"migrations": migrations}})
+
+
+def pool(name="worker", selector="worker", **spec):
+    chosen = {"matchLabels": {f"node-role.kubernetes.io/{selector}": ""}}
+    return manifest(
+        "machineconfiguration.openshift.io/v1", "MachineConfigPool", name, spec={"nodeSelector": chosen, **spec}
+    )
+
+
+def rehearse(*groups, complete=("*",), unreadable=(), **options):
+    objects = [item for group in groups for item in (group if isinstance(group, list) else [group])]
+    rendered, code = upgrade(Snapshot(objects, complete, unreadable), Options(**options), "json")
+    data = json.loads(rendered)
+    jsonschema.validate(data, SCHEMA)
+    assert code == {True: 0, False: 1, None: 2}[data["possible"]]
+    return data
+
+
+def test_one_migration_at_a_time():
+    data = rehearse(
+        [node("a"), node("b"), node("c")],
+        *[vm(f"v{number}", "b") for number in range(6)],
+        kubevirt(parallelOutboundMigrationsPerNode=1),
+        node_minutes=0,
+    )
+
+    assert data["possible"] is True
+    assert [wave["nodes"] for wave in data["waves"]][-1] == ["b"] or data["waves"]
+    assert data["duration"]["low"] >= 6 * 40
+    assert data["duration"]["low"] % 40 == 0
+    assert data["faster"][0]["setting"] == "parallelOutboundMigrationsPerNode"
+    assert {saving["to"] for saving in data["faster"]} >= {2}
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds"), [((5, 1), 240), ((5, 2), 120), ((1, 6), 240), ((3, 6), 80), ((6, 6), 40)]
+)
+def test_the_limits_of_the_queue(limits, seconds):
+    per_cluster, per_node = limits
+    data = rehearse(
+        [node("a"), node("b")],
+        *[vm(f"v{number}", "a") for number in range(6)],
+        kubevirt(parallelMigrationsPerCluster=per_cluster, parallelOutboundMigrationsPerNode=per_node),
+        node_minutes=0,
+        driver=Driver.PLAIN,
+    )
+
+    assert data["duration"]["low"] == seconds  # b is empty, a moves to it
+
+
+def test_a_vm_that_blocks_stops_the_upgrade_and_is_named():
+    data = rehearse([node("a"), node("b")], vm("db", "a", migratable="False"), kubevirt())
+
+    assert data["possible"] is False
+    assert data["duration"] is None
+    assert [stop["node"] for stop in data["stops"]] == ["a"]
+    assert "shop/db" in data["stops"][0]["reason"]
+    assert data["stops"][0]["remedy"]
+
+
+def test_a_cluster_without_room():
+    data = rehearse([node("a"), node("b", memory="8Gi")], vm("big", "a", memory="40Gi"), kubevirt())
+
+    assert data["possible"] is False
+    assert "memory" in data["stops"][0]["reason"]
+
+
+def test_room_that_appears_while_nodes_come_back():
+    """b is full of VMs that fit on the empty c, so the big one waits for b."""
+    data = rehearse(
+        [node("a"), node("b"), node("c")],
+        vm("big", "a", memory="50Gi"),
+        *[vm(f"s{number}", "b", memory="8Gi") for number in range(5)],
+        kubevirt(),
+        max_unavailable="1",
+    )
+
+    assert data["possible"] is True
+
+
+def test_one_node():
+    data = rehearse([node("a")], vm("db", "a"), kubevirt())
+    assert data["possible"] is False
+
+
+@pytest.mark.parametrize("limit", ["parallelMigrationsPerCluster", "parallelOutboundMigrationsPerNode"])
+def test_a_limit_of_zero(limit):
+    data = rehearse([node("a"), node("b")], vm("db", "a"), kubevirt(**{limit: 0}))
+
+    assert data["possible"] is False
+    assert f"{limit} is 0" in data["stops"][0]["reason"]
+
+
+def test_vms_that_stay_off_do_not_stop_it():
+    data = rehearse([node("a"), node("b")], vm("batch", "a", strategy="None", run="Manual"), kubevirt())
+
+    assert data["possible"] is True
+    assert data["vms"] == [{"namespace": "shop", "name": "batch", "moves": 0, "outcome": "stops for good"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"), [({"paused": True}, "paused"), ({"maxUnavailable": "50%"}, None), ({"maxUnavailable": "x"}, None)]
+)
+def test_machine_config_pools(spec, said):
+    worker = {"node-role.kubernetes.io/worker": ""}
+    data = rehearse([node(name, worker) for name in "abcd"], pool(**spec), kubevirt(), driver=None)
+
+    assert data["by"] == "machineconfig"
+    if said:
+        assert data["possible"] is False
+        assert said in data["stops"][0]["reason"]
+    else:
+        assert [len(wave["nodes"]) for wave in data["waves"]] == (
+            [2, 2] if spec["maxUnavailable"] == "50%" else [1] * 4
+        )
+
+
+def test_nodes_go_by_zone_and_then_by_age():
+    worker = {"node-role.kubernetes.io/worker": ""}
+    zones = {"a": "z2", "b": "z1", "c": "z1"}
+    nodes = [node(name, worker | {"topology.kubernetes.io/zone": zone}) for name, zone in zones.items()]
+    data = rehearse(nodes, pool(), kubevirt())
+
+    assert [wave["nodes"] for wave in data["waves"]] == [["b"], ["c"], ["a"]]
+
+
+@pytest.mark.parametrize("kind", ["nodes", "pods", "virtualmachineinstances.kubevirt.io", "kubevirts.kubevirt.io"])
+def test_what_could_not_be_read_leaves_the_answer_open(kind):
+    data = rehearse([node("a"), node("b")], vm("db", "a"), unreadable=[kind])
+
+    assert data["possible"] is None
+    assert data["duration"] is None
+    assert any(kind in what for what in data["unseen"])
+
+
+def test_an_empty_snapshot():
+    assert rehearse(complete=())["possible"] is None
+
+
+def test_the_same_input_gives_the_same_bytes():
+    cluster = [node("a"), node("b"), node("c"), *vm("x", "a"), *vm("y", "b"), kubevirt()]
+    runs = {upgrade(Snapshot(cluster, ["*"]), Options(), output)[0] for output in ("text", "json") for _ in range(3)}
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--max-unavailable", "many"], "--max-unavailable"),
+        (["--node-minutes", "-1"], "--node-minutes"),
+        (["--start", "tomorrow"], "tomorrow"),
+        (["--by", "magic"], "--by"),
+    ],
+)
+def test_bad_options(tmp_path, args, said):
+    (tmp_path / "cluster.json").write_text(
+        json.dumps(
+            {
+                "apiVersion": "virt-admit.io/v1alpha1",
+                "kind": "Snapshot",
+                "complete": ["*"],
+                "items": [node("a").data, pool(selector="none").data, kubevirt().data],
+            }
+        )
+    )
+    result = CliRunner().invoke(virt_admit, ["upgrade", "--cluster", str(tmp_path / "cluster.json"), *args])
+
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_the_text_says_the_verdict_first(tmp_path):
+    cluster = Snapshot([node("a"), node("b"), *vm("x", "a"), kubevirt()], ["*"])
+    text, code = upgrade(cluster, Options(), "text")
+
+    assert code == 0
+    assert text.startswith("Yes: 2 nodes by plain in ")
+    assert "The estimate rests on:" in text
