@@ -30,8 +30,9 @@ _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2; all ciphers of T
 def new_context(tls_min_version: str = "1.2") -> ssl.SSLContext:
     """Return the context of a server, without a certificate.
 
-    Without session tickets: the API server's client keeps no sessions, and a resumed session would outlive a revoked
-    signer. Without ALPN: the API server speaks HTTP/1.1 to webhooks.
+    Without session tickets: the API server's client keeps no sessions. Python cannot switch off OpenSSL's session cache,
+    so clients of TLS 1.2 may resume by session id, but only in the same context: every new certificate or client CA ends
+    all sessions. Without ALPN: the API server speaks HTTP/1.1 to webhooks.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = TLS_VERSIONS[tls_min_version]
@@ -132,6 +133,11 @@ class TlsContextProvider:
             if self._pem:
                 self.set_certificate(*self._pem)
 
+    @property
+    def authenticates_clients(self) -> bool:
+        """Whether clients need a certificate."""
+        return self._client_ca is not None
+
     def is_allowed(self, peer: Mapping[str, Any] | None) -> bool:
         """Return whether a verified client (``getpeercert()``) has one of the names. True if no names are required."""
         if not self._client_names:
@@ -183,6 +189,9 @@ def _connection_class(provider: TlsContextProvider) -> type[ssl.SSLObject]:
                 if failure := failure_of(error):
                     provider.on_handshake_failure(failure)
                 raise
+            if provider.authenticates_clients and self.session_reused:  # would outlive the client certificate
+                provider.on_handshake_failure("client_certificate")
+                raise ssl.SSLCertVerificationError("the client resumes a session instead of presenting its certificate")
             if not provider.is_allowed(self.getpeercert()):
                 provider.on_handshake_failure("client_certificate")
                 raise ssl.SSLCertVerificationError("the client certificate has none of the required names")

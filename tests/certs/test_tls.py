@@ -196,7 +196,7 @@ def test_old_versions_of_tls_are_refused(serve, signer, minimum, refused):
         connect(serve(front), context)
 
 
-def test_no_session_can_be_resumed(serve, signer):
+def test_there_are_no_session_tickets(serve, signer):
     front = TlsContextProvider()
     show(front, serving(signer))
     context = client(signer)
@@ -208,6 +208,53 @@ def test_no_session_can_be_resumed(serve, signer):
         tls.recv(1)
         assert tls.session is None or not tls.session.has_ticket
         assert not tls.session_reused
+
+
+def handshake(
+    front: TlsContextProvider, context: ssl.SSLContext, resumed: ssl.SSLSession | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends of a connection in memory, after the handshake. The server keeps the session while its end exists."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = front.context.wrap_bio(to_server, to_client, server_side=True)
+    peer = context.wrap_bio(to_client, to_server, server_hostname=NAMES[0], session=resumed)
+    for _ in range(3):
+        for end in (peer, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return peer, server
+
+
+def tls_1_2(context: ssl.SSLContext) -> ssl.SSLContext:
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def test_a_session_of_tls_1_2_ends_with_the_certificate(signer):
+    front = TlsContextProvider()
+    show(front, serving(signer))
+    context = tls_1_2(client(signer))
+    first, _held = handshake(front, context)
+    assert handshake(front, context, first.session)[0].session_reused, "Python has no switch against it"
+
+    show(front, serving(signer))
+
+    assert not handshake(front, context, first.session)[0].session_reused
+
+
+def test_no_session_replaces_a_client_certificate(signer):
+    authority = trustme.CA()
+    front = TlsContextProvider(client_ca=authority.cert_pem.bytes())
+    show(front, serving(signer))
+    context = tls_1_2(client(signer))
+    authority.issue_cert("apiserver").configure_cert(context)
+    first, _held = handshake(front, context)
+    failures = []
+    front.on_handshake_failure = failures.append
+
+    with pytest.raises(ssl.SSLCertVerificationError, match="resumes a session"):
+        handshake(front, context, first.session)
+    assert failures == ["client_certificate"]
+    assert not handshake(front, context)[0].session_reused
 
 
 def test_clients_of_another_authority_are_refused_in_the_handshake(serve, signer):

@@ -24,7 +24,7 @@ from virt_admit.settings import DOMAIN, NAMESPACE, POLICY_CONFIGMAP, SERVICE
 NAME: Final = "virt-admit"
 SCAN: Final = f"{NAME}-scan"
 READER: Final = f"{NAME}-reader"
-WATCH: Final = ("get", "list", "watch")
+WATCH: Final = ("list", "watch")
 Condition = tuple[str, str]
 """Name and CEL expression."""
 MakeCondition = Callable[[Rules, tuple[str, ...]], Condition]
@@ -288,7 +288,7 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
     """Return the role of the scan: list what rules judge and what they look up."""
     judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules)})
-    return list(_granted(SCAN, _lookup_rules(judged_or_read, rules, ("get", "list")), [SCAN], component="scan"))
+    return list(_granted(SCAN, _lookup_rules(judged_or_read, rules, ("list",)), [SCAN], component="scan"))
 
 
 def reports_rbac() -> list[dict[str, Any]]:
