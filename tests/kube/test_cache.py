@@ -223,6 +223,26 @@ def test_what_could_not_be_derived_is_tried_again():
     assert cluster.cached(first) is None
 
 
+def bound(name, number, namespace):
+    """A claim as a cluster has it: bound to a volume of its own."""
+    volume = f"pvc-7c9e6679-7425-40de-944b-{number:012}"
+    return claim(name, namespace, uid=str(number)) | {"spec": {"accessModes": ["ReadWriteMany"], "volumeName": volume}}
+
+
+def test_bound_claims_take_little_memory():
+    """The texts of these claims differ, so that each is stored on its own."""
+    many = 5_000
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kind_store = store(PVC, *(bound(f"data-volume-{i:08}", i, f"team-{i % 300}") for i in range(many)))
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(kind_store) == many
+    assert taken / many < 300
+
+
 def test_claims_take_little_memory():
     """At most 300 bytes a claim: a cluster has a hundred thousand."""
     many = 20_000
