@@ -19,6 +19,7 @@ from virt_admit.cli import main
 from virt_admit.engine import review as engine
 from virt_admit.kube.cache import Informed
 from virt_admit.model.cluster import NOTHING
+from virt_admit.model.rehearsal.durations import Range
 from virt_admit.policy import parser, policy
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.report import Report
@@ -137,7 +138,7 @@ def families() -> dict[str, tuple[str, set[str]]]:
     metrics = Metrics()
     metrics.follow_certificates(RotatorStatus)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
-    scanned = scan_metrics.gauges(Report(()), {}, 1.0)
+    scanned = scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2))
     found = {}
     for collector in {*metrics.registry._collector_to_names, *scanned._collector_to_names}:
         for family in collector.collect():

@@ -14,6 +14,7 @@ from tests.paths import ROOT
 from virt_admit.install import manifests
 from virt_admit.install.manifests import NAME
 from virt_admit.kube.cache import Informed
+from virt_admit.model.rehearsal.durations import Range
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.report import Report
 from virt_admit.rules import load_rules
@@ -38,7 +39,7 @@ def series() -> set[str]:
     metrics.follow_certificates(RotatorStatus)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
     found = set()
-    for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0)):
+    for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2))):
         for family in registry.collect():
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
             found |= {family.name + suffix for suffix in suffixes}

@@ -35,8 +35,8 @@ from virt_admit.model import kinds, selectors
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain_plan import plan
-from virt_admit.model.kubevirt.forecast import VmOutcome
 from virt_admit.model.objects import Object
+from virt_admit.model.rehearsal.rehearsal import Options, rehearse
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.formats.policy_reports import WRITTEN
@@ -219,9 +219,10 @@ def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreada
 
 
 def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str) -> None:
-    blockers = {node.name: len(node.having(VmOutcome.BLOCKS)) for node in plan(cluster).nodes}
+    blockers = {node.name: node.blockers for node in plan(cluster).nodes}
+    duration = rehearse(cluster, Options(), forecast_only=True).duration
     try:
-        scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds), target)
+        scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds, duration), target)
     except OSError as error:
         raise click.ClickException(f"--metrics {target}: {error}") from None
 

@@ -10,6 +10,7 @@ from urllib.error import HTTPError
 
 from prometheus_client import CollectorRegistry, Gauge, push_to_gateway, write_to_textfile
 
+from virt_admit.model.rehearsal.durations import Range
 from virt_admit.reports.report import Report
 from virt_admit.rule import Action
 
@@ -18,13 +19,16 @@ PATIENCE: Final = 10
 """Timeout of a Pushgateway in seconds."""
 
 
-def gauges(report: Report, blockers: Mapping[str, int], seconds: float) -> CollectorRegistry:
+def gauges(
+    report: Report, blockers: Mapping[str, int], seconds: float, upgrade: Range | None = None
+) -> CollectorRegistry:
     """Return the gauges of a finished scan of a whole cluster.
 
     Args:
         report: the results.
-        blockers: the number of virtual machines that block a drain now, by node.
+        blockers: the number of virtual machines and other pods that block a drain now, by node.
         seconds: the duration of the scan.
+        upgrade: the estimated duration of an upgrade of all nodes; None: not possible, or unknown.
     """
     registry = CollectorRegistry()
     findings = Gauge(
@@ -43,12 +47,21 @@ def gauges(report: Report, blockers: Mapping[str, int], seconds: float) -> Colle
         findings.labels(*labels).set(number)
     drains = Gauge(
         "virt_admit_drain_blockers",
-        "Virtual machines on a node that would stop a drain now.",
+        "Virtual machines, budgets and pods on a node that would stop a drain now.",
         ("node",),
         registry=registry,
     )
     for node, number in blockers.items():
         drains.labels(node).set(number)
+    if upgrade is not None:
+        estimate = Gauge(
+            "virt_admit_upgrade_seconds",
+            "Estimated duration of an upgrade of all nodes.",
+            ("bound",),
+            registry=registry,
+        )
+        estimate.labels("low").set(upgrade.low)
+        estimate.labels("high").set(upgrade.high)
     Gauge("virt_admit_scan_duration_seconds", "How long the last scan took.", registry=registry).set(seconds)
     Gauge(
         "virt_admit_scan_last_success_timestamp_seconds", "When the last scan ended.", registry=registry

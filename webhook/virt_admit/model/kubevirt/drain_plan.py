@@ -50,6 +50,11 @@ class NodePlan:
         return tuple(forecast for forecast in self.forecasts if forecast.outcome is outcome)
 
     @property
+    def blockers(self) -> int:
+        """The number of VMs and other things that keep the node from becoming empty."""
+        return len(self.having(VmOutcome.BLOCKS)) + len(self.pods.blockers)
+
+    @property
     def drainable(self) -> bool | None:
         """Whether the node can be drained now. None: it cannot be determined."""
         if self.having(VmOutcome.BLOCKS) or self.pods.blockers or self.packing.fits is False:
@@ -152,6 +157,7 @@ def _pack(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
             found.placement.candidates,
             uncertain=found.placement.certain is None,
             source=found.vmi.at("status", "nodeName").text or "",
+            gone=found.target.gone,
         )
         for found in forecasts
         if found.needs_room

@@ -221,6 +221,8 @@ class Target(NamedTuple):
 
     pod: Pod
     placement: Placement
+    gone: tuple[Pod, ...] = ()
+    """Pods that have ended when this one starts."""
 
 
 def target(vmi: Object, cluster: Cluster, *, moves: bool) -> Target:
@@ -232,10 +234,10 @@ def target(vmi: Object, cluster: Cluster, *, moves: bool) -> Target:
     pod = pod_to_place(vmi, cluster, moves=moves)
     here = vmi.at("status", "nodeName").text or ""
     filters = scheduler(cluster)
-    gone = () if moves else [other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi)]
+    gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
     placement = filters.place(pod, without=here, gone=gone)
     unseen = tuple(_unseen_of(vmi, pod, cluster, moves=moves))
-    return Target(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement)
+    return Target(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
 
 
 def _is_own(pod: Pod, vmi: Object) -> bool:

@@ -32,7 +32,7 @@ class Options:
     """What an administrator may try out."""
 
     driver: Driver | None = None
-    """None: whoever probably updates the cluster."""
+    """None: the one that probably updates the cluster."""
     max_unavailable: str | None = None
     node_minutes: int = 10
     """Minutes for the update and the reboot of one node."""
@@ -92,8 +92,16 @@ class Rehearsal:
     faster: tuple[Saving, ...]
 
 
-def rehearse(cluster: Cluster, options: Options, progress: Callable[[str], None] = lambda _: None) -> Rehearsal:
+def rehearse(
+    cluster: Cluster,
+    options: Options,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    forecast_only: bool = False,
+) -> Rehearsal:
     """Simulate an upgrade of all nodes.
+
+    ``forecast_only``: do not try other settings, which takes three more runs.
 
     Raises:
         ValueError: ``max_unavailable`` is not a number or a percentage.
@@ -110,7 +118,11 @@ def rehearse(cluster: Cluster, options: Options, progress: Callable[[str], None]
     unknown = [row for node in plan.nodes for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
         return _unknown(driver, plan, (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown)))
-    return _simulated(cluster, plan, pools, found, driver, options, progress)
+    result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress)
+    if not result.possible or forecast_only:
+        return result
+    progress("trying other settings")
+    return replace(result, faster=tuple(_faster(world, high)))
 
 
 def _emptiest_first(plan: Plan) -> Sequence[str]:
@@ -157,7 +169,7 @@ def _simulated(
     driver: Driver,
     options: Options,
     progress: Callable[[str], None],
-) -> Rehearsal:
+) -> tuple[Rehearsal, World, Outcome]:
     estimates = {row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts}
     worlds = [_world(cluster, plan, pools, found, options, estimates, bound) for bound in ("low", "high")]
     progress("simulating the shortest run")
@@ -167,8 +179,7 @@ def _simulated(
     stops = tuple(_stops(plan, pools, low, high))
     exhausted = low.exhausted or high.exhausted
     possible = False if stops else None if exhausted else True
-    progress("trying other settings")
-    return Rehearsal(
+    result = Rehearsal(
         driver,
         possible,
         (f"the simulation was given up after {MAX_EVENTS} events",) if exhausted else (),
@@ -177,8 +188,9 @@ def _simulated(
         tuple(_waves(pools, low, high)),
         tuple(_vms(plan, low.moves)),
         stops,
-        tuple(_faster(worlds[1], high)) if possible else (),
+        (),
     )
+    return result, worlds[1], high
 
 
 def _estimate(row: Forecast, cluster: Cluster) -> Estimate:

@@ -185,9 +185,9 @@ class Scheduler:
             refusing |= self._out_of_reach(claim)
         return () if fault else tuple(name for name in accepting if name not in refusing) if refusing else accepting
 
-    def accepts(self, pod: Pod, name: str) -> bool:
+    def accepts(self, pod: Pod, name: str, gone: Sequence[Pod] = ()) -> bool:
         """Return whether one node certainly takes the pod, the pods that were bound meanwhile included."""
-        demand = self._demand(pod)
+        demand = self._demand(pod, gone)
         causes, blind = self._causes(demand, self.state.nodes[name])
         return not (causes or blind or demand.unseen)
 

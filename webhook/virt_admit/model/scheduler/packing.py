@@ -36,6 +36,8 @@ class Item:
     """Whether there may be further nodes."""
     source: str = ""
     """The node that it leaves: it never goes back there, even if others open it."""
+    gone: tuple[Pod, ...] = ()
+    """Pods that have ended when this one starts: the own one of a VM that restarts."""
 
 
 def pack(items: Sequence[Item], scheduler: Scheduler) -> Packing:
@@ -107,7 +109,7 @@ def _first_fit(items: Sequence[Item], scheduler: Scheduler) -> tuple[dict[str, s
     placed: dict[str, str] = {}
     left: list[Pod] = []
     for item in items:
-        name = next((name for name in item.nodes if _takes(scheduler, item.pod, name)), "")
+        name = next((name for name in item.nodes if _takes(scheduler, item, name)), "")
         if name:
             scheduler.state.bind(replace(item.pod, node=name))
             placed[item.pod.full_name] = name
@@ -116,12 +118,12 @@ def _first_fit(items: Sequence[Item], scheduler: Scheduler) -> tuple[dict[str, s
     return placed, tuple(left)
 
 
-def _takes(scheduler: Scheduler, pod: Pod, name: str) -> bool:
+def _takes(scheduler: Scheduler, item: Item, name: str) -> bool:
     """Return whether a node among a pod's candidates still takes it, after other pods were placed."""
-    state = scheduler.state
+    state, pod = scheduler.state, item.pod
     if any(True for _ in missing({PODS: 1, **pod.requests}, state.free(state.nodes[name]))):
         return False
-    return scheduler.is_simple(pod) or scheduler.accepts(pod, name)
+    return scheduler.is_simple(pod) or scheduler.accepts(pod, name, item.gone)
 
 
 class _Search:
@@ -150,7 +152,7 @@ class _Search:
         for name in item.nodes:
             if self.steps <= 0:
                 return False
-            if not _takes(self.scheduler, item.pod, name):
+            if not _takes(self.scheduler, item, name):
                 continue
             free = tuple(sorted(self.scheduler.state.free(self.scheduler.state.nodes[name]).items()))
             if free in tried and self.scheduler.is_simple(item.pod):
