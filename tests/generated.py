@@ -7,11 +7,13 @@ from pathlib import Path
 
 import yaml
 
+from tests import field_tables
 from tests.dashboard import dashboard
 from tests.paths import ROOT
 from virt_admit.cli.rules import page
 from virt_admit.install import manifests
 from virt_admit.install.guard import guard
+from virt_admit.rule import Rule
 from virt_admit.rules import InvalidRule, load_rules
 
 NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
@@ -41,6 +43,7 @@ def files() -> dict[Path, str]:
         },
         folder / "monitoring" / "dashboard.json": dashboard() + "\n",
         ROOT / "docs" / "rules.md": _rules_page(),
+        **field_tables.files(),
     }
 
 
@@ -60,11 +63,18 @@ def _rules_page() -> str:
     ]
     for rule in rules:
         names = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
-        action = str(rule.action) + ("" if rule.at_admission else " (check, scan)")
+        action = str(rule.action) + _scope(rule)
         lines.append(f"| [{rule.id}](#{rule.id}) | {action} | {names} | {rule.title.replace('|', chr(92) + '|')} |")
     for rule in rules:
         lines += ["", page(rule).replace("# ", "## ", 1).replace("\nAction:", "  \nAction:")]
     return "\n".join(lines) + "\n"
+
+
+def _scope(rule: Rule) -> str:
+    """Return the commands that ask the rule, for rules that the webhook does not ask."""
+    if rule.at_admission:
+        return ""
+    return " (check, scan)" if rule.in_scan else " (check)"
 
 
 def main() -> int:

@@ -152,6 +152,8 @@ class Rule:
     """The thresholds with their defaults: a frozen dataclass, each field documented with its unit."""
     at_admission: bool = True
     """Whether the webhook asks the rule too; the others are for ``check`` and ``scan`` alone."""
+    in_scan: bool = True
+    """Whether ``scan`` asks the rule too. A rule about what the API server never stores is for ``check`` alone."""
     fixable: bool = False
     """Whether the findings carry fixes that ``/mutate`` applies unless the policy says ``fix: false``."""
     fix_by_default: bool = False

@@ -52,6 +52,7 @@ def as_data(rule: Rule) -> dict[str, Any]:
         "action": str(rule.action),
         "fixes": rule.fixable,
         "admission": rule.at_admission,
+        "scan": rule.in_scan,
         "kinds": [kind.resource for kind in rule.kinds],
         "operations": [str(operation) for operation in rule.operations],
         "reads": [kind.resource for kind in rule.reads],
@@ -68,7 +69,7 @@ def page(rule: Rule) -> str:
     """Return the page of a rule, in Markdown."""
     data = as_data(rule)
     kinds = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
-    scope = "at admission, check and scan" if rule.at_admission else "check and scan only"
+    scope = "at admission, check and scan" if rule.at_admission else f"check{' and scan' if rule.in_scan else ''} only"
     lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {kinds}", f"Action: {data['action']} ({scope})"]
     if rule.fixable:
         lines.append(f"Fix: `/mutate` applies it{'' if rule.fix_by_default else ' if the policy says fix: true'}")

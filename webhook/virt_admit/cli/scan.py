@@ -92,7 +92,7 @@ def command(source: ClusterOptions, reporting: ReportOptions, options: ScanOptio
     try:
         outputs = reporting.outputs()
         selector = selectors.parse_text(options.selector)
-        rules = reporting.rules()
+        rules = reporting.rules().in_scan
         policy = load_policy(reporting.policy_choice(), reporting.policy_configmap, None if source.cluster else source)
         snapshot = snapshots.load(source.cluster) if source.cluster else None
     except (SettingError, PolicyError, ValueError, OSError) as error:

@@ -46,6 +46,11 @@ class Rules:
         return Rules(rule for rule in self if rule.at_admission)
 
     @property
+    def in_scan(self) -> Rules:
+        """The rules that ``scan`` asks."""
+        return Rules(rule for rule in self if rule.in_scan)
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds that some rule judges."""
         return tuple(sorted(self.by_kind))

@@ -10,25 +10,17 @@
 from collections.abc import Iterator
 
 from virt_admit.model.kinds import HCO
+from virt_admit.model.kubevirt import hco_versions
 from virt_admit.model.kubevirt.configuration import Setting, setting
 from virt_admit.model.objects import Object, Path
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
-V1_ONLY = frozenset(
-    ("virtualization", "storage", "networking", "workloadSources", "security", "deployment", "observability")
-)
-V1_FIELDS = V1_ONLY | {"featureGates"}
-
 
 def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    if hco.version not in ("v1", "v1beta1"):
-        return
-    for key in hco["spec"].map:
-        field = hco["spec"][key]
-        if not field.present or (key in V1_FIELDS if hco.version == "v1" else key not in V1_ONLY):
-            continue
+    other = "v1beta1" if hco.version == "v1" else "v1"
+    for field in hco_versions.foreign_fields(hco):
+        key = field.path[-1]
         paths = [str(right) for wrong, right in _moved(hco) if hco.root.at(*wrong).present and wrong[1] == key]
-        other = "v1beta1" if hco.version == "v1" else "v1"
         remedy = f"Use {', '.join(paths)}" if paths else f"Check the fields of {hco.version}"
         alternative = "" if hco.version == "v1" and not paths else f", or use apiVersion {HCO.group}/{other}"
         yield Finding(

@@ -1,0 +1,33 @@
+"""A MachineHealthCheck uses a field that does not exist.
+
+**Why.** The API server drops a field that the schema does not define, so the setting has no effect. ``kubectl`` rejects
+such a file by default. Other clients and GitOps tools lose the setting without an error. Only ``virt-admit check`` can
+find this, because the API server drops the field before it calls the webhook.
+
+**Fix.** Use the field that the message names, or remove it. A field counts as unknown only if no API version and no
+release that virt-admit has a table of defines it. A newer release may define it.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import unknown_fields
+from virt_admit.model.kinds import MHC
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for unknown in unknown_fields.find(obj):
+        yield Finding(unknown.path, unknown.message("mhc-field-unknown"), cause=Cause.FORBIDDEN)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(MHC,),
+    action=Action.WARN,
+    check=check,
+    at_admission=False,
+    in_scan=False,
+    sources=("openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",),
+)

@@ -1,0 +1,1 @@
+"""Virtual machine instance replica sets."""
