@@ -116,9 +116,14 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         "The cluster",
         (
             Panel(
-                "Virtual machines that would stop a drain",
+                "What would stop a drain: VMs, budgets, pods",
                 "short",
                 (("max by (node) (virt_admit_drain_blockers)", "{{node}}"),),
+            ),
+            Panel(
+                "Estimated duration of an upgrade",
+                "s",
+                (("max by (bound) (virt_admit_upgrade_seconds)", "{{bound}}"),),
             ),
             Panel(
                 "Findings of the last scan",
