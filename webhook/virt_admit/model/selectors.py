@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from virt_admit.model.objects import Key, PathStep
@@ -124,6 +124,13 @@ class Selector:
 
     requirements: frozenset[Requirement] = frozenset()
     errors: tuple[Error, ...] = ()
+    pruned: tuple[tuple[PathStep, ...], ...] = field(default=(), compare=False)
+    """The paths of labels with the value null, which the API server removes."""
+
+    def pruned_text(self, noun: str) -> str:
+        """Return what the removal of the labels without a value does."""
+        effect = f"every {noun}" if self.empty else f"more {noun}s than it says"
+        return f"null is not a value, so the API server removes this label and the selector matches {effect}"
 
     @property
     def empty(self) -> bool:
@@ -174,6 +181,20 @@ def parse(selector: object) -> Selector:
         errors.append((("matchLabels",), f"{show(labels)} is not a map of labels"))
     parsed, more = parse_requirements(selector.get("matchExpressions"), LABEL_OPERATORS, "matchExpressions")
     return Selector(frozenset((*requirements, *parsed)), (*errors, *more))
+
+
+def parse_custom(selector: object) -> Selector:
+    """Parse the ``LabelSelector`` of a custom resource, without the labels that the API server removes.
+
+    The schema does not allow null as the value of a label. The API server therefore removes such an entry instead of
+    rejecting it (k8s.io/apiextensions-apiserver: pkg/apiserver/schema/defaulting/prunenulls.go).
+    """
+    labels = selector.get("matchLabels") if isinstance(selector, dict) else None
+    if not isinstance(labels, dict) or None not in labels.values():
+        return parse(selector)
+    kept = {key: value for key, value in labels.items() if value is not None}
+    parsed = parse({**selector, "matchLabels": kept} if isinstance(selector, dict) else selector)
+    return replace(parsed, pruned=tuple(("matchLabels", Key(key)) for key, value in labels.items() if value is None))
 
 
 def parse_requirements(

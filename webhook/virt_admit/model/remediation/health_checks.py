@@ -343,7 +343,7 @@ def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: A
         kind = kinds.MHC
     layout = _layout(kind, obj)
     conditions = obj.at(*layout.conditions)
-    selector = selectors.parse(obj.at("spec", "selector").value)
+    selector = selectors.parse_custom(obj.at("spec", "selector").value)
     return HealthCheck(obj, kind, conditions, _entries(conditions, layout), selector, layout)
 
 

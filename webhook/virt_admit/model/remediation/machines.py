@@ -166,7 +166,7 @@ def selects_control_plane(selector: Selector) -> bool:
 
 def of_set(machine_set: Object, cluster: Cluster) -> Selection:
     """Return the Machines of a MachineSet: its selector matches them and no other object controls them."""
-    selector = selectors.parse(machine_set.at("spec", "selector").value)
+    selector = selectors.parse_custom(machine_set.at("spec", "selector").value)
     matched = select(cluster, kinds.MACHINE, machine_set.namespace, selector)
     return matched.among(
         frozenset(position for position in matched.positions if _may_own(machine_set, matched.index.objects[position]))

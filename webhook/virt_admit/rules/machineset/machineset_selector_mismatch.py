@@ -16,9 +16,12 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 def check(machine_set: Object, context: Context[NoParams]) -> Iterator[Finding]:
     field = machine_set.at("spec", "selector")
-    selector = selectors.parse(field.value)
-    if context.old is not None and selectors.parse(context.old.at("spec", "selector").value) != selector:
+    selector = selectors.parse_custom(field.value)
+    if context.old is not None and selectors.parse_custom(context.old.at("spec", "selector").value) != selector:
         yield Finding(field.path, "the selector cannot be changed. Create another MachineSet.", cause=Cause.FORBIDDEN)
+    for pruned in selector.pruned:
+        found = selector.pruned_text("machine")
+        yield Finding(field.at(*pruned).path, f"{found}. Write a value, in quotes.", value=None)
     for subpath, problem in selector.errors:
         yield Finding(field.at(*subpath).path, problem)
     labels = machine_set.at("spec", "template", "metadata", "labels")

@@ -17,7 +17,7 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    if view.selector.empty and not view.handler:
+    if view.selector.empty and not view.selector.pruned and not view.handler:  # mhc-selector-invalid reports null
         label = (
             "machine.openshift.io/cluster-api-machineset" if view.kind is MHC else "cluster.x-k8s.io/deployment-name"
         )

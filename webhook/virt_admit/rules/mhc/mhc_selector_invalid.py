@@ -1,7 +1,9 @@
 """The selector of a MachineHealthCheck is not valid.
 
 **Why.** The schema checks almost nothing in a selector. With a malformed one every reconcile of the check fails, so
-nothing is ever remediated. A typical cause is a placeholder from the documentation such as ``<role>``.
+nothing is ever remediated. A typical cause is a placeholder from the documentation such as ``<role>``. A label with the
+value ``null``, as an empty value of a Helm chart gives, is worse: the API server removes it, and the check selects all
+machines that match the rest of the selector. Without another label these are all machines of the namespace.
 
 **Fix.** Write label keys and values as Kubernetes defines them. Use the operators ``In`` and ``NotIn`` with values, and
 ``Exists`` and ``DoesNotExist`` without.
@@ -18,6 +20,9 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
+    for steps in view.selector.pruned:
+        found = view.selector.pruned_text("machine")
+        yield Finding(view.selector_field.at(*steps).path, f"{found}. Write a value, in quotes.", value=None)
     for steps, problem in view.selector.errors:
         path = view.selector_field.at(*steps).path
         yield Finding(path, first_that_fits(path, RULE.id, f"{problem}. The check would never act.", problem))
@@ -31,6 +36,7 @@ RULE = Rule(
     check=check,
     sources=(
         "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMachinesFromMHC",
+        "k8s.io/apiextensions-apiserver:pkg/apiserver/schema/defaulting/prunenulls.go#PruneNonNullableNullsWithoutDefaults",
         "k8s.io/apimachinery:pkg/apis/meta/v1/helpers.go#LabelSelectorAsSelector",
     ),
 )

@@ -17,7 +17,7 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.cached(health_checks.view, obj)
-    if nhc.selector.empty:
+    if nhc.selector.empty and not nhc.selector.pruned:  # nhc-selector-invalid reports null
         yield Finding(
             nhc.selector_field.path,
             "an empty selector would select every node, including the control plane; the operator rejects it. Exclude "

@@ -10,7 +10,6 @@ allowed at any time.
 from collections.abc import Iterator
 from typing import Any
 
-from virt_admit.model import selectors
 from virt_admit.model.kinds import NHC
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Field, Object
@@ -44,7 +43,10 @@ def _under_remediation(nhc: Object) -> list[str]:
 
 
 def _selector(nhc: Object) -> Any:
-    return selectors.parse(nhc.at("spec", "selector").value)
+    """Return the selector as written: the operator compares the order of its lists too (``reflect.DeepEqual``)."""
+    selector = nhc.at("spec", "selector")
+    labels = {key: value for key, value in selector["matchLabels"].map.items() if value is not None}
+    return labels, selector["matchExpressions"].value
 
 
 def _template(nhc: Object) -> Any:
