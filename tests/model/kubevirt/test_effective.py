@@ -87,7 +87,8 @@ def test_what_a_started_vm_really_uses_wins_over_what_the_name_means_today():
     obj = vm(instancetype={"name": "large"}, status=used("old"))
     current = large("VirtualMachineClusterInstancetype")
     assert effective(obj, Snapshot([current, revision("old")])).gpus.field.value == [1, 2]
-    assert effective(obj, Snapshot([current, revision("old", of=None)])).gpus.field.value == [1, 2]
+    unlabelled = effective(obj, Snapshot([current, revision("old", of=None)]))
+    assert unlabelled.gpus.field.value == SPEC["gpus"]
     assert effective(obj, Snapshot([current, revision("old", of="small")])).gpus.field.value == SPEC["gpus"]
     assert effective(obj, Snapshot([current])).unseen == ("controllerrevisions.apps shop/old",)
 

@@ -19,7 +19,8 @@ from tests.model.kubevirt.migratability_cases import (
     with_volume,
 )
 from virt_admit.model.cluster import NOTHING, Snapshot
-from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY, Migratable, assess
+from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, Migratable, assess
+from virt_admit.model.kubevirt.tsc import TSC_FREQUENCY
 from virt_admit.model.objects import Object
 
 
@@ -73,6 +74,7 @@ def test_the_interface_on_the_pod_network(spec, annotations, objects, answer):
     ("objects", "annotations", "answer"),
     [
         ([], {}, UNKNOWN),
+        ([], OPT_IN, YES),
         ([kubevirt()], {}, NO_INTERFACE),
         ([kubevirt()], OPT_IN, YES),
         ([HCO], {}, YES),
@@ -108,6 +110,8 @@ STUCK_GPU = no("HostDeviceNotLiveMigratable", DEVICES + ".gpus")
         ({"devices": {"gpus": GPU["devices"]["gpus"] * 2}}, [kubevirt(**GATE, **MDEV)], STUCK_GPU),
         (GPU, [kubevirt(**GATE, **MDEV)], YES),
         (GPU, [kubevirt(status={"observedKubeVirtVersion": "v1.7.0"}, **GATE, **MDEV)], STUCK_GPU),
+        (GPU, [kubevirt(status={"observedKubeVirtVersion": "v1.8.4"}, **GATE, **MDEV)], STUCK_GPU),
+        (GPU, [kubevirt(status={"observedKubeVirtVersion": "v1.9.0"}, **GATE, **MDEV)], YES),
         (GPU, [kubevirt(**GATE)], STUCK_GPU),
         (GPU, [kubevirt(**MDEV)], STUCK_GPU),
         (GPU, [], STUCK_GPU),
@@ -166,7 +170,21 @@ NO_CLOCK = no("NoTSCFrequencyNotLiveMigratable", T + "domain.features.hyperv.ree
 
 SHOWS = node("a", {TSC_FREQUENCY: "2600000000"})
 
-MINIMUM = kubevirt(developerConfiguration={"minimumClusterTSCFrequency": 1})
+HIDDEN = node("a", {TSC_FREQUENCY: "26", "kubevirt.io/schedulable": "false"})
+
+ALL_VMIS = "virtualmachineinstances.kubevirt.io"
+
+
+def minimum(frequency):
+    return kubevirt(developerConfiguration={"minimumClusterTSCFrequency": frequency})
+
+
+MINIMUM = minimum(1)
+
+
+def vmi_on(name):
+    status = {"nodeName": name, "phase": "Succeeded"}
+    return manifest("kubevirt.io/v1", "VirtualMachineInstance", "other", "shop", status=status)
 
 
 @pytest.mark.parametrize(
@@ -176,19 +194,28 @@ MINIMUM = kubevirt(developerConfiguration={"minimumClusterTSCFrequency": 1})
         (clock(), [], ["*"], UNKNOWN),
         (clock(), [kubevirt()], [], UNKNOWN),
         (clock(), [MINIMUM], [], YES),
-        (clock(), [SHOWS], [], YES),
-        (clock(None), [SHOWS], [], YES),
-        (clock(), [node("a")], [], NO_CLOCK),
-        (clock(None), [node("a")], [], NO_CLOCK),
+        (clock(), [SHOWS, kubevirt()], [], YES),
+        (clock(), [SHOWS], [], UNKNOWN),
+        (clock(architecture="amd64"), [SHOWS], [], YES),
+        (clock(None), [SHOWS, kubevirt()], [], YES),
+        (clock(), [node("a"), kubevirt()], [], NO_CLOCK),
+        (clock(None), [node("a"), kubevirt()], [], NO_CLOCK),
+        (clock(), [node("a")], [], UNKNOWN),
+        (clock(architecture="amd64"), [node("a")], [], UNKNOWN),
         (clock(), [node("a"), kubevirt()], ["*"], NO_CLOCK),
-        (clock(), [node("a", {TSC_FREQUENCY: "0"})], [], NO_CLOCK),
-        (clock(), [node("a", {TSC_FREQUENCY: "2.6e9"})], [], NO_CLOCK),
-        (clock(), [node("a", {TSC_FREQUENCY: "26", "kubevirt.io/schedulable": "false"})], [], NO_CLOCK),
+        (clock(), [node("a", {TSC_FREQUENCY: "0"}), kubevirt()], [], NO_CLOCK),
+        (clock(), [node("a", {TSC_FREQUENCY: "2.6e9"}), kubevirt()], [], NO_CLOCK),
+        (clock(), [HIDDEN, kubevirt()], [ALL_VMIS], NO_CLOCK),
+        (clock(), [HIDDEN, kubevirt()], [], UNKNOWN),
+        (clock(), [HIDDEN, kubevirt(), vmi_on("a")], [], YES),
+        (clock(), [HIDDEN, kubevirt(), vmi_on("b")], [ALL_VMIS], NO_CLOCK),
+        (clock(), [SHOWS, minimum(0)], [], NO_CLOCK),
+        (clock(), [SHOWS, minimum(-1)], [], NO_CLOCK),
         (clock(enabled=False), [node("a")], [], YES),
         (clock(policy="require"), [node("a")], [], YES),
         (clock(policy="force"), [node("a")], [], YES),
-        (clock(policy="optional"), [node("a")], [], NO_CLOCK),
-        (clock(policy=""), [node("a")], [], NO_CLOCK),
+        (clock(policy="optional"), [node("a"), kubevirt()], [], NO_CLOCK),
+        (clock(policy=""), [node("a"), kubevirt()], [], NO_CLOCK),
         (clock(architecture="arm64"), [SHOWS], [], NO_CLOCK),
         (clock(), [SHOWS, kubevirt(status={"defaultArchitecture": "s390x"})], [], NO_CLOCK),
         (clock(architecture="amd64"), [SHOWS, kubevirt(status={"defaultArchitecture": "s390x"})], [], YES),
@@ -231,6 +258,7 @@ def test_claims_out_of_sight_and_claims_that_come_later():
     assert judged(BY_CLAIM) == UNKNOWN
     assert judged(BY_CLAIM, complete=["*"]) == UNKNOWN
     assert judged(with_volume(persistentVolumeClaim={}), complete=["*"]) == UNKNOWN
+    assert judged(with_volume(persistentVolumeClaim={"claimName": ""})) == no("DisksNotLiveMigratable", PVC_PATH)
     assert (
         judged(BY_CLAIM, manifest("v1", "PersistentVolumeClaim", "root", "other", spec={"accessModes": ["x"]}))
         == UNKNOWN

@@ -9,6 +9,7 @@ from tests.model.kubevirt.migratability_cases import (
     STUCK,
     UNKNOWN,
     YES,
+    T,
     judged,
     named,
     no,
@@ -17,6 +18,8 @@ from tests.model.kubevirt.migratability_cases import (
     windows,
 )
 from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN
+
+NO_TSC, CLOCK = "NoTSCFrequencyNotLiveMigratable", T + "domain.features.hyperv.reenlightenment"
 
 
 def bare(**vm_spec):
@@ -62,7 +65,28 @@ def test_instance_types_count(spec, answer):
     ],
 )
 def test_preferences_count(spec, answer):
-    assert judged(vm(**WINDOWS), windows(spec), node("a")) == answer
+    assert judged(vm(**WINDOWS), windows(spec), node("a"), kubevirt()) == answer
+
+
+INVTSC = {"cpu": {"preferredCPUFeatures": [{"name": "invtsc", "policy": "require"}]}}
+REENLIGHTENMENT = {"features": {"hyperv": {"reenlightenment": {}}}, "devices": {"autoattachPodInterface": False}}
+
+
+@pytest.mark.parametrize(
+    ("own", "preferred", "answer"),
+    [
+        ([], INVTSC, YES),
+        ([{"name": "vmx"}], INVTSC, YES),
+        ([{"name": "invtsc", "policy": "disable"}], INVTSC, no(NO_TSC, CLOCK)),
+        ([], {}, no(NO_TSC, CLOCK)),
+    ],
+)
+def test_a_preference_that_brings_invtsc_makes_the_frequency_a_need_of_the_boot(own, preferred, answer):
+    """pkg/instancetype/preference/apply/cpu.go#applyCPUPreferences adds names that the VM does not list."""
+    domain = REENLIGHTENMENT | {"cpu": {"features": own}}
+    machine = vm({"networks": [], "domain": domain}, **WINDOWS)
+    assert judged(machine, windows(preferred), node("a"), kubevirt()) == answer
+    assert judged(machine, node("a"), kubevirt()) == UNKNOWN
 
 
 def test_a_preferred_masquerade_fills_gaps_only():

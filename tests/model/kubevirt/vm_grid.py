@@ -9,7 +9,8 @@ from virt_admit.engine.admission_review import Request
 from virt_admit.model import kinds
 from virt_admit.model.cluster import NOTHING, Snapshot
 from virt_admit.model.kubevirt import vms
-from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN, TSC_FREQUENCY
+from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN
+from virt_admit.model.kubevirt.tsc import TSC_FREQUENCY
 from virt_admit.model.objects import Object
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules
@@ -109,16 +110,24 @@ WORLDS = [
         "LiveMigrate",
         "masquerade",
         claims=True,
-        clock=YES,
     ),
     World(
         "a HyperConverged of one node",
         Snapshot([hyperconverged(status={"infrastructureHighlyAvailable": False}), node("a")]),
         "None",
         "masquerade",
-        clock=NO,
     ),
-    World("one node", Snapshot([node("a")]), clock=NO, one_node=True),
+    World("one node", Snapshot([node("a")]), one_node=True),
+    World(
+        "one silent node",
+        Snapshot([node("a"), kubevirt()]),
+        None,
+        "bridge",
+        NO,
+        clock=NO,
+        architecture=True,
+        one_node=True,
+    ),
 ]
 
 

@@ -236,6 +236,7 @@ MACHINE_CONFIG_POOL: Final = Kind(
     "machineconfiguration.openshift.io", ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False
 )
 DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
+DATA_SOURCE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datasources", "DataSource")
 STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False)
 CONTROLLER_REVISION: Final = Kind(
     "apps", ("v1",), "controllerrevisions", "ControllerRevision", numerous=True, snapshot_filtered=True

@@ -329,14 +329,13 @@ def mediated_devices(cluster: Cluster) -> frozenset[str]:
 
 
 def minimum_tsc_frequency(cluster: Cluster) -> int | None:
-    """Return the configured minimum frequency in hertz of every node's time stamp counter, or None.
+    """Return the configured minimum frequency in hertz of every node's time stamp counter, even an invalid one.
 
     Raises:
         Unseen: KubeVirt cannot be read.
     """
     developer = require_kubevirt(cluster).at("spec", "configuration", "developerConfiguration")
-    frequency = developer["minimumClusterTSCFrequency"].integer
-    return frequency if frequency is not None and frequency > 0 else None
+    return developer["minimumClusterTSCFrequency"].integer
 
 
 def reported_architecture(cluster: Cluster) -> str | None:

@@ -128,7 +128,7 @@ def named(vmi: Effective, cluster: Cluster) -> Model | None:
     Raises:
         Unseen: the VM names none, and its instance type or KubeVirt cannot be read.
     """
-    if (vmi.architecture or _default_architecture(cluster)) == "arm64":
+    if effective.architecture(vmi, cluster) == "arm64":
         return None
     given = vmi.cpu_model
     name, path, source = given.field.text, given.field.path, given.source
@@ -137,10 +137,3 @@ def named(vmi: Effective, cluster: Cluster) -> Model | None:
             raise Unseen(vmi.instancetype_unseen)
         name, path, source = configuration.default_cpu_model(cluster), vmi.spec["domain"]["cpu"].path, _DEFAULT
     return None if name in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH) else Model(name, path, source)
-
-
-def _default_architecture(cluster: Cluster) -> str:
-    try:
-        return configuration.default_architecture(cluster)
-    except Unseen:
-        return "amd64"

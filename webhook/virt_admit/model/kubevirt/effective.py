@@ -22,7 +22,7 @@ from virt_admit.model.kinds import (
     VM,
     Kind,
 )
-from virt_admit.model.kubevirt import configuration, vms
+from virt_admit.model.kubevirt import configuration, data_sources, vms
 from virt_admit.model.objects import Field, Object, Path
 from virt_admit.model.reads import Reads
 from virt_admit.model.units import show
@@ -45,6 +45,7 @@ READS: Final[Reads] = {
     CLUSTER_INSTANCETYPE: (),
     PREFERENCE: (),
     CLUSTER_PREFERENCE: (),
+    **data_sources.READS,
 }
 """The fields that ``effective`` reads."""
 
@@ -135,6 +136,16 @@ class Effective(NamedTuple):
         return own if own.field.text or self.instancetype is None else self.instancetype.give("cpu", "model")
 
     @property
+    def cpu_features(self) -> list[Field]:
+        """The CPU features of the VM, and those of the preference that the VM does not list (applyCPUPreferences)."""
+        own = list(self.spec.at("domain", "cpu", "features").items())
+        if self.preference is None:
+            return own
+        names = {feature["name"].text for feature in own}
+        preferred = self.preference.give("cpu", "preferredCPUFeatures").field
+        return own + [feature for feature in preferred.items() if feature["name"].text not in names]
+
+    @property
     def node_selector(self) -> Given:
         """The node selector. A VM with its own must not use an instance type with one."""
         own = Given(self.spec["nodeSelector"])
@@ -200,7 +211,9 @@ def effective(obj: Object, cluster: Cluster) -> Effective:
 
 
 def architecture(vmi: Effective, cluster: Cluster, *, certain: bool = False) -> str | None:
-    """Return the architecture of the VMI: its own, its preference's, else the cluster's; None: unknown.
+    """Return the architecture of the VMI: its own, its preference's, its DataSource's, else the cluster's.
+
+    None: unknown.
 
     Args:
         vmi: the VMI.
@@ -211,7 +224,8 @@ def architecture(vmi: Effective, cluster: Cluster, *, certain: bool = False) -> 
         return vmi.architecture
     default = configuration.reported_architecture if certain else configuration.default_architecture
     try:
-        return default(cluster)
+        labelled = data_sources.architecture(vmi.disk_templates, vms.namespace_of(vmi.obj), cluster)
+        return labelled or default(cluster)
     except Unseen:
         return None
 
@@ -251,7 +265,7 @@ def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Clus
     used = obj.at("status", matcher.status, "controllerRevisionRef", "name").text if kinds.of(obj) is VM else None
     if used:
         stored = _revision(obj, used, cluster)
-        if stored.labels.get(REVISION_OF, name) == name:
+        if stored.labels.get(REVISION_OF) == name:  # find/revision.go#Find ignores a revision without the label
             return _readable(stored.at("data", "spec"), f"{matcher.word} {used}")
     kind = _kind(named["kind"].text or "", matcher)
     if kind is None:

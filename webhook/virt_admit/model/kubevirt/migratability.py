@@ -13,27 +13,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model import kinds, nodes
+from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import HCO, KUBEVIRT, NODE, VMI
-from virt_admit.model.kubevirt import configuration, effective, storage, versions
+from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
+from virt_admit.model.kubevirt import configuration, effective, storage, tsc, versions
 from virt_admit.model.kubevirt.effective import Effective, Given
 from virt_admit.model.kubevirt.versions import Feature, Gate
 from virt_admit.model.messages import count
-from virt_admit.model.nodes import SCHEDULABLE
 from virt_admit.model.objects import Field, Object, Path
 from virt_admit.model.reads import union
-from virt_admit.model.selectors import integer
 from virt_admit.model.units import show
 
 BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
 """Annotation of the VMI that lets it migrate with a bridge on the pod network, whatever its value."""
 
-TSC_FREQUENCY: Final = "cpu-timer.node.kubevirt.io/tsc-frequency"
-"""Label of nodes: the frequency of their time stamp counter in hertz."""
-
-
-READS: Final = union(effective.READS, storage.READS, {KUBEVIRT: (), HCO: (), NODE: ("metadata.labels",)})
+READS: Final = union(effective.READS, storage.READS, tsc.READS, {KUBEVIRT: (), HCO: ()})
 """The fields that ``assess`` reads."""
 
 
@@ -140,7 +134,12 @@ def _default_interface(vmi: Effective, cluster: Cluster) -> _Found:
     attach = vmi.autoattach_pod_interface
     if attach is False or (attach is None and vmi.preference_unseen):
         return
-    binding = configuration.default_binding(cluster)
+    try:
+        binding = configuration.default_binding(cluster)
+    except Unseen:
+        if vmi.annotated(BRIDGE_OPT_IN):  # bridge then migrates, as masquerade does, and there is no third one
+            return
+        raise
     if binding == "masquerade" or (binding == "bridge" and _may_have_opted_in(vmi)):
         return
     yield _interface(
@@ -211,6 +210,9 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
     """Return why the GPUs cannot migrate; empty: they can. Only a single mediated device can."""
     if len(gpus.value) > 1:
         return count(len(gpus.value), "GPU")
+    gate = Gate.VGPU_LIVE_MIGRATION
+    if not versions.has_release(cluster, gate.since):
+        return f"a GPU, which KubeVirt moves since {gate.since}"
     name = gpus[0]["deviceName"].text
     try:
         if not versions.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION):
@@ -273,12 +275,16 @@ def _clock(vmi: Effective, cluster: Cluster) -> _Found:
     feature, source = vmi.reenlightenment
     if not feature.is_map or feature["enabled"].boolean is False or _needs_invtsc_to_boot(vmi):
         return
+    if vmi.preference_unseen:  # it may bring invtsc
+        return
     brings = f" ({source} brings reenlightenment)" if source else ""
-    architecture = effective.architecture(vmi, cluster) or "amd64"
-    if architecture != "amd64":
+    architecture = effective.architecture(vmi, cluster)
+    if architecture not in (None, "amd64"):
         what = f"no TSC frequency on {show(architecture)}{brings}"
-    elif not _tsc_frequency_is_known(cluster):
+    elif not tsc.frequency_is_known(cluster):
         what = f"no node exposes its TSC frequency{brings}"
+    elif architecture is None:
+        raise Unseen("the cluster's default architecture")
     else:
         return
     yield Reason("NoTSCFrequencyNotLiveMigratable", feature.path, what, "drop reenlightenment")
@@ -287,25 +293,7 @@ def _clock(vmi: Effective, cluster: Cluster) -> _Found:
 def _needs_invtsc_to_boot(vmi: Effective) -> bool:
     return any(
         feature["name"].value == "invtsc" and feature["policy"].value in ("require", "force")
-        for feature in vmi.spec["domain"]["cpu"]["features"].items()
-    )
-
-
-def _tsc_frequency_is_known(cluster: Cluster) -> bool:
-    try:
-        if configuration.minimum_tsc_frequency(cluster) is not None:
-            return True
-    except Unseen:
-        pass
-    if not nodes.every(cluster):
-        raise Unseen(str(NODE))
-    return cluster.cached(_some_node_shows_its_tsc_frequency)
-
-
-def _some_node_shows_its_tsc_frequency(cluster: Cluster) -> bool:
-    return any(
-        labels.get(SCHEDULABLE) == "true" and (integer(labels.get(TSC_FREQUENCY)) or 0) > 0
-        for labels in (node.labels for node in nodes.every(cluster))
+        for feature in vmi.cpu_features
     )
 
 
@@ -347,6 +335,9 @@ def claim_of(volume: Field) -> Field | None:
 
 
 def _claim(claim: Field, vmi: Effective, cluster: Cluster) -> _Found:
+    if claim.value == "":  # KubeVirt finds no claim of that name
+        yield Reason(_NOT_SHARED, claim.path, "a claim without a name", "name a ReadWriteMany claim")
+        return
     if not claim.text:
         yield Unseen(f"the name of the claim at {claim.path}")
         return

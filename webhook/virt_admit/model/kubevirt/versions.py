@@ -62,6 +62,8 @@ class Feature(enum.Enum):
     LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
     PERSISTENT_STATE = ("persistent vTPM and EFI on storage that is not shared can be migrated", Version(1, 4))
     VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
+    WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
+    DATA_SOURCE_ARCHITECTURE = ("the architecture of a VM comes from its DataSource", Version(1, 6, 4))
     PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
 
     @property
@@ -82,13 +84,24 @@ def newer_than_known(cluster: Cluster) -> bool:
     return version is not None and version[:2] > NEWEST[:2]
 
 
+def may_accept(cluster: Cluster, value: object, suggestion: str | None) -> bool:
+    """Whether KubeVirt may accept a value that this package does not know.
+
+    A newer release may, and so may one that cannot be read: unseen never denies. Without a release a misspelt known
+    value (one with a suggestion), an empty one and one that is not text still count as mistakes.
+    """
+    if kubevirt_version(cluster) is None:
+        return isinstance(value, str) and value != "" and suggestion is None
+    return newer_than_known(cluster)
+
+
 # --- feature gates -------------------------------------------------------------------------------------------------
 
 
 class Gate(enum.Enum):
     """A feature gate: its name, the first release with it, and the first release in which it is on by default."""
 
-    VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 8), None)
+    VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 9), None)  # 1.8.0 to 1.8.4 migrate no GPU
     DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
     HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
     IMAGE_VOLUME = ("ImageVolume", Version(1, 6), None)
@@ -117,6 +130,14 @@ def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
     if said is None:
         return gate.on_since is not None and has_release(cluster, gate.on_since)
     return said and has_release(cluster, gate.since)
+
+
+def gate_may_be_on(cluster: Cluster, gate: Gate) -> bool:
+    """Whether a feature gate is on, or KubeVirt cannot be read; never raises."""
+    try:
+        return gate_is_on(cluster, gate)
+    except Unseen:
+        return True
 
 
 def gate_is_known_on(cluster: Cluster, gate: Gate) -> bool:

@@ -1,7 +1,8 @@
 """A virtual machine sets an ``evictionStrategy`` that is not a valid value.
 
 **Why.** The schema accepts any text. KubeVirt accepts four values, case-sensitive, and rejects the VM otherwise. An
-upstream runbook wrongly recommends ``shutdown``, which does not exist.
+upstream runbook wrongly recommends ``shutdown``, which does not exist. While KubeVirt's release cannot be read, a word that
+resembles no known one is only a warning, because a newer release may accept it.
 
 **Fix.** Write one of None (shut down), LiveMigrate, LiveMigrateIfPossible (migrate, otherwise shut down) or External (a
 controller outside KubeVirt acts). Use the parameter ``also`` to allow values of a newer KubeVirt.
@@ -33,8 +34,8 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         return
     if strategy.value not in vms.EVICTION_STRATEGIES:
         if strategy.value not in context.params.also:
-            newer = versions.newer_than_known(context.cluster)
             suggestion = messages.did_you_mean(strategy.value, vms.EVICTION_STRATEGIES, _ALIASES)
+            newer = versions.may_accept(context.cluster, strategy.value, suggestion)
             yield Finding(
                 strategy.path,
                 messages.unknown(strategy.value, vms.EVICTION_STRATEGIES, suggestion, newer=newer),

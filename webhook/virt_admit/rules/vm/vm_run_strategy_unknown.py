@@ -1,7 +1,8 @@
 """A virtual machine sets a ``runStrategy`` that is not a valid value.
 
 **Why.** The schema accepts any text. KubeVirt accepts six values, case-sensitive, and rejects the VM otherwise.
-``WaitAsReceiver`` also needs the feature gate DecentralizedLiveMigration.
+``WaitAsReceiver`` exists since KubeVirt 1.6 and needs the feature gate DecentralizedLiveMigration, which is off by
+default before 1.10. While KubeVirt's release cannot be read, an unknown word that resembles no known one is a warning.
 
 **Fix.** Write one of Always, RerunOnFailure, Manual, Once, Halted or WaitAsReceiver. Use ``Always`` for a VM that should
 run, and ``Halted`` for a VM that should stay off. Use the parameter ``also`` to allow values of a newer KubeVirt.
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model import messages
+from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import KUBEVIRT, POOL, VM
 from virt_admit.model.kubevirt import lifecycle, versions, vms
-from virt_admit.model.kubevirt.versions import Gate
+from virt_admit.model.kubevirt.versions import Feature, Gate
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
@@ -39,21 +41,38 @@ def check(vm: Object, context: Context[Params]) -> Iterator[Finding]:
     strategy = vms.vm_spec(vm)["runStrategy"]
     if not strategy.present or not vms.vmi_spec(vm).is_map:
         return
-    if strategy.value not in vms.RUN_STRATEGIES:
-        if strategy.value not in context.params.also:
-            yield _unknown(strategy, newer=versions.newer_than_known(context.cluster))
-    elif strategy.value == "WaitAsReceiver" and versions.gate_is_disabled(context.cluster, _GATE):
-        yield Finding(
-            strategy.path,
-            f"WaitAsReceiver needs feature gate {_GATE.gate}, which disabledFeatureGates switches off, so KubeVirt "
-            "rejects the VM. Write Halted, or enable the gate.",
-            cause=Cause.NOT_SUPPORTED,
-        )
+    if strategy.value == "WaitAsReceiver":
+        yield from _receiver(strategy, context.cluster)
+    elif strategy.value not in vms.RUN_STRATEGIES and strategy.value not in context.params.also:
+        yield _unknown(strategy, context.cluster)
 
 
-def _unknown(strategy: Field, *, newer: bool) -> Finding:
+def _receiver(strategy: Field, cluster: Cluster) -> Iterator[Finding]:
+    """Check the strategy that needs a feature gate; an unknown release counts as the newest, with the gate on."""
+    release = versions.kubevirt_version(cluster)
+    if release is not None and release < Feature.WAIT_AS_RECEIVER.since:
+        why = f"exists since KubeVirt {Feature.WAIT_AS_RECEIVER.since}, but this cluster runs {release}"
+        remedy = "Write Halted."
+    elif versions.gate_is_disabled(cluster, _GATE):
+        why = f"needs feature gate {_GATE.gate}, which disabledFeatureGates switches off"
+        remedy = "Write Halted, or enable the gate."
+    elif release is not None and not versions.gate_may_be_on(cluster, _GATE):
+        why = f"needs feature gate {_GATE.gate}, which is off by default in KubeVirt {release}"
+        remedy = "Write Halted, or enable the gate."
+    else:
+        return
+    yield Finding(
+        strategy.path,
+        f"WaitAsReceiver {why}, so KubeVirt rejects the VM. {remedy}",
+        cause=Cause.NOT_SUPPORTED,
+        max_action=Action.WARN if versions.newer_than_known(cluster) else Action.DENY,
+    )
+
+
+def _unknown(strategy: Field, cluster: Cluster) -> Finding:
     word = strategy.value if strategy.boolean is None else show(strategy.value)  # YAML reads a plain `on` as true
     suggestion = messages.did_you_mean(word, vms.RUN_STRATEGIES, _ALIASES)
+    newer = versions.may_accept(cluster, strategy.value, suggestion)
     return Finding(
         strategy.path,
         messages.unknown(strategy.value, vms.RUN_STRATEGIES, suggestion, newer=newer),
