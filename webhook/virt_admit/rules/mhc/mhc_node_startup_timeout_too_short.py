@@ -4,6 +4,10 @@
 owner creates it again, in a loop. Cluster API drops fractions of a second: less than one second becomes 0, which turns
 the start-up check off.
 
+A bare metal host tests its hardware at each start and is often provisioned again, so even the default of 10 minutes is
+too short for it. virt-admit recognizes bare metal by the platform, by instance types such as ``c5.metal``, and by the
+providers Metal3 and Tinkerbell.
+
 **Fix.** Write 10m, the default. Bare metal needs 20m or more. ``"0"`` turns the start-up check off.
 """
 
@@ -11,8 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks
+from virt_admit.model.remediation import bare_metal, health_checks
+from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.model.units import SECOND, format_duration
 from virt_admit.rule import Action, Context, Finding, Rule, duration
 
@@ -21,19 +27,36 @@ from virt_admit.rule import Action, Context, Finding, Rule, duration
 class Params:
     refused: int = duration("30s", "deny shorter times: the minimum of Cluster API")
     shortest: int = duration("5m", "warn about shorter times: half of the default")
+    bare_metal: int = duration("20m", "warn about shorter times on bare metal, where a host boots for minutes")
 
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     view, params = context.cached(health_checks.view, obj), context.params
     time = view.known_startup_time()
-    if time is None or not 0 < time < max(params.refused, params.shortest) or view.handler:
+    if time is None or time <= 0 or view.handler:
         return
+    if time < max(params.refused, params.shortest):
+        yield _too_short(view, time, params)
+    elif time < params.bare_metal:
+        why = cut(context.cached(bare_metal.reason, obj), 40)
+        if why:
+            default = "" if view.startup.present else ", the default,"
+            yield Finding(
+                view.startup.path,
+                f"{format_duration(time)}{default} is too short for bare metal ({why}) to become a node: machines would be "
+                f"deleted and created in a loop. Use at least {format_duration(params.bare_metal)}.",
+                value=time,
+                max_action=Action.WARN,
+            )
+
+
+def _too_short(view: HealthCheck, time: int, params: Params) -> Finding:
     if view.kind is CAPI_MHC and time < SECOND:
         effect = "becomes 0 in Cluster API, which turns the start-up check off"
     else:
         effect = "is too short for a machine to become a node: machines would be deleted and created in a loop"
     preferred = ", preferably 10m" if params.shortest < health_checks.DEFAULT_STARTUP else ""
-    yield Finding(
+    return Finding(
         view.startup.path,
         f"{format_duration(time)} {effect}. Use at least {format_duration(params.shortest)}{preferred}.",
         max_action=Action.DENY if time < params.refused else Action.WARN,
@@ -44,6 +67,8 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MHC, CAPI_MHC),
+    reads=bare_metal.READS,
+    metadata=(health_checks.STRATEGY,),
     action=Action.DENY,
     event="RemediationLoop",
     check=check,
@@ -51,5 +76,6 @@ RULE = Rule(
     sources=(
         "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
         "kubernetes-sigs/cluster-api:api/core/v1beta2/conversion.go#ConvertToSeconds",
+        "openshift/managed-cluster-config:deploy/osd-machine-api",
     ),
 )
