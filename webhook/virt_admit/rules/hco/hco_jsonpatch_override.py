@@ -2,7 +2,7 @@
 
 **Why.** HyperConverged applies the patch in ``kubevirt.kubevirt.io/jsonpatch`` to the KubeVirt resource that it writes.
 A patch of updates, migrations, evictions, CPU models or certificates replaces the settings that virt-admit checked in
-HyperConverged. A malformed JSON Patch stops the operator.
+HyperConverged. A malformed JSON Patch, or one with a path outside ``/spec/``, stops the operator.
 
 **Fix.** Set the field of HyperConverged instead, if it has one.
 """
@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from virt_admit.model.kinds import HCO
-from virt_admit.model.messages import names
+from virt_admit.model.messages import cut, names
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 ANNOTATION = "kubevirt.kubevirt.io/jsonpatch"
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")  # RFC 6902
+SPEC = "/spec/"
 CHECKED_PATHS = (
     "/spec/workloadUpdateStrategy",
     "/spec/configuration/migrations",
@@ -38,6 +39,14 @@ def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             annotation.path,
             "HyperConverged cannot apply this value, because it is not a JSON Patch. "
             'Use a list such as [{"op": "add", "path": "/spec/…", "value": …}].',
+        )
+        return
+    outside = [path for path in dict.fromkeys(patched) if not path.startswith(SPEC)]
+    if outside:
+        yield Finding(
+            annotation.path,
+            f"HyperConverged rejects this whole patch and stops, because it may only change paths below {SPEC}. "
+            f"Remove or correct {names([cut(path, 60) or '(empty)' for path in outside], 70)}",
         )
         return
     overridden = [path for path in dict.fromkeys(patched) if path.startswith(CHECKED_PATHS)]
@@ -76,6 +85,7 @@ RULE = Rule(
     check=check,
     sources=(
         "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#NewKubeVirt",
+        "kubevirt/hyperconverged-cluster-operator:controllers/common#ApplyPatchToSpec",
         "kubevirt/hyperconverged-cluster-operator:docs/cluster-configuration.md",
     ),
 )
