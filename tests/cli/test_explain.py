@@ -10,8 +10,14 @@ from virt_admit.model import kinds
 from virt_admit.model.cluster import NOTHING, Snapshot
 from virt_admit.model.objects import Object
 
-FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa")
-SNR = make("self-node-remediation.medik8s.io/v1alpha1", "SelfNodeRemediationTemplate", "auto", "wa")
+FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": {}}})
+SNR = make(
+    "self-node-remediation.medik8s.io/v1alpha1",
+    "SelfNodeRemediationTemplate",
+    "auto",
+    "wa",
+    spec={"template": {"spec": {}}},
+)
 
 
 def vm(name, strategy, where):
@@ -79,7 +85,8 @@ def test_data():
         "name": "workers",
     }
     assert data["selected"] == {"kind": "Node", "count": 3, "complete": True, "names": ["n0", "n1", "n2"]}
-    assert data["limit"] == {"text": "minHealthy 1", "least": 1, "most": 2, "never": False, "everything": False}
+    assert data["limit"] == {"text": "minHealthy 1", "least": 1, "most": 2, "never": False, "everything": False,
+                             "controlPlaneOneByOne": False}  # fmt: skip
     assert data["conditions"] == [{"type": "Ready", "status": "Unknown", "seconds": 120}]
     assert (data["machineConditions"], data["startup"]) == ([], None)
     assert data["unhealthy"] == [{"name": "n1", "why": "Ready=Unknown"}]
@@ -113,6 +120,7 @@ def test_missing_data_is_named():
         "machinehealthchecks.machine.openshift.io",
         "selfnoderemediationtemplates.self-node-remediation.medik8s.io wa/auto",
         "fenceagentsremediationtemplates.fence-agents-remediation.medik8s.io wa/auto",
+        "clusterversions.config.openshift.io",
         "nodes.config.openshift.io cluster",
     )
     data = as_data(explanation)
@@ -146,6 +154,19 @@ def test_why_never_as_data():
 FAILED = machine("m0")
 FAILED.data["status"] = {"phase": "Failed"}
 
+
+def other_master(name):
+    return make("v1", "Node", name, labels={"pool": "a", "node-role.kubernetes.io/master": ""})
+
+
+def under_remediation(name):
+    obj = machine(name)
+    obj.data["metadata"]["annotations"] = {"host.metal3.io/external-remediation": ""}
+    return obj
+
+
+MASTER = other_master("n0")
+
 TIMES = [
     {"type": "Ready", "status": "Unknown", "timeout": "5m"},
     {"type": "Ready", "status": "False", "timeout": "soon"},
@@ -174,7 +195,7 @@ TIMES = [
             "or a machine is Failed, or its node does not exist; has no node for a duration that is not valid",
         ]),
         (capi(unhealthyMachineConditions=[{"type": "Worn", "status": "True", "timeout": "1h"}]), [], [
-            "or a machine reports Worn=True for 1h; is Failed, or its node does not exist; has no node for 10m",
+            "or a machine reports Worn=True for 1h; its node does not exist; has no node for 10m",
         ]),
         (mhc(maxUnhealthy=1), [FAILED, machine("m1")], [
             "unhealthy now 2: m0 (Failed), m1 (has no node)",
@@ -187,6 +208,13 @@ TIMES = [
         (capi(unhealthyRange="[5-6]", unhealthyConditions=TIMES), [machine("m0", CAPI, "c")], [
             "limit unhealthyRange [5-6]: never acts, because it requires 5 unhealthy, but selects only 1",
             "VMs restart never: unhealthyRange [5-6] requires 5 unhealthy, but selects only 1",
+        ]),
+        (nhc(maxUnhealthy="100%"), [MASTER, other_master("n1")], [
+            "limit maxUnhealthy 100%: acts while no more than 2 of 2 are unhealthy, on one control-plane node at a time",
+        ]),
+        (mhc(maxUnhealthy=1), [under_remediation("m0"), machine("m1")], [
+            "unhealthy now 2: m0 (waits for external remediation), m1 (has no node)",
+            "does nothing 2 are unhealthy or soon will be: more than 1",
         ]),
         (nhc(remediationTemplate=template()), [], [
             "does nothing SelfNodeRemediationTemplate wa/auto does not exist",

@@ -121,6 +121,7 @@ def test_an_incomplete_selection_is_marked():
 
 @pytest.mark.parametrize("group", ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"])
 def test_machines_of_a_cluster_api_cluster(group):
+    """The label decides, never ``spec.clusterName`` (machinehealthcheck_targets.go#getMachinesFromMHC)."""
     cluster = Snapshot(
         [
             machine("labelled", {CLUSTER: "a"}, group=group),
@@ -131,9 +132,9 @@ def test_machines_of_a_cluster_api_cluster(group):
         ],
         complete=["*"],
     )
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="a")) == ["labelled", "by-spec", "unnamed"]
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="b")) == ["other", "unnamed"]
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="c")) == ["unnamed"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="a")) == ["labelled"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="b")) == ["other"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="c")) == []
     assert names(select(cluster, kind=kinds.CAPI_MACHINE)) == ["labelled", "by-spec", "other", "unnamed"]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.health_checks import CAPI, FAR, MHC, NHC, SNR, capi, ladder, machine, make, mhc, nhc, node, template
 from virt_admit.model.cluster import NOTHING, Snapshot, Unseen
-from virt_admit.model.remediation import health_checks, plan, watching
+from virt_admit.model.remediation import health_checks, obstacles, plan, targets, watching
 from virt_admit.model.remediation.plan import Budget
 from virt_admit.model.units import SECOND
 
@@ -150,69 +150,6 @@ def snr_template():
     return make(SNR, "SelfNodeRemediationTemplate", "auto", "wa", spec={"template": {"spec": {}}})
 
 
-@pytest.mark.parametrize(
-    ("check", "objects", "parts"),
-    [
-        (nhc(remediationTemplate=template()), [snr_template()], []),
-        (nhc(remediationTemplate=template()), [], ["SelfNodeRemediationTemplate wa/auto does not exist"]),
-        (nhc(pauseRequests=["upgrade"]), [], ["paused: upgrade"]),
-        (nhc(), [mhc("custom")], ["openshift-machine-api/custom"]),
-        (nhc(selector={"matchLabels": {"pool": "a b"}}), [], ["malformed"]),
-        (mhc(), [], []),
-        (mhc(remediationTemplate=template()), [snr_template()],
-         ["SelfNodeRemediationTemplate openshift-machine-api/auto does not exist"]),
-    ],
-)  # fmt: skip
-def test_obstacles(check, objects, parts):
-    view, _, cluster = of(check, *objects)
-    found = list(plan.obstacles(view, cluster))
-    assert len(found) == len(parts)
-    assert all(part in text for part, text in zip(parts, found, strict=True))
-
-
-def test_a_paused_machine_health_check():
-    check = mhc()
-    check.data["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": "false"}
-    assert "paused" in next(plan.obstacles(health_checks.view(check), NOTHING))
-
-
-def test_unseen_obstacles():
-    view = health_checks.view(nhc(remediationTemplate=template()))
-    assert [str(obstacle) for obstacle in plan.obstacles(view, NOTHING)] == [
-        "machinehealthchecks.machine.openshift.io",
-        "selfnoderemediationtemplates.self-node-remediation.medik8s.io wa/auto",
-    ]
-
-
-# --- who is unhealthy --------------------------------------------------------------------------------------------
-
-
-def test_unhealthy_nodes_by_default_conditions():
-    view, selection, cluster = of(
-        nhc(), node("n0"), node("n1", Ready="Unknown"), node("n2", Ready="False"), node("n3", DiskPressure="True")
-    )
-    assert list(plan.unhealthy(view, selection, cluster)) == [("n1", "Ready=Unknown"), ("n2", "Ready=False")]
-
-
-def test_unhealthy_machines():
-    conditions = [{"type": "Ready", "status": "Unknown", "timeout": "5m"}]
-    view, selection, cluster = of(
-        mhc(unhealthyConditions=conditions),
-        node("n0"), node("n1", Ready="Unknown"),
-        machine("m0", nodeRef={"name": "n0"}), machine("m1", nodeRef={"name": "n1"}),
-        machine("m2"), machine("m3", nodeRef={"name": "n3"}), machine("m4", nodeRef={"name": "n0"}, phase="Failed"),
-    )  # fmt: skip
-    assert list(plan.unhealthy(view, selection, cluster)) == [
-        ("m1", "Ready=Unknown"), ("m2", "has no node"), ("m3", "its node does not exist"), ("m4", "Failed"),
-    ]  # fmt: skip
-    assert list(plan.nodes_of(view, selection)) == ["n0", "n1", "n3", "n0"]
-
-
-def test_unhealthy_machines_with_unseen_nodes():
-    view, selection, cluster = of(mhc(), machine("m0", nodeRef={"name": "n0"}), complete=())
-    assert [type(result) for result in plan.unhealthy(view, selection, cluster)] == [Unseen]
-
-
 # --- the steps ---------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +230,6 @@ def test_malformed_checks_raise_nothing(spec, api_version):
     view, selection, cluster = of(check, *nodes(2), *machines(2), check)
     found = plan.budget(view, selection)
     assert found.most is None or found.most >= 0
-    list(plan.unhealthy(view, selection, cluster))
-    list(plan.obstacles(view, cluster))
+    unhealthy = [target for target in targets.unhealthy(view, selection, cluster) if not isinstance(target, Unseen)]
+    list(obstacles.obstacles(view, selection, unhealthy, cluster))
     assert {step.known_timeout for step in plan.steps(view)} <= {None}

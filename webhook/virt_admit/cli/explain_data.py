@@ -57,6 +57,7 @@ def _limit(budget: Budget) -> dict[str, Any]:
         "most": budget.most,
         "never": budget.never,
         "everything": budget.everything,
+        "controlPlaneOneByOne": budget.one_by_one > 1,
     }
 
 

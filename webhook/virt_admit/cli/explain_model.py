@@ -11,7 +11,7 @@ from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
 from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, plan, timeline, watching
+from virt_admit.model.remediation import health_checks, obstacles, plan, targets, timeline, watching
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.model.remediation.plan import Budget
 from virt_admit.model.remediation.timeline import Stage, Timeline, VmOutcome
@@ -22,6 +22,7 @@ KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 LOOKS_UP: Final[tuple[Kind, ...]] = (
     *KINDS,
     *(kinds.NODE, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.VMI, kinds.VM, kinds.CONFIG_NODE, kinds.SNR_CONFIG),
+    *(kinds.CAPI_CLUSTER, kinds.CLUSTER_VERSION),
     *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE, kinds.METAL3_TEMPLATE),
 )
 """The kinds that an explanation needs from a live cluster."""
@@ -75,15 +76,16 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
 
     course = timeline.timeline(check, cluster)
     budget = plan.budget(check, selection)
-    states = list(plan.unhealthy(check, selection, cluster))
+    states = list(targets.unhealthy(check, selection, cluster))
     unhealthy = tuple(seen(states))
+    blocking = obstacles.obstacles(check, selection, unhealthy, cluster)
     return Explanation(
         check=check,
         selection=selection,
         budget=budget,
-        unhealthy=unhealthy,
+        unhealthy=tuple((target.name, target.why) for target in unhealthy),
         all_unhealthy=not selection.unseen and len(unhealthy) == len(states),
-        obstacles=(*seen(plan.obstacles(check, cluster)), *_exceeded(budget, len(unhealthy))),
+        obstacles=(*seen(blocking), *_exceeded(budget, len(unhealthy))),
         overlaps=tuple(
             (
                 rival.check.obj.full_name,

@@ -79,6 +79,11 @@ def _sick(unhealthy: Sequence[tuple[str, str]], *, complete: bool) -> str:
 
 
 def _meaning(budget: Budget) -> str:
+    one_by_one = ", on one control-plane node at a time" if budget.one_by_one > 1 and not budget.never else ""
+    return f"{_allowed(budget)}{one_by_one}"
+
+
+def _allowed(budget: Budget) -> str:
     of = "" if budget.total is None else f" of {budget.total}"
     if budget.never:
         return f"never acts, because it {budget.limit_text}"
@@ -101,7 +106,7 @@ def _machine(check: HealthCheck) -> Iterator[str]:
     """Yield what makes a machine unhealthy independently of its node's conditions."""
     for symptom in plan.machine_symptoms(check):
         yield f"reports {_condition(symptom)}"
-    yield "is Failed, or its node does not exist"
+    yield "its node does not exist" if check.kind is kinds.CAPI_MHC else "is Failed, or its node does not exist"
     startup = check.known_startup_time()
     if startup != 0:
         yield f"has no node for {'a duration that is not valid' if startup is None else format_duration(startup)}"

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.remediation import plan, timeline, watching
+from virt_admit.model.remediation import obstacles, plan, timeline, watching
 from virt_admit.model.remediation.watching import Watch
 
 CHECKS: Final = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
@@ -48,7 +48,7 @@ def _coverage(cluster: Cluster) -> Coverage:
 
 def _idle(watch: Watch, cluster: Cluster) -> tuple[str, list[str]]:
     """Return why a check cannot act on a node that stops reporting, and what could not be read."""
-    found = list(plan.obstacles(watch.check, cluster))
+    found = list(obstacles.lasting(watch.check, cluster))
     reasons = [item for item in found if isinstance(item, str)]
     course = timeline.timeline(watch.check, cluster)
     blind = [item.what for item in found if isinstance(item, Unseen)]

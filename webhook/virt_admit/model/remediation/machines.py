@@ -26,6 +26,9 @@ MASTER: Final = "master"
 
 CAPI_CONTROL_PLANE_LABEL: Final = "cluster.x-k8s.io/control-plane"
 CAPI_CLUSTER_LABEL: Final = "cluster.x-k8s.io/cluster-name"
+CAPI_SKIPPED: Final = ("cluster.x-k8s.io/skip-remediation", "cluster.x-k8s.io/paused")
+"""Either annotation, with any value, removes a Machine from its health checks
+(kubernetes-sigs/cluster-api: machinehealthcheck_targets.go#shouldSkipRemediation)."""
 
 DELETE_ANNOTATIONS: Final = (
     "machine.openshift.io/delete-machine",
@@ -38,7 +41,7 @@ UNDRAINED: Final = "machine.openshift.io/exclude-node-draining"
 
 SELECT_READS: Final[Reads] = {
     kinds.MACHINE: ("metadata.labels",),
-    kinds.CAPI_MACHINE: ("metadata.labels", "spec.clusterName"),
+    kinds.CAPI_MACHINE: ("metadata.labels", *(f"metadata.annotations.{key}" for key in CAPI_SKIPPED)),
 }
 """The fields that ``select`` reads."""
 
@@ -94,12 +97,11 @@ class _Namespace:
 
     index: LabelIndex
     clusters: Mapping[str, frozenset[int]]
-    """Positions by Cluster API cluster; the empty name holds machines without a cluster name."""
+    """Positions by the label with the name of the Cluster API cluster, without the machines that are skipped."""
 
     def of(self, cluster_name: str) -> frozenset[int]:
-        """Return the machines of a cluster, and those without a cluster name."""
-        named, nameless = self.clusters.get(cluster_name, NO_POSITIONS), self.clusters.get("", NO_POSITIONS)
-        return named | nameless if nameless else named
+        """Return the machines that the health checks of a cluster count (…targets.go#getMachinesFromMHC)."""
+        return self.clusters.get(cluster_name, NO_POSITIONS)
 
 
 _EMPTY: Final = _Namespace(LabelIndex(()), {})
@@ -146,8 +148,8 @@ _MACHINES: Final[Mapping[Kind, Callable[[Cluster], _Machines]]] = {
 def _by_cluster(machines: Sequence[Object]) -> Mapping[str, frozenset[int]]:
     clusters: dict[str, set[int]] = {}
     for position, machine in enumerate(machines):
-        name = machine.label(CAPI_CLUSTER_LABEL).text or machine.at("spec", "clusterName").text or ""
-        clusters.setdefault(name, set()).add(position)
+        if not any(machine.annotation(key).present for key in CAPI_SKIPPED):
+            clusters.setdefault(machine.label(CAPI_CLUSTER_LABEL).text or "", set()).add(position)
     return {name: frozenset(positions) for name, positions in clusters.items()}
 
 

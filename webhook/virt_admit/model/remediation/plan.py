@@ -1,20 +1,20 @@
 """The remediation plan of a health check, for the rules and for ``virt-admit explain``.
 
 For a health check of any of the three kinds and the objects that it watches, this module computes the limit on
-unhealthy objects, the unhealthy objects, the reasons why the check does not act, and the steps of a remediation.
+unhealthy objects, what makes an object unhealthy, and the steps of a remediation. The unhealthy objects themselves are in
+``targets``, the reasons why a check does not act in ``obstacles``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.model import kinds
+from virt_admit.model import kinds, nodes
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.kinds import Kind
 from virt_admit.model.labels import Selection
-from virt_admit.model.messages import names
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.remediation import health_checks, machines, remediators
 from virt_admit.model.remediation.health_checks import TERMINATING, Condition, HealthCheck
@@ -43,6 +43,8 @@ class Budget:
     least: int = 1
     share: int | None = None
     """The allowed percentage if the total is unknown. 0 and 100 are conclusive without it."""
+    one_by_one: int = 0
+    """The number of selected control-plane Nodes: a NodeHealthCheck remediates only one of them at a time."""
 
     @property
     def never(self) -> bool:
@@ -65,12 +67,23 @@ class Budget:
     def everything(self) -> bool:
         """Whether the check can remediate all selected objects at once."""
         if self.most is None:
-            return self.share == 100
+            return self.share == 100 and self.one_by_one < 2
+        if self.one_by_one > 1:
+            return False
         return not self.never and bool(self.total) and self.most >= (self.total or 0)
 
 
 def budget(check: HealthCheck, selection: Selection) -> Budget:
-    """Return the limit on unhealthy objects, rounded as the controller of the check does."""
+    """Return the limit on unhealthy objects, rounded as the controller of the check does.
+
+    A NodeHealthCheck also waits for the remediation of one control-plane Node before it begins that of another
+    (medik8s/node-healthcheck-operator: nodehealthcheck_controller.go#isControlPlaneRemediationAllowed).
+    """
+    one_by_one = len(nodes.control_plane(selection)) if check.kind is kinds.NHC else 0
+    return replace(_limit(check, selection), one_by_one=one_by_one)
+
+
+def _limit(check: HealthCheck, selection: Selection) -> Budget:
     total = None if selection.unseen else len(selection)
     if check.range.present:
         limit = f"{check.range.path[-1]} {check.range.text or ''}".rstrip()
@@ -115,31 +128,6 @@ def _symptoms(entries: Iterable[Condition]) -> tuple[Symptom, ...]:
     return tuple(Symptom(entry.type, entry.status, entry.known_nanoseconds()) for entry in entries)
 
 
-def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[tuple[str, str] | Unseen]:
-    """Yield name and reason of the selected objects that are unhealthy now or after the time of their condition."""
-    unhealthy_conditions = {(symptom.type, symptom.status) for symptom in symptoms(check)}
-    for obj in selection.objects:
-        node: Object | None = obj
-        if check.kind is not kinds.NHC:
-            name = machines.node_name(obj)
-            failed = obj.at("status", "phase").text == "Failed"
-            if failed or not name:
-                yield obj.name, "Failed" if failed else "has no node"
-                continue
-            try:
-                node = cluster.get(kinds.NODE, "", name)
-            except Unseen as unseen:
-                yield unseen
-                continue
-        if node is None:
-            yield obj.name, "its node does not exist"
-            continue
-        for condition in node.at("status", "conditions").items():
-            if (condition["type"].text, condition["status"].text) in unhealthy_conditions:
-                yield obj.name, f"{condition['type'].text}={condition['status'].text}"
-                break
-
-
 def nodes_of(check: HealthCheck, selection: Selection) -> Iterator[str]:
     """Yield the names of the nodes that a check watches, directly or through their Machines."""
     for obj in selection.objects:
@@ -148,7 +136,7 @@ def nodes_of(check: HealthCheck, selection: Selection) -> Iterator[str]:
             yield name
 
 
-# --- why a check does not act -------------------------------------------------------------------------------------
+# --- conflicts between checks -------------------------------------------------------------------------------------
 
 
 def conflicting(cluster: Cluster) -> list[Object]:
@@ -166,34 +154,6 @@ def conflicting(cluster: Cluster) -> list[Object]:
     if not custom and unseen:
         raise Unseen(unseen)
     return custom
-
-
-def obstacles(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
-    """Yield the reasons why a check currently does nothing."""
-    if check.selector.errors:
-        yield "its selector is malformed"
-    if check.kind is not kinds.NHC and check.paused.present:
-        yield f"it is paused by the annotation {health_checks.PAUSED}"
-    if check.kind is kinds.NHC:
-        yield from _disabled(check, cluster)
-    for step in steps(check):
-        try:
-            if step.template(cluster) is None:
-                yield f"{step.title} does not exist"
-        except Unseen as unseen:
-            yield unseen
-
-
-def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
-    reasons = [item.text or "?" for item in check.obj.at("spec", "pauseRequests").items()]
-    if reasons:
-        yield f"it is paused: {names(reasons)}"
-    try:
-        conflicts = conflicting(cluster)
-        if conflicts:
-            yield f"it is disabled while MachineHealthChecks exist: {names(mhc.full_name for mhc in conflicts)}"
-    except Unseen as unseen:
-        yield unseen
 
 
 # --- the steps of a remediation ----------------------------------------------------------------------------------

@@ -145,7 +145,11 @@ def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
         yield from _stage(step, cluster, nodes)
     if not steps and check.kind is not kinds.NHC:
         if check.external:
-            yield Stage("the bare metal operator power-cycles the host", Span(0, None), _PODS_GONE)
+            yield Stage(
+                "the bare metal operator power-cycles the host, or a Failed Machine is deleted",
+                Span(0, None),
+                _PODS_GONE,
+            )
         else:
             yield Stage("the Machine is deleted and its owner creates a new one", Span(0, None), _DELETED)
 

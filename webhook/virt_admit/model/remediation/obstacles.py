@@ -1,0 +1,152 @@
+"""The reasons why a health check currently does nothing, or does nothing for some of its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Cluster, Unseen, gather
+from virt_admit.model.labels import Selection
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.remediation import health_checks, plan, targets
+from virt_admit.model.remediation.health_checks import HealthCheck
+from virt_admit.model.remediation.targets import Target
+
+CURRENT_CONFIG: Final = "machineconfiguration.openshift.io/currentConfig"
+DESIRED_CONFIG: Final = "machineconfiguration.openshift.io/desiredConfig"
+"""The annotations of a Node that differ while it is updated, also in a hosted cluster (upgrade_checker.go#isNodeUpgrading)."""
+
+STORM: Final = "StormActive"
+"""The condition of a NodeHealthCheck that waits until its nodes have recovered for ``stormCooldownDuration``."""
+
+METAL3_NAMESPACE: Final = "openshift-machine-api"
+"""The only namespace of a Metal3RemediationTemplate for a NodeHealthCheck (templates.go#validateTemplate)."""
+
+
+def obstacles(
+    check: HealthCheck, selection: Selection, unhealthy: Sequence[Target], cluster: Cluster
+) -> Iterator[str | Unseen]:
+    """Yield the reasons why a check currently does nothing, given its unhealthy objects."""
+    yield from lasting(check, cluster)
+    if check.kind is kinds.NHC:
+        yield from _postponed(check, selection, unhealthy, cluster)
+    if check.kind is kinds.CAPI_MHC:
+        yield from _capi_cluster(check, cluster)
+    if check.kind is kinds.CAPI_MHC and check.template.present:
+        yield from _requested(check, unhealthy, cluster)
+
+
+def lasting(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield the reasons why a check does nothing that stay until somebody changes an object."""
+    if check.selector.errors:
+        yield "its selector is malformed"
+    if check.kind is not kinds.NHC and check.paused.present:
+        yield f"it is paused by the annotation {health_checks.PAUSED}"
+    if check.kind is kinds.NHC:
+        yield from _disabled(check, cluster)
+    for step in plan.steps(check):
+        yield from _template(step, check, cluster)
+
+
+def _template(step: plan.Step, check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    try:
+        template = step.template(cluster)
+    except Unseen as unseen:
+        yield unseen
+        return
+    if template is None:
+        yield f"{step.title} does not exist"
+    elif not template.at("spec", "template").is_map:
+        yield f"{step.title} has no spec.template"
+    elif check.kind is kinds.NHC and step.kind is kinds.METAL3_TEMPLATE and step.namespace != METAL3_NAMESPACE:
+        yield f"{step.title} is not in the namespace {METAL3_NAMESPACE}"
+
+
+# --- NodeHealthCheck ---------------------------------------------------------------------------------------------
+
+
+def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    reasons = [item.text or "?" for item in check.obj.at("spec", "pauseRequests").items()]
+    if reasons:
+        yield f"it is paused: {names(reasons)}"
+    try:
+        conflicts = plan.conflicting(cluster)
+        if conflicts:
+            yield f"it is disabled while MachineHealthChecks exist: {names(mhc.full_name for mhc in conflicts)}"
+    except Unseen as unseen:
+        yield unseen
+
+
+def _postponed(
+    check: HealthCheck, selection: Selection, unhealthy: Sequence[Target], cluster: Cluster
+) -> Iterator[str | Unseen]:
+    """Yield what postpones remediation for now (nodehealthcheck_controller.go#Reconcile)."""
+    yield from _upgrade(unhealthy, cluster)
+    if check.obj.at("spec", "stormCooldownDuration").present and check.obj.condition(STORM)["status"].text == "True":
+        yield "too many nodes were unhealthy, and stormCooldownDuration has not passed since"
+    excluded = [node.name for node in selection.objects if node.labels.get(targets.EXCLUDED) == "true"]
+    if excluded:
+        yield f"to {names(excluded)}: the label {targets.EXCLUDED} excludes it"
+
+
+def _upgrade(unhealthy: Sequence[Target], cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield why a cluster upgrade postpones every remediation (upgrade_checker.go#Check)."""
+    updated = [target.name for target in unhealthy if _is_updated(target.obj)]
+    if updated:
+        yield f"it waits for the update of {names(updated)}: current and desired machine configuration differ"
+    found, unseen = gather(cluster.list(kinds.CLUSTER_VERSION))
+    if any(version.condition("Progressing")["status"].text == "True" for version in found):
+        yield "it waits for the end of the cluster upgrade (ClusterVersion is Progressing)"
+    elif unseen and not found:
+        yield Unseen(unseen)
+
+
+def _is_updated(node: Object) -> bool:
+    desired = node.annotations.get(DESIRED_CONFIG)
+    return bool(desired) and desired != node.annotations.get(CURRENT_CONFIG)
+
+
+# --- Cluster API -------------------------------------------------------------------------------------------------
+
+
+def _capi_cluster(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield why the state of the Cluster stops the check (machinehealthcheck_controller.go#Reconcile, #needsRemediation)."""
+    name = f"Cluster {check.obj.namespace}/{check.cluster_name or ''}"
+    try:
+        owner = cluster.get(kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
+    except Unseen as unseen:
+        yield unseen
+        return
+    if owner is None:
+        yield f"{name} does not exist"
+        return
+    if owner.at("spec", "paused").boolean:
+        yield f"{name} is paused"
+    if not targets.is_true(owner, "InfrastructureReady"):
+        yield f"the infrastructure of {name} is not ready"
+    if not targets.is_true(owner, "ControlPlaneInitialized"):
+        yield f"to workers: the control plane of {name} is not initialized"
+
+
+def _requested(check: HealthCheck, unhealthy: Sequence[Target], cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield that a remediation request keeps other machines waiting.
+
+    The controller stops at the first machine that already has a request, and its list has no fixed order
+    (machinehealthcheck_controller.go#patchUnhealthyTargets).
+    """
+    if len(unhealthy) < 2:
+        return
+    (step,) = plan.steps(check)
+    request = kinds.guess(step.reference["apiVersion"].text or "", step.remediator)
+    for target in unhealthy:
+        try:
+            found = cluster.get(request, check.obj.namespace, target.name)
+        except Unseen as unseen:
+            yield unseen
+            return
+        if found is not None:
+            waiting = names(each.name for each in unhealthy if each is not target)
+            yield f"to {waiting}, possibly: the check stops at the request {step.remediator} {target.name}"
+            return
