@@ -72,7 +72,8 @@ coverage: .venv/.ready
 	@$(BIN)/coverage run -m pytest -m "not e2e and not slow"
 	@$(BIN)/coverage report --skip-covered --sort=cover | tail -n 30
 
-## make sandbox   a real API server with the webhook registered, left running; Ctrl-C stops all of it
+## make sandbox   a real API server with the webhook registered, left running; Ctrl-C stops all of it;
+##                SCHEDULER=1 runs kube-scheduler too
 sandbox: .venv/.ready
 	@$(BIN)/python -m tests.apiserver.sandbox
 

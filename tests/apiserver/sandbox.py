@@ -1,7 +1,12 @@
-"""``make sandbox``: a real kube-apiserver that asks the webhook, left running. Ctrl-C stops all of it."""
+"""``make sandbox``: a real kube-apiserver that asks the webhook, left running. Ctrl-C stops all of it.
+
+With ``SCHEDULER=1`` kube-scheduler runs too, so that a forecast of ``virt-admit drain`` can be compared with what happens.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import time
@@ -27,8 +32,18 @@ examples/cluster.yaml. In another terminal:
   {virt_admit} certs status --certs {certs}
 
 The webhook's log: {log}
-Ctrl-C stops everything.
+{scheduler}Ctrl-C stops everything.
 """
+
+
+SCHEDULER = """\
+kube-scheduler binds Pods to the nodes that their objects describe; no kubelet runs them:
+
+  {virt_admit} drain --all                                 # the forecast
+  {kubectl} drain worker-1 --dry-run=server --ignore-daemonsets --delete-emptydir-data --force
+
+"""
+NOT_READY = "node.kubernetes.io/not-ready:NoSchedule-"
 
 
 def main() -> int:
@@ -47,10 +62,14 @@ def main() -> int:
                 plane.kubectl("create", "namespace", namespace, check=True)
             items = yaml.safe_load(CLUSTER.read_text())["items"]
             plane.kubectl("apply", "--validate=false", "-f", "-", input=yaml.safe_dump_all(items), check=True)
-            with Webhook(plane.folder, "--live", "--kubeconfig", plane.kubeconfig, "--log-format", "text") as webhook:
+            with contextlib.ExitStack() as stack:
+                programs = {"kubectl": found.kubectl, "virt_admit": VIRT_ADMIT}
+                scheduler = _start_scheduler(plane, stack).format(**programs)
+                flags = ("--live", "--kubeconfig", plane.kubeconfig, "--log-format", "text")
+                webhook = stack.enter_context(Webhook(plane.folder, *flags))
                 register(plane, webhook)
-                places = {"kubectl": found.kubectl, "virt_admit": VIRT_ADMIT, "certs": webhook.ca.parent}
-                print(GREETING.format(kubeconfig=plane.kubeconfig, log=webhook.log, **places), flush=True)
+                places = {"kubeconfig": plane.kubeconfig, "log": webhook.log, "certs": webhook.ca.parent}
+                print(GREETING.format(scheduler=scheduler, **programs, **places), flush=True)
                 while webhook.running:
                     time.sleep(0.2)
                 print(f"the webhook has stopped:\n{webhook.log.read_text()[-3000:]}", file=sys.stderr)
@@ -58,6 +77,16 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\nstopped")
         return 0
+
+
+def _start_scheduler(plane: ControlPlane, stack: contextlib.ExitStack) -> str:
+    """Start kube-scheduler if it was asked for, and return what to try with it."""
+    if os.environ.get("SCHEDULER") != "1":
+        return ""
+    print("starting kube-scheduler …", flush=True)
+    plane.kubectl("taint", "nodes", "--all", NOT_READY, check=True)  # no controller removes it here
+    stack.enter_context(plane.scheduler())
+    return SCHEDULER
 
 
 if __name__ == "__main__":

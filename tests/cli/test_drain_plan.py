@@ -309,3 +309,20 @@ def test_a_plan_of_junk_is_a_plan(data):
     ]
     report, _ = drain(Snapshot([*NODES, *objects], complete=["*"]), None, data.draw(st.sampled_from(["text", "json"])))
     assert report
+
+
+def test_a_node_that_does_not_say_how_much_room_it_has():
+    silent = made(
+        "v1",
+        "Node",
+        "s",
+        "",
+        metadata={"labels": {"kubevirt.io/schedulable": "true"}},
+        status={"conditions": [{"type": "Ready", "status": "True"}]},
+    )
+    alone = json.loads(drain(seen([NODES[0], silent], RESTARTING), "a", "json")[0])["nodes"][0]
+    assert (alone["drainable"], alone["fits"], alone["vms"][0]["candidates"]) == (None, None, None)
+    assert alone["unseen"] == ["room on node s"]
+
+    helped = json.loads(drain(seen([NODES[0], NODES[2], silent], RESTARTING), "a", "json")[0])["nodes"][0]
+    assert (helped["drainable"], helped["fits"], helped["unseen"]) == (True, True, [])

@@ -124,15 +124,24 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     unread = cluster.cached(_unread)
     unseen = [unread[kind] for kind in _needed(forecasts) if kind in unread]
     unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
+    packing = _pack(forecasts, cluster)
+    if packing.fits is None and not unseen:
+        unseen += _without_room(forecasts) or ["the search for room was given up"]
     return NodePlan(
         name,
         tuple(_state(node)),
         tuple(sorted(forecasts, key=_rank)),
         evictions.of_node(cluster, name),
-        _pack(forecasts, cluster),
+        packing,
         tuple(dict.fromkeys(unseen)),
         tuple(node_notes.notes(node, cluster)) if node is not None else (),
     )
+
+
+def _without_room(forecasts: Sequence[Forecast]) -> list[str]:
+    """Return the nodes that may have room, but do not say how much."""
+    silent = {name for found in forecasts if found.needs_room for name in found.placement.undetermined}
+    return [f"room on node {name}" for name in sorted(silent)]
 
 
 def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
