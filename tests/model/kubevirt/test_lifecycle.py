@@ -75,21 +75,21 @@ def test_every_strategy_has_its_row():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "drained", "shutdown", "crash", "node_lost", "deleted"),
+    ("strategy", "drained", "shutdown", "crash", "node_lost", "deleted", "reboot"),
     [
-        ("Always", *[Then.RESTARTED] * 5),
-        ("RerunOnFailure", Then.OFF, Then.OFF, Then.RESTARTED, Then.RESTARTED, Then.OFF),
-        ("Manual", *[Then.OFF] * 5),
-        ("Once", Then.OFF, Then.OFF, Then.OFF, Then.OFF, Then.RESTARTED),
-        ("Halted", *[Then.NOT_RUNNING] * 5),
-        ("WaitAsReceiver", *[Then.RECEIVES] * 5),
+        ("Always", *[Then.RESTARTED] * 6),
+        ("RerunOnFailure", Then.OFF, Then.OFF, Then.RESTARTED, Then.RESTARTED, Then.OFF, Then.OFF),
+        ("Manual", *[Then.OFF] * 6),
+        ("Once", Then.OFF, Then.OFF, Then.OFF, Then.OFF, Then.RESTARTED, Then.OFF),
+        ("Halted", *[Then.NOT_RUNNING] * 6),
+        ("WaitAsReceiver", *[Then.RECEIVES] * 6),
     ],
 )
-def test_run_strategies(strategy, drained, shutdown, crash, node_lost, deleted):
+def test_run_strategies(strategy, drained, shutdown, crash, node_lost, deleted, reboot):
     outcomes = lifecycle.RUN_STRATEGY[strategy]
 
     assert (outcomes.drain, outcomes.shutdown, outcomes.crash) == (drained, shutdown, crash)
-    assert (outcomes.node_lost, outcomes.deleted) == (node_lost, deleted)
+    assert (outcomes.node_lost, outcomes.deleted, outcomes.reboot) == (node_lost, deleted, reboot)
 
 
 @pytest.mark.parametrize(("strategy", "comes"), [(each, each == "Always") for each in RUN_STRATEGIES])

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from virt_admit.model import kinds, nodes
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import CDI, HCO, KUBEVIRT, Kind
+from virt_admit.model.kubevirt import validity
 from virt_admit.model.nodes import SCHEDULABLE, WORKER
 from virt_admit.model.objects import Field, Object
 
@@ -137,13 +138,29 @@ def _age(obj: Object) -> tuple[str, str]:
     return obj.metadata["creationTimestamp"].text or "~", obj.full_name
 
 
+def kubevirt_in_effect(cluster: Cluster) -> Object | None:
+    """Return the KubeVirt resource whose settings apply, or None if it does not exist.
+
+    Raises:
+        Unseen: none is known, or it is not valid, so that KubeVirt keeps the last valid one as a whole.
+    """
+    return _seen(cluster.cached(_in_effect))
+
+
+def _in_effect(cluster: Cluster) -> Object | Unseen | None:
+    found = cluster.cached(_kubevirt)
+    if isinstance(found, Object) and any(validity.invalid_settings(found)):
+        return Unseen("the last valid configuration of KubeVirt")
+    return found
+
+
 def require_kubevirt(cluster: Cluster) -> Object:
     """Return the KubeVirt resource, for settings that cannot be determined without one.
 
     Raises:
-        Unseen: it cannot be read, or does not exist (yet).
+        Unseen: it cannot be read, does not exist (yet), or is not valid.
     """
-    found = kubevirt(cluster)
+    found = kubevirt_in_effect(cluster)
     if found is None:
         raise Unseen(str(KUBEVIRT))
     return found
@@ -188,7 +205,7 @@ def eviction_strategy(cluster: Cluster, subject: Object | None = None) -> Cluste
     if subject is None:
         return cluster.cached(_eviction_strategy)
     kind = kinds.of(subject)
-    kubevirt_ = subject if kind is KUBEVIRT else known_or_none(kubevirt, cluster)
+    kubevirt_ = subject if kind is KUBEVIRT else known_or_none(kubevirt_in_effect, cluster)
     hyperconverged_ = subject if kind is HCO else known_or_none(hyperconverged, cluster)
     order = (hyperconverged_, kubevirt_) if kind is HCO else (kubevirt_, hyperconverged_)
     return _strategy(order, hyperconverged_)
@@ -196,7 +213,7 @@ def eviction_strategy(cluster: Cluster, subject: Object | None = None) -> Cluste
 
 def _eviction_strategy(cluster: Cluster) -> ClusterStrategy:
     hyperconverged_ = known_or_none(hyperconverged, cluster)
-    return _strategy((known_or_none(kubevirt, cluster), hyperconverged_), hyperconverged_)
+    return _strategy((known_or_none(kubevirt_in_effect, cluster), hyperconverged_), hyperconverged_)
 
 
 def _strategy(order: tuple[Object | None, ...], hyperconverged_: Object | None) -> ClusterStrategy:
@@ -273,7 +290,7 @@ def obsolete_models(cluster: Cluster) -> frozenset[str]:
 
 
 def _obsolete_models(cluster: Cluster) -> frozenset[str]:
-    kubevirt_ = known_or_none(kubevirt, cluster)
+    kubevirt_ = known_or_none(kubevirt_in_effect, cluster)
     if kubevirt_ is not None and setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
         return own_obsolete_models(kubevirt_)
     hyperconverged_ = known_or_none(hyperconverged, cluster)
@@ -300,7 +317,7 @@ def default_binding(cluster: Cluster) -> str:
     Raises:
         Unseen: neither resource can be read.
     """
-    kubevirt_ = known_or_none(kubevirt, cluster)
+    kubevirt_ = known_or_none(kubevirt_in_effect, cluster)
     if kubevirt_ is not None:
         return kubevirt_.at("spec", "configuration", "network", "defaultNetworkInterface").text or "bridge"
     if known_or_none(hyperconverged, cluster) is not None:

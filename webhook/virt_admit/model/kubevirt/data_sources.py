@@ -47,4 +47,4 @@ def _label(reference: Field, namespace: str, cluster: Cluster) -> str | None:
     following = source.at("spec", "source", "dataSource")
     if following.is_map:
         source = cluster.get(DATA_SOURCE, following["namespace"].text or "", following["name"].text or "")
-    return source.labels.get(_LABEL) if source is not None else None
+    return source.label(_LABEL).text if source is not None else None

@@ -66,7 +66,7 @@ def limits(vmi: Effective, cluster: Cluster) -> Resources:
 def unseen(vmi: Effective, cluster: Cluster) -> Iterator[str]:
     """Yield what could not be read although it may change the requests: without it KubeVirt's defaults count."""
     try:
-        configuration.kubevirt(cluster)
+        configuration.kubevirt_in_effect(cluster)
     except Unseen as error:
         yield error.what
     yield from vmi.unseen

@@ -110,7 +110,7 @@ def settings(cluster: Cluster) -> Settings:
 
 
 def _settings(cluster: Cluster) -> Settings:
-    kubevirt = known_or_none(configuration.kubevirt, cluster) or Object({})
+    kubevirt = known_or_none(configuration.kubevirt_in_effect, cluster) or Object({})
     found = kubevirt.at("spec", "configuration")
     developer = found["developerConfiguration"]
     request = exact(found["cpuRequest"].value) if found["cpuRequest"].present else _USUAL_CPU_REQUEST

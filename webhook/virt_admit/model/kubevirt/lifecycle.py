@@ -63,17 +63,20 @@ class Outcomes:
     """Its node is lost; see ``AFTER_NODE_LOSS``."""
     deleted: Then
     """A user or a controller deletes the VMI."""
+    reboot: Then
+    """The guest reboots, and ``domain.rebootPolicy`` is Terminate; otherwise a reboot stays inside the VMI."""
 
 
 RUN_STRATEGY: Final[Mapping[str, Outcomes]] = {
-    "Always": Outcomes(*[Then.RESTARTED] * 5),
-    "RerunOnFailure": Outcomes(Then.OFF, Then.OFF, Then.RESTARTED, Then.RESTARTED, Then.OFF),
-    "Manual": Outcomes(*[Then.OFF] * 5),
-    "Once": Outcomes(Then.OFF, Then.OFF, Then.OFF, Then.OFF, Then.RESTARTED),
-    "Halted": Outcomes(*[Then.NOT_RUNNING] * 5),
-    "WaitAsReceiver": Outcomes(*[Then.RECEIVES] * 5),
+    "Always": Outcomes(*[Then.RESTARTED] * 6),
+    "RerunOnFailure": Outcomes(Then.OFF, Then.OFF, Then.RESTARTED, Then.RESTARTED, Then.OFF, Then.OFF),
+    "Manual": Outcomes(*[Then.OFF] * 6),
+    "Once": Outcomes(Then.OFF, Then.OFF, Then.OFF, Then.OFF, Then.RESTARTED, Then.OFF),
+    "Halted": Outcomes(*[Then.NOT_RUNNING] * 6),
+    "WaitAsReceiver": Outcomes(*[Then.RECEIVES] * 6),
 }
 """A clean shutdown, including that of a drain, ends the VMI as Succeeded; a crash, a kill or a lost node as Failed.
+So does a reboot with ``rebootPolicy: Terminate`` (kubevirt:tests/compute/vm_lifecycle.go).
 
 ``RerunOnFailure`` restarts after Failed only. ``running: true`` is Always, ``running: false`` is Halted.
 """
@@ -96,6 +99,7 @@ def outcomes_table() -> str:
         "it crashes",
         "its node is lost",
         "VMI deleted",
+        "it reboots (rebootPolicy Terminate)",
     )
     table = _table(head, ((name, *map(str, astuple(outcomes))) for name, outcomes in RUN_STRATEGY.items()))
     return f"{table}\n\n{AFTER_NODE_LOSS}\n{START_BACKOFF}"

@@ -15,7 +15,7 @@ from typing import Final
 
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
+from virt_admit.model.kinds import HCO, KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt import configuration, effective, storage, tsc, versions
 from virt_admit.model.kubevirt.effective import Effective, Given
 from virt_admit.model.kubevirt.versions import Feature, Gate
@@ -77,7 +77,7 @@ def assess(obj: Object, cluster: Cluster) -> Assessment:
     vmi = effective.effective(obj, cluster)
     reasons: list[Reason] = []
     unseen = list(vmi.unseen)
-    for check in _CHECKS:
+    for check in _checks(cluster):
         try:
             for item in check(vmi, cluster):
                 if isinstance(item, Reason):
@@ -224,24 +224,30 @@ def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
         return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off by default)"
 
 
-def _older_releases(vmi: Effective, cluster: Cluster) -> _Found:
-    """Check for features that the cluster's KubeVirt cannot migrate yet."""
+def _virtiofs(vmi: Effective, cluster: Cluster) -> _Found:
+    """Check for file systems that the cluster's KubeVirt cannot migrate yet."""
     version = versions.kubevirt_version(cluster)
-    if version is None:
-        return
-    unable = f"KubeVirt {version} cannot move"
-    if version < Feature.VIRTIOFS.since:
+    if version is not None and version < Feature.VIRTIOFS.since:
         for filesystem in vmi.devices["filesystems"].items():
             if filesystem["virtiofs"].is_map:
-                name = filesystem["name"].value
-                yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, f"{unable} virtiofs", value=name)
-    if version < Feature.PERSISTENT_RESERVATION.since:
+                name, what = filesystem["name"].value, f"KubeVirt {version} cannot move virtiofs"
+                yield Reason("VirtIOFSNotLiveMigratable", filesystem.path, what, value=name)
+
+
+def _persistent_reservations(vmi: Effective, cluster: Cluster) -> _Found:
+    """Check for disks that the cluster's KubeVirt cannot migrate yet."""
+    version = versions.kubevirt_version(cluster)
+    if version is not None and version < Feature.PERSISTENT_RESERVATION.since:
         for disk in vmi.devices["disks"].items():
             reservation = disk["lun"]["reservation"]
             if reservation.boolean:
-                what, name = f"{unable} a persistent reservation", disk["name"].value
+                name, what = disk["name"].value, f"KubeVirt {version} cannot move a persistent reservation"
                 yield Reason("PersistentReservationNotLiveMigratable", reservation.path, what, value=name)
-    if version < Feature.PERSISTENT_STATE.since and _keeps_state(vmi):  # it had to be on shared storage
+
+
+def _state(vmi: Effective, cluster: Cluster) -> _Found:
+    """Check vTPM and EFI state, which had to be on shared storage once."""
+    if not versions.has_release(cluster, Feature.PERSISTENT_STATE.since) and _keeps_state(vmi):
         yield Unseen("the storage of vTPM and EFI state")
 
 
@@ -311,8 +317,11 @@ _NOT_SHARED: Final = "DisksNotLiveMigratable"
 
 def _disks(vmi: Effective, cluster: Cluster) -> _Found:
     """Check the volumes: every claim must be shared, whatever its use. Of the other volumes only host disks matter."""
+    migrating = _migrating_volumes(vmi.obj)
     for volume in vmi.spec["volumes"].items():
         claim = claim_of(volume)
+        if claim is not None and volume["name"].value in migrating:
+            continue
         if claim is not None:
             yield from _claim(claim, vmi, cluster)
         elif volume["hostDisk"].is_map and volume["hostDisk"]["shared"].boolean is not True:
@@ -324,6 +333,16 @@ def _disks(vmi: Effective, cluster: Cluster) -> _Found:
                 "use a ReadWriteMany claim",
                 host_disk["path"].value,
             )
+
+
+def _migrating_volumes(obj: Object) -> tuple[object, ...]:
+    """Return the names of the volumes that a volume migration copies now: their claims need not be shared.
+
+    It starts with ``updateVolumesStrategy: Migration`` (pkg/storage/types/volume.go#IsMigratedVolume).
+    """
+    state = ("volumeUpdateState", "volumeMigrationState") if kinds.of(obj) is VM else ()
+    copied = obj.at("status", *state, "migratedVolumes")
+    return tuple(each["volumeName"].value for each in copied.items())
 
 
 def claim_of(volume: Field) -> Field | None:
@@ -352,12 +371,26 @@ def _claim(claim: Field, vmi: Effective, cluster: Cluster) -> _Found:
         yield Reason(_NOT_SHARED, claim.path, what, "make it ReadWriteMany", claim.text)
 
 
-_CHECKS: Final[tuple[Callable[[Effective, Cluster], _Found], ...]] = (
+_Checks = tuple[Callable[[Effective, Cluster], _Found], ...]
+
+_CHECKS: Final[_Checks] = (
     _interfaces,
+    _virtiofs,
     _host_devices,
     _launch_security,
+    _persistent_reservations,
     _clock,
     _hyperv_passthrough,
     _disks,
-    _older_releases,
+    _state,
 )
+
+
+def _checks(cluster: Cluster) -> _Checks:
+    """Return the checks in the order in which KubeVirt makes them: it publishes the first reason alone.
+
+    Before 1.6 it checked the disks first (pkg/virt-handler/vm.go#calculateLiveMigrationCondition).
+    """
+    if versions.has_release(cluster, Feature.DISKS_LAST.since):
+        return _CHECKS
+    return (_disks, *(check for check in _CHECKS if check is not _disks))

@@ -63,6 +63,7 @@ class Feature(enum.Enum):
     PERSISTENT_STATE = ("persistent vTPM and EFI on storage that is not shared can be migrated", Version(1, 4))
     VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
     WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
+    DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))
     DATA_SOURCE_ARCHITECTURE = ("the architecture of a VM comes from its DataSource", Version(1, 6, 4))
     PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
 
@@ -103,6 +104,7 @@ class Gate(enum.Enum):
 
     VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 9), None)  # 1.8.0 to 1.8.4 migrate no GPU
     DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
+    REBOOT_POLICY = ("RebootPolicy", Version(1, 8), Version(1, 9))
     HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
     IMAGE_VOLUME = ("ImageVolume", Version(1, 6), None)
     ALIGN_CPUS = ("AlignCPUs", Version(1, 3), None)
@@ -116,7 +118,7 @@ class Gate(enum.Enum):
 
 def gate_is_disabled(cluster: Cluster, gate: Gate) -> bool:
     """Whether the known KubeVirt resource disables the gate; never raises."""
-    kubevirt_ = known_or_none(kubevirt, cluster)
+    kubevirt_ = known_or_none(require_kubevirt, cluster)
     return kubevirt_ is not None and _said(kubevirt_, gate) is False
 
 

@@ -1,0 +1,57 @@
+"""A virtual machine has a valid field on which a component of KubeVirt crashes.
+
+**Why.** KubeVirt reads two optional fields without a check. ``features.hypervPassthrough: {}`` without ``enabled``
+crashes virt-launcher and virt-handler. A preference with ``preferredCPUFeatures`` crashes the webhook of virt-api if the
+VM has neither ``domain.cpu`` nor an instance type: the request fails with an unclear connection error.
+
+**Fix.** Write ``hypervPassthrough: {enabled: true}``, or remove it. Add ``domain.cpu: {cores: 1}`` to the VM, or use an
+instance type.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import effective, vms
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+    domain = vms.vmi_spec(obj)["domain"]
+    passthrough = domain.at("features", "hypervPassthrough")
+    if passthrough.is_map and not passthrough["enabled"].present:
+        yield Finding(
+            passthrough.path,
+            "hypervPassthrough without enabled crashes virt-launcher and virt-handler, so the VM never runs. "
+            "Write enabled: true, or remove it.",
+        )
+    if not domain.is_map or domain["cpu"].present or vms.vm_spec(obj)["instancetype"].present:
+        return
+    vmi = effective.effective(obj, context.cluster)
+    if vmi.preference_unseen:
+        yield Unseen(vmi.preference_unseen)
+    preference = vmi.preference
+    if preference is not None and preference.spec.at("cpu", "preferredCPUFeatures").value:
+        yield Finding(
+            domain["cpu"].path,
+            f"{preference.source} prefers CPU features, and KubeVirt's webhook crashes on a VM without domain.cpu. "
+            "Add domain.cpu, or use an instance type.",
+            value=preference.source,
+        )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(effective.READS),
+    action=Action.WARN,
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/compute/hypervisor_features.go",
+        "kubevirt/kubevirt:pkg/instancetype/preference/apply/cpu.go#applyCPUPreferences",
+    ),
+)
