@@ -40,7 +40,7 @@ def differences(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator
     yield from _sizes("running", Object(running), cluster, result["launch"])
     vmi = Object(running)
     amounts = launcher_resources.requests(effective(vmi, cluster), cluster)
-    fresh = launcher.fresh_pod(effective(vmi, cluster), cluster, amounts, moment=True)
+    fresh = launcher.fresh_pod(effective(vmi, cluster), cluster, amounts)
     yield from _placements("launch", fresh, _theirs(result["launch"]))
     target = room.pod_to_place(vmi, cluster, moves=True)
     yield from _placements("migration", target, _theirs(result["migration"]))

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from tests import builders
 from tests.builders import complete, kubevirt, node
 from virt_admit.model.cluster import Snapshot, Unseen
+from virt_admit.model.kubevirt import room
 from virt_admit.model.kubevirt.effective import Effective, Inherited, effective
-from virt_admit.model.kubevirt.placement import blocking_constraint, demand, pin, place, places, ready
+from virt_admit.model.kubevirt.placement import hosts, pin, ready
 from virt_admit.model.objects import Field, Object, Path
 
 T = Path("spec", "template", "spec")
@@ -106,11 +107,11 @@ def vm(cpu=None, domain=None, **spec):
     return builders.vm({"spec": {"domain": {"cpu": cpu or {}} | (domain or {})} | spec})
 
 
-def what_excludes(subject, *nodes, others=(), source_model=None):
+def what_excludes(subject, *nodes, others=()):
     """What keeps the VM off each of these nodes; ``others`` stand beside them in the cluster."""
     cluster = complete(*nodes, *others)
-    wanted = demand(effective(subject, cluster), cluster, source_model)
-    return [blocking_constraint(wanted, place(each)) for each in nodes]
+    refusals = {host.name: host.refusal or None for host in hosts(effective(subject, cluster), cluster)}
+    return [refusals[each.name] for each in nodes]
 
 
 def taint(key, effect="NoSchedule", value=None):
@@ -235,9 +236,14 @@ def test_the_cpu_model():
 
 
 def test_where_a_host_model_vmi_can_migrate_to():
+    source = node("s", {"host-model-cpu.node.kubevirt.io/Haswell": "true"})
     target = node("b", {"cpu-model-migration.node.kubevirt.io/Haswell": "true"})
+    running = builders.vmi(status={"nodeName": "s"}, domain={})
 
-    assert what_excludes(vm(), node("a"), target, source_model="Haswell") == ["host model Haswell", None]
+    refusals = room.target(running, complete(source, node("a"), target, kubevirt()), moves=True).placement.refusals
+
+    assert "host model Haswell" in refusals["a"].split("; ")
+    assert "host model Haswell" not in refusals.get("b", "").split("; ")
 
 
 def test_hyperv_features_count_only_while_kubevirt_checks_them():
@@ -265,22 +271,39 @@ def test_an_instance_type_demands_too():
     )
     subject = vm()
     subject.data["spec"]["instancetype"] = {"name": "big"}
-    labelled = node("a", {"kubevirt.io/cpumanager": "true", "kubevirt.io/tdx": "true"})
-    cluster = Snapshot([instancetype, labelled], complete=["*"])
+    fitting = {"zone": "1", "kubevirt.io/cpumanager": "true", "kubevirt.io/tdx": "true"}
+    nodes = [
+        *(node(f"no {key}", {other: value for other, value in fitting.items() if other != key}) for key in fitting),
+        node("no pages", fitting, allocatable={"hugepages-1Gi": "0"}),
+        node("fitting", fitting, allocatable={"hugepages-1Gi": "4Gi"}),
+    ]
+    cluster = Snapshot([instancetype, *nodes], complete=["*"])
 
-    wanted = demand(effective(subject, cluster), cluster)
+    assert [host.refusal for host in hosts(effective(subject, cluster), cluster)] == [
+        "node selector zone=1",
+        "dedicated CPUs",
+        "Intel TDX",
+        "huge pages of 1Gi",
+        "",
+    ]
 
-    assert dict(wanted.selector) == {"zone": "1"}
-    assert wanted.hugepages == "1Gi"
-    assert [words for _, words in wanted.labels] == ["Intel TDX", "dedicated CPUs"]
+
+def test_data_that_cannot_be_read_demands_nothing():
+    obsolete = node("a", {"node-labeller.kubevirt.io/obsolete-host-model": "true"})
+    unread = Snapshot([obsolete], complete=["nodes"])
+
+    assert what_excludes(vm(), obsolete) == [None]
+    assert what_excludes(vm(), obsolete, others=[kubevirt()]) == ["its host model is obsolete"]
+    assert [host.refusal for host in hosts(effective(vm(), unread), unread)] == [""]
 
 
-def test_places_are_the_nodes_with_kubevirts_label():
+def test_hosts_are_the_nodes_with_kubevirts_label():
     nodes = [node("a"), node("b", {"kubevirt.io/schedulable": "false"}), Object({"kind": "Node", "apiVersion": "v1"})]
+    vmi = effective(vm(), Snapshot())
 
-    assert [(each.name, each.ready) for each in places(Snapshot(nodes))] == [("a", True), ("b", False)]
+    assert [host.name for host in hosts(vmi, Snapshot(nodes))] == ["a", "b"]
     with pytest.raises(Unseen, match="nodes"):
-        places(Snapshot())
+        list(hosts(vmi, Snapshot()))
 
 
 @pytest.mark.parametrize(
@@ -311,10 +334,11 @@ KEYS = st.sampled_from(
 def test_reading_never_raises(spec, domain, taints, allocatable):
     subject = Object({"kind": "VirtualMachine", "apiVersion": "kubevirt.io/v1", "spec": {"template": {"spec": spec}}})
     hostile = vm(domain=domain)
-    candidate = Object({"spec": {"taints": taints}, "status": {"allocatable": allocatable}})
+    candidate = node("b", taints=taints, allocatable=allocatable)
     labelled = node("a", {"kubevirt.io/cpumanager": "", "hyperv.node.kubevirt.io/ipi": ""})
-    cluster = Snapshot([kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]}), labelled])
+    strict = kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]})
+    cluster = Snapshot([strict, labelled, candidate])
     for each in (subject, hostile):
         vmi = effective(each, cluster)
         pin(vmi)
-        blocking_constraint(demand(vmi, cluster), place(candidate))
+        assert len(list(hosts(vmi, cluster))) == 2

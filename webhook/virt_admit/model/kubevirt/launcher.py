@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import NAMESPACE
+from virt_admit.model.kinds import NAMESPACE, NODE
 from virt_admit.model.kubevirt import configuration, cpu_models, vms
 from virt_admit.model.kubevirt.configuration import known_or_none
 from virt_admit.model.kubevirt.cpu_models import OFFERED, TARGET
@@ -37,7 +37,7 @@ TSC: Final = "scheduling.node.kubevirt.io/tsc-frequency-"
 OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
 _ISTIO: Final = "sidecar.istio.io/inject"
 """Annotation of a VMI that becomes a label of its pod."""
-_NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
+NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
 """Annotation of a namespace: OpenShift merges it into the node selector of every pod there."""
 _SAME_VENDOR_SINCE: Final = Version(1, 8)
 
@@ -83,32 +83,75 @@ def _short(name: str) -> str:
 _LONGEST_ID: Final = 63
 
 
-def fresh_pod(vmi: Effective, cluster: Cluster, requests: Resources, *, moment: bool) -> Pod:
-    """Return the pod that KubeVirt would create to start the VMI again.
-
-    ``moment``: whether the node must be served by virt-handler just now; the label's value flickers.
-    """
+def fresh_pod(vmi: Effective, cluster: Cluster, requests: Resources) -> Pod:
+    """Return the pod that KubeVirt would create to start the VMI again."""
     obj, spec = vmi.obj, vmi.spec
-    selector = _node_selector(vmi, cluster, moment=moment)
-    namespace = vms.namespace_of(obj)
+    demanding = node_demand(vmi, cluster, moment=True)
     labels = pod_labels(obj)
-    required = spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    forbidden = dict(_forbidden(vmi, cluster))
-    return Pod(
-        namespace=namespace,
-        name=obj.name,
+    namespace = demanding.namespace
+    return replace(
+        demanding,
         labels=labels,
         requests=requests,
-        node_selector=selector.labels,
-        meanings={**selector.meanings, **forbidden},
-        node_affinity=_node_affinity(required, tuple(forbidden)),
-        forbidden_labels=tuple(forbidden),
-        tolerations=spec["tolerations"].value,
         affinity=pod_terms(spec.at("affinity", "podAffinity"), namespace, labels),
         anti_affinity=pod_terms(spec.at("affinity", "podAntiAffinity"), namespace, labels),
         spread=spread_constraints(spec["topologySpreadConstraints"], labels),
         claims=tuple(claims(spec)),
     )
+
+
+def node_demand(vmi: Effective, cluster: Cluster, *, moment: bool) -> Pod:
+    """Return that pod with what it demands of the name, labels and taints of its node alone.
+
+    ``moment``: whether the node must be served by virt-handler just now (the label's value flickers), and whether
+    labels that no node carries are demanded. Without it, data that cannot be read demands nothing.
+    """
+    selector = _node_selector(vmi, cluster, moment=moment)
+    required = vmi.spec.at("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    forbidden = dict(_forbidden(vmi, cluster, moment=moment))
+    return Pod(
+        namespace=vms.namespace_of(vmi.obj),
+        name=vmi.obj.name,
+        node_selector=selector.labels if moment else _conclusive(selector, cluster),
+        meanings={**selector.meanings, **forbidden},
+        node_affinity=_node_affinity(required, tuple(forbidden)),
+        forbidden_labels=tuple(forbidden),
+        tolerations=vmi.spec["tolerations"].value,
+    )
+
+
+_FAMILIES: Final = (
+    ARCH,
+    OFFERED,
+    TARGET,
+    MACHINE_TYPE,
+    CPU_FEATURE,
+    CPU_VENDOR,
+    HYPERV,
+    TSC,
+    "kubevirt.io/cpumanager",
+    "kubevirt.io/realtime",
+    "kubevirt.io/sev",
+    "kubevirt.io/tdx",
+    "kubevirt.io/s390-pv",
+)
+"""Prefixes of labels that KubeVirt and the kubelet write on nodes."""
+
+
+def _conclusive(selector: _Selector, cluster: Cluster) -> Mapping[str, str]:
+    """Return the labels without those that KubeVirt demands of families of which no node has any label: the node
+    labeller may not have run, so nothing can be concluded."""
+    if not selector.meanings:
+        return selector.labels
+    seen = cluster.cached(_families_on_nodes)
+    return {
+        key: value for key, value in selector.labels.items() if key not in selector.meanings or key.startswith(seen)
+    }
+
+
+def _families_on_nodes(cluster: Cluster) -> tuple[str, ...]:
+    labels = {label for node in cluster.known(NODE) for label in node.metadata["labels"].map}
+    return tuple(prefix for prefix in _FAMILIES if any(label.startswith(prefix) for label in labels))
 
 
 def _node_affinity(required: Field, forbidden: tuple[str, ...]) -> NodeSelector | None:
@@ -174,7 +217,7 @@ def _of_namespace(namespace: str, cluster: Cluster) -> Mapping[str, str]:
         found = cluster.get(NAMESPACE, "", namespace)
     except Unseen:
         return {}
-    text = found.annotations.get(_NAMESPACE_SELECTOR, "") if found is not None else ""
+    text = found.annotations.get(NAMESPACE_SELECTOR, "") if found is not None else ""
     pairs = (part.partition("=") for part in text.split(",") if part.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
@@ -248,9 +291,9 @@ def _is_on(cluster: Cluster, gate: Gate) -> bool:
         return False
 
 
-def _forbidden(vmi: Effective, cluster: Cluster) -> Iterator[tuple[str, str]]:
+def _forbidden(vmi: Effective, cluster: Cluster, *, moment: bool) -> Iterator[tuple[str, str]]:
     """Yield labels that the node must not have, which KubeVirt adds to every term of the node affinity."""
-    if uses_host_model(vmi, cluster):
+    if uses_host_model(vmi, cluster) if moment else _model(vmi, cluster) == configuration.HOST_MODEL:
         yield OBSOLETE_HOST_MODEL, "its host model is obsolete"
     for name, policy in _features(vmi).items():
         if policy == "forbid":

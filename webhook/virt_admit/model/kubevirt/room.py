@@ -152,7 +152,7 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
         if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES and known.on_node(vmi) is None:
             given = effective(vmi, cluster)
             requests = launcher_resources.requests(given, cluster)
-            yield replace(launcher.fresh_pod(given, cluster, requests, moment=True), node=node)
+            yield replace(launcher.fresh_pod(given, cluster, requests), node=node)
 
 
 def _volumes(cluster: Cluster) -> Volumes:
@@ -183,7 +183,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     """
     given = effective(vmi, cluster)
     requests, _ = requests_and_limits(vmi, cluster)
-    pod = launcher.fresh_pod(given, cluster, requests, moment=True)
+    pod = launcher.fresh_pod(given, cluster, requests)
     if not moves:
         return pod
     running = launchers(cluster).on_node(vmi)

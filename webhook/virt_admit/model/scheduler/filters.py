@@ -93,7 +93,7 @@ class _Demand(NamedTuple):
     by_labels: ByLabels
     claims: tuple[Claim, ...]
     fault: str
-    neighbours: Neighbours | None
+    neighbours: Neighbours
     unseen: tuple[str, ...]
 
 
@@ -107,8 +107,6 @@ class Scheduler:
     """Kinds of which there may be more objects than are known, such as pods: no node certainly accepts a pod."""
     complete: bool = True
     """Whether every node of the cluster is known."""
-    moment: bool = True
-    """Whether cordons, transient taints, readiness, other pods and free capacity count."""
     _static: dict[Any, ByLabels] = field(default_factory=dict)
     _reach: dict[Any, frozenset[str]] = field(default_factory=dict)
     """The nodes that cannot reach a volume, by what the volume demands."""
@@ -122,7 +120,6 @@ class Scheduler:
             self.volumes,
             self.unseen,
             self.complete,
-            self.moment,
             self._static,
             self._reach,
             _limited=self.limits_volumes,
@@ -149,13 +146,10 @@ class Scheduler:
         found: set[str] = set()
         for claim in demand.claims:
             found |= self._out_of_reach(claim)
-        if not self.moment:
-            return found
-        if demand.neighbours is not None:
-            if demand.neighbours.attracted or demand.neighbours.spread:
-                return nodes
-            for domain in (*demand.neighbours.repelled_by, *demand.neighbours.avoided):
-                found.update(self._index.in_domain(domain))
+        if demand.neighbours.attracted or demand.neighbours.spread:
+            return nodes
+        for domain in (*demand.neighbours.repelled_by, *demand.neighbours.avoided):
+            found.update(self._index.in_domain(domain))
         found |= self._index.short_of(demand.pod.requests)
         found |= self._index.near_limit(demand.claims)
         return found
@@ -219,8 +213,8 @@ class Scheduler:
             self._by_labels(pod),
             claims,
             fault,
-            self._neighbours(pod, gone) if self.moment else None,
-            (*(self.unseen if self.moment else ()), *unseen),
+            self._neighbours(pod, gone),
+            (*self.unseen, *unseen),
         )
 
     def _causes(self, demand: _Demand, node: Node) -> tuple[list[str], list[str]]:
@@ -228,29 +222,19 @@ class Scheduler:
         unseen: list[str] = []
         causes = [cause for cause in (demand.by_labels.refusing.get(node.name), demand.fault) if cause]
         causes += self._by_volumes(demand.claims, node, unseen)
-        if self.moment:
-            causes += self._by_room(demand.pod.requests, node)
-            if node.allocatable is None:
-                unseen.append(f"status.allocatable of node {node.name}")
-            if demand.neighbours is not None:
-                causes += demand.neighbours.refusals(node.labels)
+        causes += self._by_room(demand.pod.requests, node)
+        if node.allocatable is None:
+            unseen.append(f"status.allocatable of node {node.name}")
+        causes += demand.neighbours.refusals(node.labels)
         return causes, unseen
 
     # --- labels, names and taints: the same for all pods that demand the same
 
     def _by_labels(self, pod: Pod) -> ByLabels:
-        key = (
-            tuple(pod.node_selector.items()),
-            pod.node_affinity,
-            pod.forbidden_labels,
-            repr(pod.tolerations),
-            self.moment,
-        )
+        key = tuple(pod.node_selector.items()), pod.node_affinity, pod.forbidden_labels, repr(pod.tolerations)
         found = self._static.get(key)
         if found is None:
-            causes = {
-                name: "; ".join(label_causes(pod, node, moment=self.moment)) for name, node in self.state.nodes.items()
-            }
+            causes = {name: "; ".join(label_causes(pod, node, moment=True)) for name, node in self.state.nodes.items()}
             found = ByLabels(
                 tuple(sorted(name for name, why in causes.items() if not why)),
                 {name: why for name, why in causes.items() if why},
@@ -272,7 +256,7 @@ class Scheduler:
         return neighbours(
             pod,
             self.state,
-            lambda node, constraint: counts_for_spread(pod, node, constraint, moment=self.moment),
+            lambda node, constraint: counts_for_spread(pod, node, constraint),
             frozenset(map(id, gone)),
         )
 
@@ -291,10 +275,10 @@ class Scheduler:
                 continue
             claims.append(claim)
             fault = fault or claim.fault or self._exclusive(pod, claim, gone)
-        return tuple(claims), fault if self.moment else "", unseen
+        return tuple(claims), fault, unseen
 
     def _exclusive(self, pod: Pod, claim: Claim, gone: Sequence[Pod]) -> str:
-        if not claim.exclusive or not self.moment:
+        if not claim.exclusive:
             return ""
         for other in self.state.all_pods():
             if self.complete and other.node not in self.state.nodes:
@@ -308,7 +292,7 @@ class Scheduler:
             refusal = claim.refusal(node.name, node.labels)
             if refusal:
                 yield refusal
-        if self.moment and any(claim.driver for claim in claims):
+        if any(claim.driver for claim in claims):
             try:
                 yield from self._over_limit(claims, node)
             except Unseen as blind:
@@ -323,7 +307,10 @@ class Scheduler:
 
 
 def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
-    """Yield why the node's name, labels and taints keep the pod off, in words."""
+    """Yield why the node's name, labels and taints keep the pod off, in words.
+
+    ``moment``: whether cordons, transient taints and readiness count.
+    """
     for key, value in pod.node_selector.items():
         if node.labels.get(key) != value:
             yield pod.meanings.get(key) or f"node selector {key}={value}"
@@ -348,7 +335,7 @@ def is_transient(taint: Mapping[str, Any]) -> bool:
     return str(taint.get("key") or "").startswith(_TRANSIENT)
 
 
-def counts_for_spread(pod: Pod, node: Node, constraint: Spread, *, moment: bool) -> bool:
+def counts_for_spread(pod: Pod, node: Node, constraint: Spread) -> bool:
     """Return whether a node is one of those over which a spread constraint counts pods.
 
     Source: podtopologyspread/common.go#matchNodeInclusionPolicies.
@@ -360,7 +347,7 @@ def counts_for_spread(pod: Pod, node: Node, constraint: Spread, *, moment: bool)
             return False
         if any(key in node.labels for key in pod.forbidden_labels):
             return False
-    if constraint.honor_taints and moment:
+    if constraint.honor_taints:
         taints = (*node.taints, *((_UNSCHEDULABLE,) if node.cordoned else ()))
         return all(tolerates(pod.tolerations, taint) for taint in taints)
     return True

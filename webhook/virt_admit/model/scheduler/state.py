@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from virt_admit.model.objects import Object
 from virt_admit.model.scheduler.pods import Pod
@@ -27,21 +27,28 @@ class Node:
     """None: the node does not report it."""
 
 
-def read_node(node: Object) -> Node:
-    """Return an object of kind Node as kube-scheduler sees it."""
+def read_node(node: Object, *, moment: bool = True) -> Node:
+    """Return an object of kind Node as kube-scheduler sees it.
+
+    ``moment``: whether its cordon, its condition Ready and its allocatable resources are read too.
+    """
+    labels = node.metadata["labels"].map
+    taints = tuple(taint.value for taint in node.at("spec", "taints").items() if taint["effect"].text in _HARD)
+    if not moment:
+        return Node(node.name, labels, taints)
     allocatable = node.at("status", "allocatable")
     return Node(
         node.name,
-        node.metadata["labels"].map,
-        tuple(
-            taint.value
-            for taint in node.at("spec", "taints").items()
-            if taint["effect"].text in ("NoSchedule", "NoExecute")
-        ),
+        labels,
+        taints,
         cordoned=node.at("spec", "unschedulable").boolean is True,
         ready=node.condition("Ready")["status"].text in (None, "True"),
         allocatable=amounts(allocatable.map) if allocatable.is_map else None,
     )
+
+
+_HARD: Final = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep pods off."""
 
 
 Label = tuple[str, str]

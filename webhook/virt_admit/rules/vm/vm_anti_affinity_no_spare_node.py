@@ -26,8 +26,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     ]
     if not required or not drain.awaits_migration(obj, cluster):
         return
-    demand = placement.demand(context.cached(effective, obj), cluster)
-    hosts = [host for host in placement.each_place(cluster) if placement.blocking_constraint(demand, host) is None]
+    hosts = [host for host in placement.hosts(context.cached(effective, obj), cluster) if not host.refusal]
     for term in required:
         spots = companions.domains(term.topology_key, [host.labels for host in hosts])
         members = companions.members(obj, term, cluster) if spots else 0

@@ -27,11 +27,9 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
-    hosts, demand = placement.each_place(cluster), placement.demand(vmi, cluster)
-    for host in hosts:
-        why = placement.blocking_constraint(demand, host)
-        if why is not None:
-            constraints[why] = None
+    for host in placement.hosts(vmi, cluster):
+        if host.refusal:
+            constraints[host.refusal] = None
             continue
         candidates.append(host.name)
         if len(candidates) > 1:
