@@ -126,6 +126,16 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("max by (bound) (virt_admit_upgrade_seconds)", "{{bound}}"),),
             ),
             Panel(
+                "Time until CA bundles of KubeVirt, CDI, HyperConverged and medik8s end",
+                "s",
+                (
+                    (
+                        "max by (kind, name) (virt_admit_webhook_bundle_expiry_timestamp_seconds) - time()",
+                        "{{kind}} {{name}}",
+                    ),
+                ),
+            ),
+            Panel(
                 "Findings of the last scan",
                 "short",
                 (("sum by (action, rule) (virt_admit_scan_findings)", "{{action}} {{rule}}"),),

@@ -31,7 +31,7 @@ from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube import snapshots
 from virt_admit.kube.cache import stores
-from virt_admit.model import kinds, selectors
+from virt_admit.model import kinds, selectors, webhook_bundles
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain_plan import plan
@@ -221,8 +221,9 @@ def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreada
 def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str) -> None:
     blockers = {node.name: node.blockers for node in plan(cluster).nodes}
     duration = rehearse(cluster, Options(), forecast_only=True).duration
+    bundles = webhook_bundles.expiry(cluster)
     try:
-        scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds, duration), target)
+        scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds, duration, bundles), target)
     except OSError as error:
         raise click.ClickException(f"--metrics {target}: {error}") from None
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 import base64
 import enum
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from virt_admit import __version__
-from virt_admit.install import manifests
+from virt_admit.install import manifests, product_bundles
 from virt_admit.install.guard import GROUP, GUARD, PLURALS
-from virt_admit.install.impact import EMERGENCY_EXIT, rejected_now
+from virt_admit.install.impact import EMERGENCY_EXIT, failed_open, rejected_now
 from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.model.kubevirt.versions import Version, parse_version
@@ -370,13 +369,13 @@ def _others(installation: Installation) -> CheckResult:
     yield from wrong or [(Status.OK, "no unavailable webhook rejects the same kinds")]
 
 
-_FAILED_OPEN: Final = re.compile(
-    r'^apiserver_admission_webhook_fail_open_count\{[^}]*name="([^"]+)\.virt-admit\.io"[^}]*\} (\S+)$', re.MULTILINE
-)
+def _product_bundles(installation: Installation) -> CheckResult:
+    for ended, text in product_bundles.ending(installation):
+        yield Status.WRONG if ended else Status.NOTE, text, product_bundles.REMEDY
 
 
 def _failing_open(installation: Installation) -> CheckResult:
-    found = {name: float(number) for name, number in _FAILED_OPEN.findall(installation.api.text("/metrics"))}
+    found = failed_open(installation.api.text("/metrics"))
     total = round(sum(found.values()))
     if total:
         text = f"this API server let {count(total, 'request')} pass without a webhook response since its start ({names(found)})"
@@ -395,5 +394,6 @@ TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {
     "rights": _rights,
     "policy": _policy,
     "other webhooks": _others,
+    "webhook bundles": _product_bundles,
     "failing open": _failing_open,
 }

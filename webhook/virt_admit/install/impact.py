@@ -1,7 +1,8 @@
-"""What API servers reject now because our webhook has ``failurePolicy: Fail`` and cannot answer."""
+"""What API servers reject now because our webhook has ``failurePolicy: Fail`` and cannot answer, and what they let pass."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,6 +13,15 @@ from virt_admit.model.messages import names
 EMERGENCY_EXIT: Final = (
     f"admit these requests again: kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration {NAME}"
 )
+
+_FAILED_OPEN: Final = re.compile(
+    r'^apiserver_admission_webhook_fail_open_count\{[^}]*name="([^"]+)\.virt-admit\.io"[^}]*\} (\S+)$', re.MULTILINE
+)
+
+
+def failed_open(metrics: str) -> dict[str, float]:
+    """Return by webhook how many requests passed without a response, from the metrics of an API server."""
+    return {name: float(number) for name, number in _FAILED_OPEN.findall(metrics)}
 
 
 def rejected_now(installation: Installation) -> Iterator[str]:

@@ -224,6 +224,23 @@ VMIM: Final = Kind(
     judged_metadata=("annotations",),
 )
 
+# What only check and scan judge
+VALIDATING_CONFIGURATION: Final = Kind(
+    "admissionregistration.k8s.io",
+    ("v1",),
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+MUTATING_CONFIGURATION: Final = Kind(
+    "admissionregistration.k8s.io",
+    ("v1",),
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+API_SERVICE: Final = Kind("apiregistration.k8s.io", ("v1",), "apiservices", "APIService", namespaced=False)
+
 # What is only looked up
 PVC: Final = Kind("", ("v1",), "persistentvolumeclaims", "PersistentVolumeClaim", numerous=True)
 POD: Final = Kind("", ("v1",), "pods", "Pod", numerous=True, snapshot_filtered=True)
@@ -276,7 +293,17 @@ CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", names
 
 ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
 
-BUILT_IN_GROUPS: Final = frozenset(("", "apps", "policy", "coordination.k8s.io", "storage.k8s.io"))
+BUILT_IN_GROUPS: Final = frozenset(
+    (
+        "",
+        "apps",
+        "policy",
+        "coordination.k8s.io",
+        "storage.k8s.io",
+        "admissionregistration.k8s.io",
+        "apiregistration.k8s.io",
+    )
+)
 """The groups among ``ALL`` that every API server has; the others come with a CustomResourceDefinition."""
 
 _BY_NAME: Final = {(kind.group, kind.kind): kind for kind in ALL}

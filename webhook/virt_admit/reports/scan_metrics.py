@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 from urllib.error import HTTPError
 
@@ -20,7 +21,11 @@ PATIENCE: Final = 10
 
 
 def gauges(
-    report: Report, blockers: Mapping[str, int], seconds: float, upgrade: Range | None = None
+    report: Report,
+    blockers: Mapping[str, int],
+    seconds: float,
+    upgrade: Range | None = None,
+    bundles: Mapping[tuple[str, str], float] = MappingProxyType({}),
 ) -> CollectorRegistry:
     """Return the gauges of a finished scan of a whole cluster.
 
@@ -29,6 +34,7 @@ def gauges(
         blockers: the number of virtual machines and other pods that block a drain now, by node.
         seconds: the duration of the scan.
         upgrade: the estimated duration of an upgrade of all nodes; None: not possible, or unknown.
+        bundles: when the CA bundles of other products end, in seconds since 1970, by kind and name of the object.
     """
     registry = CollectorRegistry()
     findings = Gauge(
@@ -53,6 +59,16 @@ def gauges(
     )
     for node, number in blockers.items():
         drains.labels(node).set(number)
+    _add_upgrade(registry, upgrade)
+    _add_bundles(registry, bundles)
+    Gauge("virt_admit_scan_duration_seconds", "How long the last scan took.", registry=registry).set(seconds)
+    Gauge(
+        "virt_admit_scan_last_success_timestamp_seconds", "When the last scan ended.", registry=registry
+    ).set_to_current_time()
+    return registry
+
+
+def _add_upgrade(registry: CollectorRegistry, upgrade: Range | None) -> None:
     if upgrade is not None:
         estimate = Gauge(
             "virt_admit_upgrade_seconds",
@@ -62,11 +78,17 @@ def gauges(
         )
         estimate.labels("low").set(upgrade.low)
         estimate.labels("high").set(upgrade.high)
-    Gauge("virt_admit_scan_duration_seconds", "How long the last scan took.", registry=registry).set(seconds)
-    Gauge(
-        "virt_admit_scan_last_success_timestamp_seconds", "When the last scan ended.", registry=registry
-    ).set_to_current_time()
-    return registry
+
+
+def _add_bundles(registry: CollectorRegistry, bundles: Mapping[tuple[str, str], float]) -> None:
+    ends = Gauge(
+        "virt_admit_webhook_bundle_expiry_timestamp_seconds",
+        "When the CA bundle of a webhook or API service of KubeVirt, CDI, HyperConverged or medik8s ends.",
+        ("kind", "name"),
+        registry=registry,
+    )
+    for labels, end in bundles.items():
+        ends.labels(*labels).set(end)
 
 
 def publish(registry: CollectorRegistry, target: str) -> None:

@@ -1,0 +1,1 @@
+"""Webhook configurations and API services of other products."""

@@ -1,0 +1,68 @@
+"""The CA bundle of a webhook or API service of KubeVirt, CDI, HyperConverged or medik8s has ended, or ends soon.
+
+**Why.** API servers do not trust a webhook or API service whose CA has ended. Then they reject every change of virtual
+machines or health checks, also those of the operator that would repair it, and consoles and migrations fail. virt-admit
+warns 30 days ahead. A CA that lives at most 8 days is rotated by its operator, so virt-admit warns only if less than a
+tenth of its lifetime is left.
+
+**Fix.** Read the log of the operator that owns the configuration, and restart it. If the bundle stays, delete the secret
+of its CA (``kubevirt-ca``, ``cdi-apiserver-signer``), or the configuration, so that the operator creates it again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from virt_admit.model import clock, webhook_bundles
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.messages import count
+from virt_admit.model.objects import Object
+from virt_admit.model.units import SECOND
+from virt_admit.model.webhook_bundles import Bundle
+from virt_admit.rule import Action, Context, Finding, Rule, duration
+
+
+@dataclass(frozen=True)
+class Params:
+    ahead: int = duration("720h", "warn so long before the end of a CA: 30 days")
+
+
+def check(obj: Object, context: Context[Params]) -> Iterator[Finding | Unseen]:
+    ahead = timedelta(seconds=context.params.ahead / SECOND)
+    for bundle in webhook_bundles.bundles(obj):
+        now = clock.now(context.cluster)
+        if now is None:
+            yield Unseen("the time of the cluster: a heartbeat of a node")
+            return
+        if bundle.has_ended(now) or bundle.ends_soon(now, ahead):
+            yield Finding(bundle.field.path, _message(bundle, now, "" if obj["webhooks"].present else " API"))
+
+
+def _message(bundle: Bundle, now: datetime, api: str) -> str:
+    end = f"{bundle.end:%Y-%m-%d}"
+    if bundle.has_ended(now):
+        return (
+            f"the CA ended on {end}, so API servers do not trust this{api} service and its requests fail. "
+            "Restart its operator; if the CA stays, delete its secret."
+        )
+    return (
+        f"the CA ends on {end}, in {count((bundle.end - now).days, 'day')}. Then API servers do not trust this{api} service "
+        "and its requests fail. Check that its operator renews it."
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=webhook_bundles.KINDS,
+    reads=clock.READS,
+    action=Action.WARN,
+    event="WebhookBundleExpired",
+    at_admission=False,
+    check=check,
+    params=Params(),
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/resource/apply/certificates.go",
+        "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/util/webhook/client.go",
+    ),
+)
