@@ -11,7 +11,7 @@ from tests.rules import cases, never_break_world
 from virt_admit import model
 from virt_admit.engine.admission_review import MAX_WARNING, Verdict
 from virt_admit.engine.review import run
-from virt_admit.model import json_patch, kinds, reads
+from virt_admit.model import json_patch, kinds, reads, releases
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.objects import Object
 from virt_admit.policy.parser import parse
@@ -85,6 +85,7 @@ def context_of(rule, case, obj, old, cluster):
         frozenset(case.get("groups", ())),
         case.get("subresource", ""),
         kinds.of(obj) or rule.kinds[0],
+        releases.parse(case["target"]) if "target" in case else releases.NO_TARGET,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -12,6 +12,7 @@ from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object, Path
 from virt_admit.model.reads import Reads
+from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.model.units import parse_duration
 
 T = TypeVar("T")
@@ -111,6 +112,8 @@ class Context(NamedTuple, Generic[P]):
     subresource: str = ""
     kind: Kind | None = None
     """The kind of the request; the object of a sub-resource has another one (``Scale``)."""
+    target: Target = NO_TARGET
+    """The releases that ``--target`` names; empty at admission."""
 
     def cached(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
         """Return ``function(obj, cluster)``, computed once per review for all rules."""
@@ -154,6 +157,9 @@ class Rule:
     """Whether the webhook asks the rule too; the others are for ``check`` and ``scan`` alone."""
     in_scan: bool = True
     """Whether ``scan`` asks the rule too. A rule about what the API server never stores is for ``check`` alone."""
+    target: Mapping[str, str] = field(default_factory=dict)
+    """For a rule about an upgrade: by component the first release that it knows, such as ``{"kubevirt": "1.5"}``. It runs
+    only in ``check`` and ``scan`` with a ``--target`` that names one of the components."""
     fixable: bool = False
     """Whether the findings carry fixes that ``/mutate`` applies unless the policy says ``fix: false``."""
     fix_by_default: bool = False

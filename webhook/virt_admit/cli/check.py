@@ -34,6 +34,7 @@ from virt_admit.model.cluster import Cluster, Snapshot
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
+from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.model.selectors import Selector
 from virt_admit.policy.policy import Policy, PolicyError
 from virt_admit.reports import formats
@@ -109,7 +110,14 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     sources = found.files
     cluster = _cluster(source, _objects(sources, options.namespace), rules, reporting.quiet)
     judge = _FileJudge(
-        cluster, _objects(old.files, options.namespace), options.operation, options.namespace, selector, rules, policy
+        cluster,
+        _objects(old.files, options.namespace),
+        options.operation,
+        options.namespace,
+        selector,
+        rules,
+        policy,
+        reporting.target,
     )
     report = judge(sources)
     fixed = fixes.NOTHING
@@ -220,17 +228,19 @@ class _FileJudge:
     selector: Selector
     rules: Rules
     policy: Policy
+    target: Target = NO_TARGET
 
     def __call__(self, sources: Sequence[Source]) -> Report:
         objects = [(document, namespaced_object(document, self.namespace)) for document in _documents(sources)]
         old = {_identity(obj): obj for obj in self.old}
         cluster = with_objects(self.cluster, (obj for _, obj in objects))
         results, other_kinds = [], 0
+        supported = load_rules().about(self.target).by_kind
         for document, obj in objects:
             if not self.selector.matches(obj.labels):
                 continue
             kind = kinds.of(obj)
-            if kind is None or kind not in load_rules().by_kind:
+            if kind is None or kind not in supported:
                 other_kinds += 1
             else:
                 results.append(self._result(document, obj, kind, old.get(_identity(obj)), cluster))
@@ -241,7 +251,7 @@ class _FileJudge:
         self, document: Document, obj: Object, kind: Kind, old: Object | None, cluster: Cluster
     ) -> ObjectResult:
         operation = self.operation or (Operation.UPDATE if old else Operation.CREATE)
-        request = Request(operation, kind, obj, old, name=obj.name, namespace=obj.namespace)
+        request = Request(operation, kind, obj, old, name=obj.name, namespace=obj.namespace, target=self.target)
         response = review.judge(request, self.rules, cluster, self.policy)
         return ObjectResult(request, response, document, active_rules(request, self.rules, self.policy))
 

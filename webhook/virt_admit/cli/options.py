@@ -13,6 +13,8 @@ from typing import Any, Final
 import click
 
 from virt_admit.cli.project import find_project
+from virt_admit.model import releases
+from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.reports import formats
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import POLICY_CONFIGMAP, SettingError
@@ -98,6 +100,7 @@ class ReportOptions:
     ignore: tuple[str, ...]
     color: str
     quiet: bool
+    target: Target
 
     def outputs(self) -> list[tuple[str, str | None]]:
         """Return the formats with their files (None: stdout).
@@ -108,16 +111,33 @@ class ReportOptions:
         return formats.parse_output(self.output)
 
     def rules(self) -> Rules:
-        """Return the rules that ``--select`` and ``--ignore`` leave.
+        """Return the rules that ``--select``, ``--ignore`` and ``--target`` leave.
 
         Raises:
-            SettingError: a pattern matches no rule.
+            SettingError: a pattern matches no rule, or all selected rules need another target.
         """
-        return selected_rules(load_rules(), self.select, self.ignore)
+        selected = selected_rules(load_rules(), self.select, self.ignore)
+        rules = selected.about(self.target)
+        if self.select and selected and not rules:
+            needed = min(f"{component}={release}" for rule in selected for component, release in rule.target.items())
+            raise SettingError(f"the selected rules are about an upgrade: add --target, such as --target {needed}")
+        return rules
 
     def policy_choice(self) -> str | None:
         """Return the policy that the option, the environment or the project names; None if none of them does."""
         return self.policy_name or find_project().policy
+
+
+def _target(_context: click.Context, _option: click.Parameter, value: str | None) -> Target:
+    """Return the releases that ``--target`` names.
+
+    Raises:
+        UsageError: a component or a release is not known.
+    """
+    try:
+        return NO_TARGET if value is None else releases.parse(value)
+    except ValueError as error:
+        raise click.UsageError(f"--target: {error}") from None
 
 
 configmap_option: Final = click.option(
@@ -151,6 +171,12 @@ report_options: Final = combined(
     ),
     click.option("--select", multiple=True, metavar="RULE", help="Run only these rules (patterns allowed)."),
     click.option("--ignore", multiple=True, metavar="RULE", help="Do not run these rules (patterns allowed)."),
+    click.option(
+        "--target",
+        callback=_target,
+        metavar="COMPONENT=RELEASE,…",
+        help="Also tell what these releases remove or change for the objects: kubevirt=1.9,kubernetes=1.37.",
+    ),
     click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),

@@ -53,6 +53,7 @@ def as_data(rule: Rule) -> dict[str, Any]:
         "fixes": rule.fixable,
         "admission": rule.at_admission,
         "scan": rule.in_scan,
+        "target": dict(rule.target),
         "kinds": [kind.resource for kind in rule.kinds],
         "operations": [str(operation) for operation in rule.operations],
         "reads": [kind.resource for kind in rule.reads],
@@ -73,6 +74,9 @@ def page(rule: Rule) -> str:
     lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {kinds}", f"Action: {data['action']} ({scope})"]
     if rule.fixable:
         lines.append(f"Fix: `/mutate` applies it{'' if rule.fix_by_default else ' if the policy says fix: true'}")
+    if rule.target:
+        since = ", ".join(f"{component} {release}" for component, release in rule.target.items())
+        lines.append(f"Target: runs only with `--target`, from {since} on")
     if data["reads"]:
         lines.append(f"Looks up: {', '.join(data['reads'])}")
     lines += [f"Parameter {param['name']} (default {param['default']}): {param['doc']}" for param in data["params"]]

@@ -37,6 +37,7 @@ from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain_plan import plan
 from virt_admit.model.objects import Object
 from virt_admit.model.rehearsal.rehearsal import Options, rehearse
+from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.formats.policy_reports import WRITTEN
@@ -107,8 +108,9 @@ def command(source: ClusterOptions, reporting: ReportOptions, options: ScanOptio
 
     judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
     with progress("judging", len(judged_kinds), reporting.quiet) as show:
-        report = judge(cluster, judged_kinds, rules, policy, is_selected, show)
-    other_kinds = sum(kinds.of(obj) not in load_rules().by_kind for obj in snapshot or ())
+        report = judge(cluster, judged_kinds, rules, policy, is_selected, show, reporting.target)
+    supported = load_rules().about(reporting.target).by_kind
+    other_kinds = sum(kinds.of(obj) not in supported for obj in snapshot or ())
     report = dataclasses.replace(report, other_kinds=other_kinds, policy=policy.name)
     publish(report, outputs, reporting.color)
     _write(source, report, options, cluster.unreadable)
@@ -129,6 +131,8 @@ def _require_compatible(source: ClusterOptions, reporting: ReportOptions, option
         raise click.UsageError("--cluster excludes --live, --kubeconfig, --context, --write-reports and --events")
     if options.metrics and (options.namespace or options.selector):
         raise click.UsageError("--metrics needs the whole cluster: omit --namespace and --selector")
+    if reporting.target and (options.metrics or options.write_reports or options.events):
+        raise click.UsageError("--target is about an upgrade: omit --metrics, --write-reports and --events")
     if options.write_reports and (options.selector or reporting.select or reporting.ignore):
         raise click.UsageError("--write-reports needs all objects and rules: omit --selector, --select and --ignore")
 
@@ -166,6 +170,7 @@ def judge(
     policy: Policy,
     is_selected: Callable[[Object], bool] = lambda _: True,
     progress: Progress = lambda _kind, _count: None,
+    target: Target = NO_TARGET,
 ) -> Report:
     """Return the report on the objects of these kinds, each judged as if it were created now."""
     results: list[ObjectResult] = []
@@ -173,7 +178,7 @@ def judge(
         progress(kind, 0)
         for count, obj in enumerate(_objects(cluster, kind), 1):
             if is_selected(obj):
-                results.append(_judge(obj, kind, rules, cluster, policy))
+                results.append(_judge(obj, kind, rules, cluster, policy, target))
             if count % 100 == 0:
                 progress(kind, count)
     return Report(tuple(results))
@@ -186,8 +191,8 @@ def _objects(cluster: Cluster, kind: Kind) -> Iterator[Object]:
         return
 
 
-def _judge(obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy) -> ObjectResult:
-    request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace)
+def _judge(obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy, target: Target) -> ObjectResult:
+    request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
     response = review.review(request, rules, cluster, policy)
     rules_run = active_rules(request, rules, policy)
     small_request = dataclasses.replace(request, obj=_identity(obj))  # keeping all objects needs too much memory

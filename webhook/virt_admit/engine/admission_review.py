@@ -13,6 +13,7 @@ from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
+from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.model.sanitize import line, name
 from virt_admit.rule import Action, Finding, Operation, Rule
 
@@ -50,6 +51,8 @@ class Request:
     groups: frozenset[str] = frozenset()
     subresource: str = ""
     dry_run: bool = False
+    target: Target = NO_TARGET
+    """The releases that ``check`` and ``scan`` judge against; requests of the API server have none."""
 
     @property
     def subject(self) -> Object | None:

@@ -104,6 +104,7 @@ def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
         for rule in rules.by_kind.get(request.kind, ())
         if request.operation in rule.operations
         and (not request.subresource or request.subresource in rule.subresources)
+        and (not rule.target or request.target.reaches(rule.target))
     )
 
 
@@ -183,6 +184,7 @@ class _Evaluation:
             request.groups,
             request.subresource,
             request.kind,
+            request.target,
         )
         result = run(rule, self.obj, context, self.limits)
         self.unseen += [(rule, what) for what in result.unseen]
@@ -229,7 +231,14 @@ class _Evaluation:
         request, old = self.request, self.request.old
         if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
             return None
-        context = Context(self.cluster, params, self.cached, kind=request.kind, subresource=request.subresource)
+        context = Context(
+            self.cluster,
+            params,
+            self.cached,
+            kind=request.kind,
+            subresource=request.subresource,
+            target=request.target,
+        )
         actions: dict[_Key, Action] = {}
         result = run(rule, old, context, self.limits)
         for finding in result.findings:

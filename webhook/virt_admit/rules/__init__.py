@@ -16,6 +16,7 @@ from typing import Final
 from virt_admit.model import kinds, reads
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import did_you_mean
+from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.rule import Rule
 
 
@@ -44,6 +45,10 @@ class Rules:
     def at_admission(self) -> Rules:
         """The rules that the webhook asks."""
         return Rules(rule for rule in self if rule.at_admission)
+
+    def about(self, target: Target = NO_TARGET) -> Rules:
+        """Return the rules that speak about these releases, and those that speak always."""
+        return Rules(rule for rule in self if not rule.target or target.reaches(rule.target))
 
     @property
     def in_scan(self) -> Rules:
@@ -93,6 +98,8 @@ def problems(rule: Rule) -> Iterator[str]:
     """Return what is wrong with the fields of a rule, each with what to write instead."""
     if not isinstance(rule.metadata, tuple):
         yield f"metadata is not a tuple. Write metadata=({rule.metadata!r},)"
+    if rule.target and rule.at_admission:
+        yield "a rule about an upgrade does not run at admission. Write at_admission=False"
     if not isinstance(rule.reads, Mapping):
         yield 'reads is not a mapping. Write reads={PVC: ("status.phase",)}'
         return

@@ -1,0 +1,47 @@
+"""The tables of releases against the source code of the releases, as the Go module proxy serves it."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import release_tables
+from virt_admit.model import releases
+
+MODULES = {"1.6": "v1.6.0", "1.7": "v1.7.0", "1.8": "v1.8.0"}
+
+
+def source(tag):
+    """Return the folder of KubeVirt's module at a tag; Go downloads it once into its cache."""
+    go = shutil.which("go") or "/usr/local/go/bin/go"
+    if not Path(go).is_file():
+        pytest.skip("needs Go to download KubeVirt's source code")
+    command = [go, "mod", "download", "-json", f"kubevirt.io/kubevirt@{tag}"]
+    done = subprocess.run(
+        command, check=True, text=True, capture_output=True, env={**os.environ, "GOFLAGS": "-mod=mod"}
+    )
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def reader(folder):
+    return lambda path: (folder / path).read_text() if (folder / path).is_file() else ""
+
+
+@pytest.mark.parametrize(("release", "tag"), MODULES.items())
+def test_table_agrees_with_the_source_code(release, tag):
+    found = release_tables.kubevirt(reader(source(tag)))
+
+    assert len(found["gates"]) > 50
+    assert releases.about(releases.KUBEVIRT, release) == found
+
+
+@pytest.mark.parametrize(("release", "tag"), MODULES.items())
+def test_removed_bindings_are_those_of_the_validator(release, tag):
+    folder = source(tag) / "pkg" / "network" / "admitter"
+    code = "".join(file.read_text() for file in folder.glob("*.go") if not file.name.endswith("_test.go"))
+
+    for word in ("DeprecatedSlirp", "DeprecatedPasst", "DeprecatedMacvtap"):
+        assert word in code, f"{release} admits {word}"

@@ -1,0 +1,130 @@
+"""Releases that objects may be judged against (``--target``), and what each of them removes or changes.
+
+The tables are package data, read only when needed. docs/upstream.md describes how they are made.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from virt_admit.model.messages import did_you_mean
+
+KUBEVIRT: Final = "kubevirt"
+HYPERCONVERGED: Final = "hyperconverged"
+KUBERNETES: Final = "kubernetes"
+COMPONENTS: Final = (KUBEVIRT, HYPERCONVERGED, KUBERNETES)
+
+_FOLDER: Final = Path(__file__).parent / "release_tables"
+_RELEASE: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,6})?")
+
+
+@functools.cache
+def table(component: str) -> Mapping[str, Any]:
+    """Return the table of a component."""
+    loaded: Mapping[str, Any] = json.loads((_FOLDER / f"{component}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def order(release: str) -> tuple[int, ...]:
+    """Return a sort key of a release such as ``1.10``."""
+    return tuple(map(int, release.split(".")))
+
+
+def releases(component: str) -> tuple[str, ...]:
+    """Return the releases of a component that ``--target`` accepts, oldest first."""
+    return tuple(sorted(table(component)["releases"], key=order))
+
+
+def about(component: str, release: str) -> Mapping[str, Any]:
+    """Return what the table says about one release; empty if the release is not in it."""
+    found: Mapping[str, Any] = table(component)["releases"].get(release, {})
+    return found
+
+
+def before(component: str, release: str) -> str:
+    """Return the release before this one; empty if the table does not have it."""
+    return max((each for each in releases(component) if order(each) < order(release)), key=order, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The releases that an upgrade leads to; empty for components that are not upgraded."""
+
+    kubevirt: str = ""
+    hyperconverged: str = ""
+    kubernetes: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.kubevirt or self.hyperconverged or self.kubernetes)
+
+    def reaches(self, speaks: Mapping[str, str]) -> bool:
+        """Whether this target has one of these components, in this release or later."""
+        return any(
+            (release := getattr(self, component)) and order(release) >= order(since)
+            for component, since in speaks.items()
+        )
+
+
+NO_TARGET: Final = Target()
+
+
+def parse(text: str) -> Target:
+    """Parse ``kubevirt=1.9,kubernetes=1.37``.
+
+    A release of KubeVirt implies the release of HyperConverged that deploys it, unless one is named.
+
+    Raises:
+        ValueError: the text is not valid. The message lists the known components or releases.
+    """
+    named: dict[str, str] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        component, equals, release = (part.strip() for part in item.partition("="))
+        if component not in COMPONENTS or not equals:
+            suggestion = did_you_mean(component, COMPONENTS) if equals else None
+            hint = f"; did you mean {suggestion}" if suggestion else ""
+            raise ValueError(f"{item!r} is not COMPONENT=RELEASE{hint}. Components: {', '.join(COMPONENTS)}")
+        if component in named:
+            raise ValueError(f"{component} is named twice")
+        named[component] = _known(component, release)
+    if not named:
+        raise ValueError(f"no release is named. Write COMPONENT=RELEASE; components: {', '.join(COMPONENTS)}")
+    if KUBEVIRT in named and HYPERCONVERGED not in named:
+        named[HYPERCONVERGED] = _deploying(named[KUBEVIRT])
+    return Target(**named)
+
+
+def _known(component: str, release: str) -> str:
+    found = _RELEASE.fullmatch(release)
+    minor = f"{int(found[1])}.{int(found[2])}" if found else release
+    if minor not in releases(component):
+        raise ValueError(f"release {release!r} of {component} is not known. Known: {', '.join(releases(component))}")
+    return minor
+
+
+def _deploying(kubevirt: str) -> str:
+    """Return the first release of HyperConverged that deploys this KubeVirt; empty if none is known."""
+    every = releases(HYPERCONVERGED)
+    return next((release for release in every if about(HYPERCONVERGED, release)["kubevirt"] == kubevirt), "")
+
+
+# --- feature gates -------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def kubevirt_gates() -> frozenset[str]:
+    """Return the feature gates of every known release of KubeVirt, also of older and of unreleased ones."""
+    gates = (gate for release in releases(KUBEVIRT) for gate in about(KUBEVIRT, release)["gates"])
+    return frozenset((*gates, *table(KUBEVIRT)["gates_of_other_releases"]))
+
+
+@functools.cache
+def hyperconverged_gates() -> frozenset[str]:
+    """Return the feature gates of every known release of HyperConverged."""
+    every = (about(HYPERCONVERGED, release) for release in releases(HYPERCONVERGED))
+    return frozenset(gate for release in every for gate in (*release["phases"], *release["fields"]))

@@ -1,0 +1,63 @@
+"""The next release of HyperConverged changes a default of migrations that this object relies on.
+
+**Why.** From 1.19 on one migration leaves a node at a time instead of two, and a migration may take 20 s for each GiB
+instead of 150 s. Drains and upgrades take longer, and migrations of busy VMs end earlier. HyperConverged stores the
+defaults when it is created: a stored limit stays, a stored time-out of 150 s becomes 20 s.
+
+**Fix.** Set the fields in ``liveMigrationConfig`` to the values that you want.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import releases
+from virt_admit.model.kinds import HCO
+from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.model.kubevirt.upgrades import running_hyperconverged
+from virt_admit.model.objects import Field, Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+REPLACED = {"completionTimeoutPerGiB": 150}
+"""Stored values that the operator replaces when it is upgraded to 1.19 (assets/upgradePatches.json)."""
+REPLACED_BY = "1.19"
+
+
+def check(hco: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    target = context.target.hyperconverged
+    if not target:
+        return
+    running = running_hyperconverged(hco, target)
+    before, after = (releases.about(releases.HYPERCONVERGED, each)["migration_limits"] for each in (running, target))
+    limits = setting(hco, Setting.MIGRATIONS)
+    for key, value in after.items():
+        field, old = limits[key], before.get(key, value)
+        if old == value:
+            continue
+        if not field.present:
+            message = (
+                f"HyperConverged {target} changes this default from {old} to {value}. Set the value that you want."
+            )
+            yield Finding(field.path, message)
+        elif _is_replaced(field, key, target):
+            message = (
+                f"HyperConverged {target} replaces the stored {old} by {value}. Use another value, such as {old + 1}."
+            )
+            yield Finding(field.path, message)
+
+
+def _is_replaced(field: Field, key: str, target: str) -> bool:
+    return releases.order(target) >= releases.order(REPLACED_BY) and field.integer == REPLACED.get(key)
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(HCO,),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.HYPERCONVERGED: "1.19", releases.KUBEVIRT: "1.9"},
+    check=check,
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#LiveMigrationConfigurations",
+        "kubevirt/hyperconverged-cluster-operator:assets/upgradePatches.json",
+    ),
+)

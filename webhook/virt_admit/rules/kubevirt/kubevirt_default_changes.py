@@ -1,0 +1,59 @@
+"""The next release changes a default that this KubeVirt relies on.
+
+**Why.** A setting that is absent follows the default of the release. Since 1.6 changes of a VM are applied to the running
+guest, where earlier releases waited for a restart. Since 1.9 the features of beta gates are on by default.
+
+**Fix.** Set the field to the value that you want before the upgrade. Add the gates of unwanted features to
+``disabledFeatureGates``.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.model import releases
+from virt_admit.model.kinds import KUBEVIRT
+from virt_admit.model.kubevirt.feature_gates import kubevirt_gates
+from virt_admit.model.kubevirt.upgrades import is_managed, running_release
+from virt_admit.model.messages import names, room
+from virt_admit.model.objects import Object
+from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+
+def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    target = context.target.kubevirt
+    if not target or is_managed(kubevirt):
+        return
+    running = running_release(kubevirt, target)
+    before, after = releases.about(releases.KUBEVIRT, running), releases.about(releases.KUBEVIRT, target)
+    for path, value in after["defaults"].items():
+        old, field = before["defaults"].get(path, value), kubevirt.at(*path.split("."))
+        if old != value and not field.present:
+            remedy = f"Set {field.path[-1]}: {old} to keep it."
+            yield Finding(field.path, f"KubeVirt {target} changes this default from {old} to {value}. {remedy}")
+    if after["beta_is_on"] and not before["beta_is_on"]:
+        yield from _gates_that_turn_on(kubevirt, after["gates"], target)
+
+
+def _gates_that_turn_on(kubevirt: Object, gates: dict[str, str], target: str) -> Iterator[Finding]:
+    named = {gate.name for gate in kubevirt_gates(kubevirt)}
+    new = sorted(gate for gate, state in gates.items() if state == "Beta" and gate not in named)
+    if not new:
+        return
+    path = kubevirt.at("spec", "configuration", "developerConfiguration", "disabledFeatureGates").path
+    start, remedy = f"KubeVirt {target} turns on {len(new)} beta features", "Disable the unwanted ones."
+    width = room(path, RULE.id) - len(f"{start}: . {remedy}")
+    yield Finding(path, f"{start}: {names(new, width)}. {remedy}", value=", ".join(new))
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(KUBEVIRT,),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.KUBEVIRT: "1.6"},
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-config/virt-config.go#DefaultVMRolloutStrategy",
+        "kubevirt/kubevirt:pkg/virt-config/featuregate/feature-gates.go#IsEnabled",
+    ),
+)
