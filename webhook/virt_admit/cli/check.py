@@ -109,16 +109,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     found = read_sources(paths, options.stdin_filename, _excludes(options, project), options.strict)
     sources = found.files
     cluster = _cluster(source, _objects(sources, options.namespace), rules, reporting.quiet)
-    judge = _FileJudge(
-        cluster,
-        _objects(old.files, options.namespace),
-        options.operation,
-        options.namespace,
-        selector,
-        rules,
-        policy,
-        reporting.target,
-    )
+    judge = _file_judge(cluster, old, options, selector, reporting, rules, policy)
     report = judge(sources)
     fixed = fixes.NOTHING
     if options.diff:
@@ -136,6 +127,19 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
         _print_summaries(report, policy, fixed, options.diff and has_findings(report, reporting.fail_on))
         project.print_file()
     return _exit_code(report, sources, fixed, reporting, options)
+
+
+def _file_judge(
+    cluster: Snapshot | ClusterCache,
+    old: Sources,
+    options: CheckOptions,
+    selector: Selector,
+    reporting: ReportOptions,
+    rules: Rules,
+    policy: Policy,
+) -> _FileJudge:
+    current, namespace = _objects(old.files, options.namespace), options.namespace
+    return _FileJudge(cluster, current, options.operation, namespace, selector, rules, policy, reporting.target)
 
 
 def _policy(source: ClusterOptions, reporting: ReportOptions) -> Policy:

@@ -109,9 +109,8 @@ def command(source: ClusterOptions, reporting: ReportOptions, options: ScanOptio
     judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
     with progress("judging", len(judged_kinds), reporting.quiet) as show:
         report = judge(cluster, judged_kinds, rules, policy, is_selected, show, reporting.target)
-    supported = load_rules().about(reporting.target).by_kind
-    other_kinds = sum(kinds.of(obj) not in supported for obj in snapshot or ())
-    report = dataclasses.replace(report, other_kinds=other_kinds, policy=policy.name)
+    others = _other_kinds(snapshot, reporting.target)
+    report = dataclasses.replace(report, other_kinds=others, policy=policy.name)
     publish(report, outputs, reporting.color)
     _write(source, report, options, cluster.unreadable)
     if not reporting.quiet:
@@ -124,6 +123,12 @@ def command(source: ClusterOptions, reporting: ReportOptions, options: ScanOptio
     if options.metrics:
         _write_metrics(report, cluster, time.monotonic() - started, options.metrics)
     return int(has_findings(report, reporting.fail_on) or (options.strict and bool(report.rules_without_data)))
+
+
+def _other_kinds(snapshot: Sweep | None, target: Target) -> int:
+    """Return the number of objects of kinds that no rule supports."""
+    supported = load_rules().about(target).by_kind
+    return sum(kinds.of(obj) not in supported for obj in snapshot or ())
 
 
 def _require_compatible(source: ClusterOptions, reporting: ReportOptions, options: ScanOptions) -> None:
