@@ -70,7 +70,8 @@ def page(rule: Rule) -> str:
     """Return the page of a rule, in Markdown."""
     data = as_data(rule)
     kinds = ", ".join(dict.fromkeys(kind.kind for kind in rule.kinds))
-    scope = "at admission, check and scan" if rule.at_admission else f"check{' and scan' if rule.in_scan else ''} only"
+    scope = "check and scan" if rule.in_scan else "check"
+    scope = f"at admission, {scope}" if rule.at_admission else f"{scope} only"
     lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {kinds}", f"Action: {data['action']} ({scope})"]
     if rule.fixable:
         lines.append(f"Fix: `/mutate` applies it{'' if rule.fix_by_default else ' if the policy says fix: true'}")

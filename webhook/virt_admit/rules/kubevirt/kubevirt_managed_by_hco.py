@@ -1,7 +1,7 @@
 """A KubeVirt or CDI that HyperConverged manages is edited directly.
 
 **Why.** HyperConverged writes the whole spec of these resources and restores it within minutes. The edit seems to work
-and is then lost.
+and is then lost. ``check`` also reports a file with the label of HyperConverged, because applying it is such an edit.
 
 **Fix.** Edit HyperConverged. Use its ``…/jsonpatch`` annotations for settings that it does not have.
 """
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from virt_admit.model.kinds import CDI, KUBEVIRT
 from virt_admit.model.objects import Object
-from virt_admit.rule import Action, Context, Finding, Operation, Rule, param
+from virt_admit.rule import Action, Context, Finding, Rule, param
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 HCO_OPERATOR = "hco-operator"
@@ -28,7 +28,9 @@ class Params:
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     old = context.old
-    if old is None or obj["spec"].value == old["spec"].value or obj.labels.get(MANAGED_BY) != HCO_OPERATOR:
+    from_file = old is None and not context.user  # check without --old; every request has a user
+    changed = old is not None and obj["spec"].value != old["spec"].value
+    if not (changed or (from_file and obj["spec"].map)) or obj.labels.get(MANAGED_BY) != HCO_OPERATOR:
         return
     if not any(fnmatchcase(context.user, operator) for operator in context.params.operators):
         yield Finding(
@@ -42,7 +44,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(KUBEVIRT, CDI),
-    operations=(Operation.UPDATE,),
+    in_scan=False,
     action=Action.WARN,
     params=Params(),
     check=check,

@@ -1,7 +1,8 @@
 """A virtual machine must live-migrate, but whether it can migrate cannot be determined.
 
 **Why.** With ``LiveMigrate`` a VM that cannot migrate blocks drains forever. virt-admit could not read data that decides
-this, such as a claim that does not exist yet, an instance type or a cluster default.
+this, such as a claim that does not exist yet, an instance type or a cluster default. With ``LiveMigrateIfPossible``, also
+where it is the default, such a VM is shut down instead: virt-admit names the claims that decide.
 
 **Fix.** Provide the data with ``--cluster`` or ``--live``, or run the check again after the object exists.
 """
@@ -9,27 +10,42 @@ this, such as a claim that does not exist yet, an instance type or a cluster def
 from collections.abc import Iterator
 
 from virt_admit.model import messages
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kinds import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS
 from virt_admit.model.kubevirt import effective, migratability, vms
 from virt_admit.model.kubevirt.migratability import Migratable
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+
+_CLAIMS = (PVC.resource, DATA_VOLUME.resource)
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not vms.vmi_spec(obj).is_map:
         return
     strategy = effective.strategy(obj, context.cluster)
-    if strategy.value != "LiveMigrate":
+    if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
         return
     assessment = context.cached(migratability.assess, obj)
-    if assessment.migratable is Migratable.UNKNOWN:
-        yield Finding(
+    if assessment.migratable is not Migratable.UNKNOWN:
+        return
+    claims = [what for what in assessment.unseen if what.startswith(_CLAIMS)]
+    if strategy.value == "LiveMigrate":
+        effect, missing = "blocks drains if the VM cannot migrate", assessment.unseen
+    elif claims:
+        effect, missing = "shuts the VM down on a drain if it cannot migrate", tuple(claims)
+    else:
+        return
+    unknown = f"which cannot be determined without {messages.names(missing, 70)}."
+    yield Finding(
+        strategy.path,
+        messages.first_that_fits(
             strategy.path,
-            f"{strategy.phrase} blocks drains if the VM cannot migrate, which cannot be determined without "
-            f"{messages.names(assessment.unseen)}. Provide it with --cluster or --live.",
-            value=strategy.value,
-        )
+            RULE.id,
+            f"{strategy.phrase} {effect}, {unknown} Provide it with --cluster or --live.",
+            f"{strategy.phrase} {effect}, {unknown} Use --live.",
+        ),
+        value=strategy.value,
+    )
 
 
 RULE = Rule(
