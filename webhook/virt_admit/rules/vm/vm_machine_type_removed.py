@@ -1,0 +1,81 @@
+"""A VM has a machine type that the next release rejects.
+
+**Why.** KubeVirt admits only machine types that match ``emulatedMachines`` of its configuration, or the defaults of the
+release. Release 1.7 removed the architecture ppc64le and its machine type pseries. A VM that is stored already cannot be
+edited or started again. A running VMI keeps the machine type that it was started with (``status.machine``).
+
+**Fix.** Write a machine type that the release admits, such as ``q35``, and restart the VM before the upgrade.
+"""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from virt_admit.model import kinds, releases
+from virt_admit.model.cluster import Cluster
+from virt_admit.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubevirt import vms
+from virt_admit.model.kubevirt.configuration import require_kubevirt
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Field, Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+    target = context.target.kubevirt
+    if not target:
+        return
+    defaults = releases.about(releases.KUBEVIRT, target)["emulated_machines"]
+    architecture = vms.vmi_spec(obj)["architecture"]
+    if architecture.text and architecture.text not in defaults:
+        message = f"KubeVirt {target} does not support the architecture {show(architecture.text)}. Move the VM."
+        yield Finding(architecture.path, message, cause=Cause.NOT_SUPPORTED)
+        return
+    machine = _machine(obj)
+    built_in = defaults.get(architecture.text) or [pattern for patterns in defaults.values() for pattern in patterns]
+    if not machine.text or _matches(machine.text, built_in):
+        return
+    configured = _configured(context.cluster, architecture.text)
+    if not _matches(machine.text, configured):
+        remedy = f"Use one of {names(configured or built_in)}."
+        message = f"KubeVirt {target} rejects the machine type {show(machine.text)}. {remedy}"
+        yield Finding(machine.path, message, cause=Cause.NOT_SUPPORTED)
+
+
+def _machine(obj: Object) -> Field:
+    """Return the machine type that a VMI runs with, or that the spec names."""
+    running = obj.at("status", "machine", "type")
+    return running if kinds.of(obj) is VMI and running.text else vms.vmi_spec(obj).at("domain", "machine", "type")
+
+
+def _matches(machine: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(machine, pattern) for pattern in patterns)
+
+
+def _configured(cluster: Cluster, architecture: str | None) -> list[str]:
+    """Return the patterns of the configuration: for all architectures, and for this one (None: for each).
+
+    Raises:
+        Unseen: KubeVirt cannot be read, so that the machine type may be configured.
+    """
+    settings = require_kubevirt(cluster).at("spec", "configuration")
+    each = settings["architectureConfiguration"]
+    found = [settings["emulatedMachines"]]
+    found += [each[key]["emulatedMachines"] for key in each.map if architecture in (None, key)]
+    return [item.text for field in found for item in field.items() if item.text]
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads={KUBEVIRT: ("spec.configuration.emulatedMachines", "spec.configuration.architectureConfiguration")},
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.KUBEVIRT: "1.5"},
+    check=check,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go#validateEmulatedMachine",
+        "kubevirt/kubevirt:pkg/virt-config/virt-config.go#DefaultAMD64EmulatedMachines",
+    ),
+)
