@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -166,7 +167,7 @@ class Rule:
     """Whether the fixes are on out of the box."""
     sources: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """The rule's name for users; it never changes: ``vm-running-and-run-strategy``."""
         return self.module.rpartition(".")[2].replace("_", "-")

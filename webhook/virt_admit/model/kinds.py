@@ -326,8 +326,12 @@ def guess(api_version: str, kind: str) -> Kind:
 
 def of(obj: Object) -> Kind | None:
     """The kind of an object, or None where the table does not know it."""
-    api_version, kind = obj.api_version, obj.kind
-    return _BY_API_VERSION.get((api_version, kind)) or _BY_NAME.get((obj.group, kind))
+    api_version, kind = obj.data.get("apiVersion"), obj.data.get("kind")  # asked 30 times in a review
+    if isinstance(api_version, str) and isinstance(kind, str):
+        found = _BY_API_VERSION.get((api_version, kind))
+        if found is not None:
+            return found
+    return _BY_NAME.get((obj.group, obj.kind))  # another version of a known kind
 
 
 def by_resource(resource: str) -> Kind | None:

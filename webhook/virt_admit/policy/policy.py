@@ -74,14 +74,15 @@ class Exemption:
     max_action: Action = Action.OFF
     """The strongest action that remains for a finding."""
 
-    def covers(self, subject: str, rule_id: str, kind: str, today: datetime.date) -> bool:
-        """Whether the exemption applies to this user or namespace, rule and kind."""
-        return (
-            (self.until is None or today <= self.until)
-            and (not self.kinds or kind in self.kinds)
-            and fnmatchcase(subject, self.match)
-            and any(fnmatchcase(rule_id, pattern) for pattern in self.rules)
-        )
+    def names(self, subjects: tuple[str, ...], today: datetime.date) -> bool:
+        """Whether the exemption applies that day to one of these names of a user, or to this namespace."""
+        in_time = self.until is None or today <= self.until
+        return in_time and any(subject and fnmatchcase(subject, self.match) for subject in subjects)
+
+    def covers(self, rule_id: str, kind: str) -> bool:
+        """Whether the exemption is about this rule and kind."""
+        of_kind = not self.kinds or kind in self.kinds
+        return of_kind and any(fnmatchcase(rule_id, pattern) for pattern in self.rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +134,22 @@ class Policy:
 
         ``aliases`` are further names of the user, with placeholders for its namespace (``trusted_accounts``).
         """
-        for subjects, exemptions in (((namespace,), self.namespaces), ((user, *aliases), self.users)):
-            for exemption in reversed(exemptions):
-                if any(each and exemption.covers(each, rule.id, obj.kind, self.today) for each in subjects):
-                    return exemption
+        for exemption in (*self._naming_namespace((namespace,)), *self._naming_user((user, *aliases))):
+            if exemption.covers(rule.id, obj.kind):
+                return exemption
         return None
+
+    @functools.cached_property
+    def _naming_namespace(self) -> Callable[[tuple[str, ...]], tuple[Exemption, ...]]:
+        """The exemptions that name a namespace, the last one first; a cluster has few namespaces and users."""
+        return functools.lru_cache(maxsize=4096)(lambda subjects: self._naming(self.namespaces, subjects))
+
+    @functools.cached_property
+    def _naming_user(self) -> Callable[[tuple[str, ...]], tuple[Exemption, ...]]:
+        return functools.lru_cache(maxsize=4096)(lambda subjects: self._naming(self.users, subjects))
+
+    def _naming(self, exemptions: tuple[Exemption, ...], subjects: tuple[str, ...]) -> tuple[Exemption, ...]:
+        return tuple(exemption for exemption in reversed(exemptions) if exemption.names(subjects, self.today))
 
     def annotated(self, rule: Rule, obj: Object) -> str:
         """Return the reason in an annotation that exempts the object, if the policy allows that; else empty."""
