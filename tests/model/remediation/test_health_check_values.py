@@ -234,7 +234,8 @@ def test_values_that_are_not_a_spec(spec):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        *rows(set(), "[1-2]", "[0-0]", "[1-4294967295]", None),
+        *rows(set(), "[1-2]", "[1-4294967295]", None),
+        *rows({("warn", "capi-mhc-unhealthy-range-never")}, "[0-0]"),
         *rows(
             {("deny", RANGE)},
             "[2-1]", "[1-4294967296]", "1-2", "[1-2", "[1 - 2]", "[-1-2]", "[1-]", "[1-2]\n", "[١-٢]", "", "[1-2-3]",

@@ -57,6 +57,22 @@ def key_error(key: object) -> str | None:
     return None
 
 
+_LONGEST_CONDITION: Final = 316
+
+
+def condition_type_error(name: str) -> bool:
+    """Whether a text is not the type of a condition: ``name`` or ``prefix/name``, 316 characters at most.
+
+    The pattern is the one of metav1.Condition, which bounds the whole and not the parts.
+    """
+    prefix, slash, word = name.rpartition("/")
+    return (
+        len(name) > _LONGEST_CONDITION
+        or _NAME.fullmatch(word) is None
+        or (bool(slash) and _SUBDOMAIN.fullmatch(prefix) is None)
+    )
+
+
 def value_error(value: object) -> str | None:
     """Return what is wrong with a label value, or None. The empty string is valid."""
     if not isinstance(value, str):

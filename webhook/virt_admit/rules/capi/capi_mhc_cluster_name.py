@@ -1,12 +1,14 @@
-"""A Cluster API MachineHealthCheck names two clusters or changes its cluster.
+"""A Cluster API MachineHealthCheck names no cluster or two, or changes its cluster.
 
 **Why.** A health check belongs to one cluster permanently. A selector with another cluster's label matches no machines.
-Cluster API's own webhook rejects both where it is installed.
+Cluster API's own webhook rejects both where it is installed. The schema rejects a check without ``clusterName``, or with
+one that is longer than 63 characters.
 
-**Fix.** Remove ``cluster.x-k8s.io/cluster-name`` from the selector. For another cluster, create another health check.
+**Fix.** Write the name of the Cluster as ``clusterName``. Remove ``cluster.x-k8s.io/cluster-name`` from the selector. For another cluster, create another health check.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from virt_admit.model.kinds import CAPI_MHC
 from virt_admit.model.messages import first_that_fits
@@ -16,9 +18,19 @@ from virt_admit.model.remediation.machines import CAPI_CLUSTER_LABEL
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
+LONGEST: Final = 63
+
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     name = obj.at("spec", "clusterName")
+    if not (name.text and len(name.text) <= LONGEST):
+        yield Finding(
+            name.path,
+            f"{show(name.value) if name.present else 'nothing'} is not the name of a Cluster, so the schema rejects the "
+            f"check. Write 1 to {LONGEST} characters.",
+            cause=Cause.INVALID if name.present else Cause.REQUIRED,
+        )
+        return
     if context.old is not None:
         before = context.old.at("spec", "clusterName").value
         if before != name.value:
@@ -46,5 +58,8 @@ RULE = Rule(
     kinds=(CAPI_MHC,),
     action=Action.DENY,
     check=check,
-    sources=("kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",),
+    sources=(
+        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
+        "kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckSpec",
+    ),
 )

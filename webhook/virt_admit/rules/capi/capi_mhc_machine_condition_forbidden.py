@@ -1,7 +1,7 @@
-"""A Cluster API MachineHealthCheck lists a Machine condition that depends on the check itself.
+"""A Cluster API MachineHealthCheck lists a Machine condition that depends on the check itself or cannot exist.
 
 **Why.** ``Ready`` and ``Available`` of a Machine depend on the health check, and the check sets the others itself. The
-schema rejects them because they would be circular. Only ``virt-admit check`` sees such objects.
+schema rejects them because they would be circular, and every type that is not a condition's name. Only ``virt-admit check`` sees such objects.
 
 **Fix.** List a node condition for the state of the node, or a Machine condition of the provider or the control plane.
 """
@@ -9,9 +9,11 @@ schema rejects them because they would be circular. Only ``virt-admit check`` se
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.model import selectors
 from virt_admit.model.kinds import CAPI_MHC
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
+from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 _FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"))
@@ -25,6 +27,12 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 f"the Machine condition {entry['type'].text} depends on the health check itself, so the schema rejects it. "
                 "List a node condition or another Machine condition.",
                 cause=Cause.FORBIDDEN,
+            )
+        elif entry["type"].text and selectors.condition_type_error(entry["type"].text):
+            yield Finding(
+                entry["type"].path,
+                f"{show(entry['type'].text)} is not the name of a condition, so the schema rejects it. "
+                "Write letters, digits, - _ or ., with an optional DNS name and / before it.",
             )
 
 

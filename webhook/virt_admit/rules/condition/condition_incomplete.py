@@ -1,7 +1,8 @@
 """A condition of a health check has no type, status or time.
 
 **Why.** The schema of machine.openshift.io requires none of them. Without a time, remediation starts as soon as the
-condition appears. Without a type or a status, the condition never matches. YAML turns ``status: False`` into a boolean.
+condition appears. Without a type or a status, the condition never matches. YAML turns ``status: False`` into a boolean,
+which the schema rejects even in a termination handler.
 
 **Fix.** Write all three, with the status in quotes: ``{type: Ready, status: "False", timeout: 300s}``.
 """
@@ -18,9 +19,13 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    if not view.handler:
-        for condition in view.entries:
+    for condition in view.entries:
+        if not view.handler:
             yield from _missing_parts(condition, view)
+        elif condition.entry["status"].present and not condition.status:
+            yield _never_matches(condition.entry["status"], '"True", in quotes')  # the schema rejects true
+    for condition in view.machine_entries:
+        yield from _missing_parts(condition, view)
 
 
 def _missing_parts(condition: Condition, view: HealthCheck) -> Iterator[Finding]:
@@ -43,7 +48,7 @@ def _missing_parts(condition: Condition, view: HealthCheck) -> Iterator[Finding]
 
 def _never_matches(field: Field, expected: str) -> Finding:
     if field.present:
-        message = f"{show(field.value)} never matches a node condition. Write {expected}."
+        message = f"{show(field.value)} never matches a condition. Write {expected}."
         return Finding(field.path, message, cause=Cause.INVALID if field.text == "" else Cause.TYPE)
     message = f"{field.path[-1]} is missing, so the condition never matches. Write {expected}."
     return Finding(field.path, message, cause=Cause.REQUIRED)

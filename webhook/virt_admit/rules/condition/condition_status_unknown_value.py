@@ -3,7 +3,7 @@
 **Why.** The status of a node condition is ``True``, ``False`` or ``Unknown``. Controllers compare it exactly, so an
 entry with another value never matches. For custom conditions the rule only warns. Entries of type
 ``NonexistentCondition`` are exempt: some fleets list one on purpose, so that the check only replaces machines whose
-node was deleted.
+node was deleted. The schema of Cluster API rejects every other status of a Machine condition.
 
 **Fix.** Write one of the three, capitalized and in quotes.
 """
@@ -30,6 +30,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 value=(condition.type, condition.status),
                 cause=Cause.NOT_SUPPORTED,
                 max_action=Action.DENY if condition.well_known else Action.WARN,
+            )
+    for condition in view.machine_entries:
+        if condition.status and condition.status not in health_checks.STATUSES:
+            yield Finding(
+                condition.entry["status"].path,
+                f"{show(condition.status)} is not a valid status, so the schema rejects it. "
+                'Use exactly "True", "False" or "Unknown".',
+                value=(condition.type, condition.status),
+                cause=Cause.NOT_SUPPORTED,
             )
 
 

@@ -18,7 +18,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    for condition in view.entries:
+    for condition in (*view.entries, *view.machine_entries):
         if condition.time.present:
             try:
                 condition.nanoseconds()

@@ -1,7 +1,8 @@
 """A toleration or node requirement for the SNR agents is not valid.
 
 **Why.** The operator copies these fields into the DaemonSet of its agents. The API server rejects that DaemonSet, so the
-nodes get no agent. A node without an agent never reboots itself. The operator's webhook rejects most of these values too.
+nodes get no agent. A node without an agent never reboots itself. The operator's webhook rejects most of these values too;
+for the others, the syntax of keys and values, the rule only warns.
 
 **Fix.** Tolerations: operator ``Equal`` or ``Exists`` (without a value), effect ``NoSchedule``, ``PreferNoSchedule``
 or ``NoExecute``. Requirements: a key, and ``In`` or ``NotIn`` with values, ``Exists`` or ``DoesNotExist`` without,
@@ -9,11 +10,11 @@ or ``NoExecute``. Requirements: a key, and ``In`` or ``NotIn`` with values, ``Ex
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from virt_admit.model.kinds import SNR_CONFIG
 from virt_admit.model.objects import Field, Object
-from virt_admit.model.selectors import NODE_OPERATORS, parse_requirements
+from virt_admit.model.selectors import IN, NODE_OPERATORS, NOT_IN, parse_requirements
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -27,8 +28,26 @@ def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         if problem := _problem(toleration):
             yield Finding(toleration.path, problem)
     field = config["spec"][REQUIREMENTS]
+    refused = {subpath for subpath, _ in parse_requirements(_without_syntax(field), NODE_OPERATORS, REQUIREMENTS)[1]}
     for subpath, problem in parse_requirements(field.value, NODE_OPERATORS, REQUIREMENTS)[1]:
-        yield Finding(config.at("spec", *subpath).path, problem)
+        action = Action.DENY if subpath in refused else Action.WARN
+        yield Finding(config.at("spec", *subpath).path, problem, max_action=action)
+
+
+def _without_syntax(field: Field) -> Any:
+    """Return the requirements with valid keys and values, because the webhook does not look at their syntax."""
+    return [_valid(item) for item in field.value] if field.is_list else field.value
+
+
+def _valid(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
+    key, values = item.get("key"), item.get("values")
+    if isinstance(key, str) and key:
+        key = "key"
+    if isinstance(values, list) and item.get("operator") in (IN, NOT_IN):
+        values = ["value" if isinstance(value, str) else value for value in values]
+    return {**item, "key": key, "values": values}
 
 
 def _problem(toleration: Field) -> str | None:
