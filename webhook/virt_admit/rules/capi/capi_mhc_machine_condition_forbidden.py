@@ -1,7 +1,8 @@
 """A Cluster API MachineHealthCheck lists a Machine condition that depends on the check itself or cannot exist.
 
 **Why.** ``Ready`` and ``Available`` of a Machine depend on the health check, and the check sets the others itself. The
-schema rejects them because they would be circular, and every type that is not a condition's name. Only ``virt-admit check`` sees such objects.
+schema rejects them because they would be circular, and every type that is not a condition's name. Only
+``virt-admit check`` sees such objects.
 
 **Fix.** List a node condition for the state of the node, or a Machine condition of the provider or the control plane.
 """

@@ -19,7 +19,13 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     spec = far_spec(template)
     shared = spec["sharedparameters"]
     secrets = spec["sharedSecretName"].text or spec["nodeSecretNames"].map
-    if not spec.is_map or secrets or spec["nodeparameters"].map:
+    by_node = spec["nodeparameters"].entries()
+    if (
+        not spec.is_map
+        or secrets
+        or (shared.map and spec["nodeparameters"].map)
+        or any(value.map for _, value in by_node)
+    ):
         return
     if any("{{" in value for value in shared.texts.values()):
         return

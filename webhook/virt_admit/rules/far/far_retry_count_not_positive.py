@@ -1,4 +1,4 @@
-"""A fence agent never runs because ``retrycount`` is below 1.
+"""A fence agent never runs because ``retrycount`` is below 1 or not an integer.
 
 **Why.** With a negative ``retrycount`` the agent never runs, but the operator reports success and moves the workload away
 from a node that still runs. Two copies of a VM then write to one disk. With 0 the operator uses the default.
@@ -12,12 +12,18 @@ from virt_admit.model.kinds import FAR_TEMPLATE
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.model.units import show
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
 def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     retries = far_spec(template)["retrycount"]
     count = retries.integer
+    if retries.present and count is None:
+        yield Finding(
+            retries.path,
+            f"{show(retries.value)} is not an integer, so the schema rejects it. Write 5.",
+            cause=Cause.TYPE,
+        )
     if count is None or count >= 1:
         return
     problem = (

@@ -26,6 +26,14 @@ REST_OF_ACTION: Final = re.compile(
 
 FIELD: Final = re.compile(r"-?\s*\.(\w+)\s*-?\}\}")
 
+PART_OF_NAME: Final = re.compile(r"-?\s*\.NodeName(?:\.\w+)+\s*-?\}\}")
+EMPTY: Final = re.compile(r"(?:-\s)?\s*(?:\s-)?\}\}")
+WORD: Final = re.compile(r"(?:-\s)?\s*([A-Za-z_]\w*)\s*(?:\s-)?\}\}")
+KEYWORD: Final = re.compile(r"(?:-\s)?\s*(if|range|with|block|define|else|end)\b")
+
+WORDS: Final = frozenset(("true", "false", "else", "end", "break", "continue", "print", "println"))
+"""What can be an action by itself: constants, keywords, and the functions of text/template that need no argument."""
+
 
 def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     for _, value in far_spec(template)["sharedparameters"].entries():
@@ -34,15 +42,35 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
 
 
 def _problem(text: str) -> str | None:
+    depth = 0
     start = text.find("{{")
     while start >= 0:
         action = REST_OF_ACTION.match(text, start + 2)
         if not action:
             return "an expression that starts with {{ is not closed with }}"
-        field = FIELD.fullmatch(action[0])
-        if field and field[1] != "NodeName":
-            return f"the variable {show('.' + field[1])} does not exist"
+        if problem := _action_problem(action[0]):
+            return problem
+        keyword = KEYWORD.match(action[0])
+        if keyword and keyword[1] in ("end", "else") and depth == 0:
+            return f"{{{{{keyword[1]}}}}} has no beginning"
+        if keyword and keyword[1] != "else":
+            depth += -1 if keyword[1] == "end" else 1
         start = text.find("{{", action.end())
+    return "an expression such as if has no {{end}}" if depth else None
+
+
+def _action_problem(action: str) -> str | None:
+    """Return what is wrong with one action, given without its ``{{``."""
+    field = FIELD.fullmatch(action)
+    if field and field[1] != "NodeName":
+        return f"the variable {show('.' + field[1])} does not exist"
+    if PART_OF_NAME.fullmatch(action):
+        return "a field of .NodeName does not exist, because it is a text"
+    if EMPTY.fullmatch(action):
+        return "an expression is empty"
+    word = WORD.fullmatch(action)
+    if word and word[1] not in WORDS:
+        return f"the function {show(word[1])} does not exist; a variable begins with a dot"
     return None
 
 
