@@ -4,7 +4,8 @@
 Cluster API's own webhook rejects both where it is installed. The schema rejects a check without ``clusterName``, or with
 one that is longer than 63 characters.
 
-**Fix.** Write the name of the Cluster as ``clusterName``. Remove ``cluster.x-k8s.io/cluster-name`` from the selector. For another cluster, create another health check.
+**Fix.** Write the name of the Cluster as ``clusterName``. Remove ``cluster.x-k8s.io/cluster-name`` from the selector.
+For another cluster, create another health check.
 """
 
 from collections.abc import Iterator
