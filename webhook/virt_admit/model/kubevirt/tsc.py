@@ -44,7 +44,8 @@ def frequency_is_known(cluster: Cluster) -> bool:
         return True
     if unseen is not None:
         raise unseen
-    return any(_runs_vmis(node, cluster) for node in nodes.every(cluster) if _shows_it(node))
+    showing = frozenset(node.name for node in nodes.every(cluster) if _shows_it(node))
+    return bool(showing) and _run_vmis(showing, cluster)
 
 
 def _some_node_shows_it(cluster: Cluster) -> bool:
@@ -55,6 +56,6 @@ def _shows_it(node: Object) -> bool:
     return (integer(node.labels.get(TSC_FREQUENCY)) or 0) > 0
 
 
-def _runs_vmis(node: Object, cluster: Cluster) -> bool:
-    """Whether a VMI is on the node, in whatever phase: the node counts although it is not schedulable."""
-    return any(vmi.at("status", "nodeName").text == node.name for vmi in cluster.list(VMI))
+def _run_vmis(names: frozenset[str], cluster: Cluster) -> bool:
+    """Whether a VMI in any phase is on one of these nodes: a node counts then although it is not schedulable."""
+    return any(vmi.at("status", "nodeName").text in names for vmi in cluster.list(VMI))
