@@ -1,7 +1,8 @@
 """A virtual machine that should migrate on a drain fits on one node only.
 
 **Why.** KubeVirt ignores selectors, affinity, taints and CPU model labels when it decides whether a VM is migratable. If
-only one node meets them, the target pod of every migration stays Pending and a drain of that node never completes.
+only one node meets them, the target pod of every migration stays Pending and a drain of that node never completes. A
+running VM with ``host-model`` also needs a node that offers the CPU model and features of its own node.
 
 **Fix.** Relax the constraint that excludes the other nodes, prepare a second node, or set ``evictionStrategy: None``: the
 VM then stops during the drain and starts again when the node returns.
@@ -9,10 +10,13 @@ VM then stops during the drain and starts again when the node returns.
 
 from collections.abc import Iterator
 
+from virt_admit.model import kinds, nodes
+from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import drain, placement
-from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.kubevirt import drain, launcher, placement
+from virt_admit.model.kubevirt.effective import Effective, effective
 from virt_admit.model.kubevirt.migratability import READS
+from virt_admit.model.kubevirt.placement import Host
 from virt_admit.model.messages import first_that_fits, names
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
@@ -27,9 +31,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
+    demanded = _of_its_node(obj, vmi, cluster)
     for host in placement.hosts(vmi, cluster):
-        if host.refusal:
-            constraints[host.refusal] = None
+        refusal = host.refusal or _lacks(host, obj, demanded)
+        if refusal:
+            constraints[refusal] = None
             continue
         candidates.append(host.name)
         if len(candidates) > 1:
@@ -46,6 +52,28 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         f"only node {only} can run this VM, {remedy}",
     )
     yield Finding(vmi.spec.path, message, value=only)
+
+
+def _of_its_node(obj: Object, vmi: Effective, cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Return the labels that a target needs because of the CPU of the VMI's node: the value, and the words for it.
+
+    Empty for a VMI that has migrated: it keeps the model of its first node, which is not known.
+    """
+    status = obj["status"]
+    name = status["nodeName"].text
+    if kinds.of(obj) is not VMI or not name or status["migrationState"].present:
+        return {}
+    node = next((node for node in nodes.every(cluster) if node.name == name), None)
+    if node is None or not launcher.uses_host_model(vmi, cluster):
+        return {}
+    needed = launcher.migration_labels(node.labels, {}, {}, cluster, host_model=True)
+    return {key: (value, words) for key, value, words in needed}
+
+
+def _lacks(host: Host, obj: Object, demanded: dict[str, tuple[str, str]]) -> str:
+    if host.name == obj.at("status", "nodeName").text:
+        return ""
+    return next((words for key, (value, words) in demanded.items() if host.labels.get(key) != value), "")
 
 
 RULE = Rule(
