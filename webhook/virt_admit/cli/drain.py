@@ -7,15 +7,17 @@ from typing import Final
 
 import click
 
-from virt_admit.cli import drain_data, drain_text
+from virt_admit.cli import drain_data, drain_text, several
 from virt_admit.cli.lookups import load_cluster
-from virt_admit.cli.options import ClusterOptions, cluster_options, output_option
+from virt_admit.cli.options import ClusterOptions, ClustersOptions, clusters_options, output_option
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain_plan import READS, plan
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that a plan needs from a live cluster."""
+CODES: Final = {True: 0, False: 1, None: 2}
+"""The exit code of each verdict."""
 
 
 def drain(cluster: Cluster, node: str | None, output: str, *, summary: bool = False) -> tuple[str, int]:
@@ -29,7 +31,7 @@ def drain(cluster: Cluster, node: str | None, output: str, *, summary: bool = Fa
         rendered = json.dumps(drain_data.as_data(result), indent=2)
     else:
         rendered = drain_text.summary(result) if summary else drain_text.text(result)
-    return rendered, {True: 0, False: 1, None: 2}[result.drainable]
+    return rendered, CODES[result.drainable]
 
 
 @click.command("drain", short_help="Show what draining a node would do to its virtual machines.")
@@ -38,20 +40,37 @@ def drain(cluster: Cluster, node: str | None, output: str, *, summary: bool = Fa
     "--all", "every", is_flag=True, help="Show every node, the worst first, and whether the cluster can be upgraded."
 )
 @click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
-@cluster_options
+@clusters_options
 @output_option
-def command(node: str | None, every: bool, summary: bool, source: ClusterOptions, output: str) -> int:
+def command(node: str | None, every: bool, summary: bool, clusters: ClustersOptions, output: str) -> int:
     """Show what draining NODE would do to each of its virtual machines, why, and what to do about it. Changes nothing.
 
-    Exit 0 every named node can be drained, 1 something blocks, 2 the answer cannot be determined.
+    Several clusters (--cluster or --context repeated) need --all. Exit 0 every named node can be drained, 1 something
+    blocks, 2 the answer cannot be determined; of several clusters the highest exit code.
     """
     if (node is None) is not every:
         raise click.UsageError("give a NODE or --all")
     if summary and output != "text":
         raise click.UsageError("--summary is for text output only")
+    sources = clusters.each()
+    if len(sources) > 1:
+        if node is not None:
+            raise click.UsageError("several clusters need --all")
+        return several.print_answers(several.ask_each(sources, lambda source: _answer(source, summary)), output)
     try:
-        rendered, code = drain(load_cluster(source, LOOKS_UP), node, output, summary=summary)
+        rendered, code = drain(load_cluster(sources[0][1], LOOKS_UP), node, output, summary=summary)
     except LookupError as error:
         raise click.ClickException(str(error)) from None
     click.echo(rendered.rstrip("\n"))
     return code
+
+
+def _answer(source: ClusterOptions, summary: bool) -> several.Answer:
+    """Return the answer about all nodes of one of several clusters."""
+    result = plan(load_cluster(source, LOOKS_UP), None)
+    verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
+    rendered = drain_text.summary(result) if summary else drain_text.text(result)
+    return several.Answer(CODES[result.drainable], verdicts, drain_data.as_data(result), rendered)
+
+
+_VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}

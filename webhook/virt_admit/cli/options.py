@@ -88,6 +88,52 @@ cluster_options: Final = combined(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClustersOptions:
+    """The clusters that a verb reads: one or several snapshots, or contexts of a kubeconfig."""
+
+    cluster: tuple[Path, ...] = ()
+    live: bool = False
+    kubeconfig: str | None = None
+    context: tuple[str, ...] = ()
+
+    def each(self) -> tuple[tuple[str, ClusterOptions], ...]:
+        """Return each cluster with its name: the context or the path as given; empty without one.
+
+        Raises:
+            UsageError: a cluster is named twice, or snapshots and live clusters are mixed.
+        """
+        if self.cluster and (self.live or self.kubeconfig or self.context):
+            raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
+        names = [*map(str, self.cluster), *self.context]
+        for name in names:
+            if names.count(name) > 1:
+                raise click.UsageError(f"the cluster {name} is named twice")
+        return (
+            *((str(path), ClusterOptions(cluster=path)) for path in self.cluster),
+            *(
+                (name or "", ClusterOptions(live=self.live, kubeconfig=self.kubeconfig, context=name))
+                for name in (self.context or (() if self.cluster else (None,)))
+            ),
+        )
+
+
+clusters_options: Final = combined(
+    click.option(
+        "--cluster",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Read a snapshot (file or folder); repeatable.",
+    ),
+    click.option("--live", is_flag=True, help="Read the cluster of the current context."),
+    click.option(
+        "--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster. In a pod, default: its cluster."
+    ),
+    click.option("--context", multiple=True, metavar="NAME", help="Context of the kubeconfig; repeatable."),
+    grouped("clusters", ClustersOptions),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
     """How objects are judged, and what happens with the report."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from virt_admit.cli import several
 from virt_admit.cli.lookups import connect, list_live, load_policy, warn_unreadable
 from virt_admit.cli.options import (
     ClusterOptions,
+    ClustersOptions,
     ReportOptions,
-    cluster_options,
+    clusters_options,
     grouped,
     report_options,
     selector_option,
@@ -30,19 +33,20 @@ from virt_admit.cli.output import Progress, failure, has_findings, print_summary
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube import snapshots
-from virt_admit.kube.cache import stores
+from virt_admit.kube.cache import ClusterCache, stores
 from virt_admit.model import kinds, selectors, webhook_bundles
-from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.cluster import Cluster, Snapshot, Unseen
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain_plan import plan
 from virt_admit.model.objects import Object
 from virt_admit.model.rehearsal.rehearsal import Options, rehearse
 from virt_admit.model.releases import NO_TARGET, Target
+from virt_admit.model.selectors import Selector
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.formats.policy_reports import WRITTEN
 from virt_admit.reports.report import ObjectResult, Report, active_rules
-from virt_admit.rule import Operation
+from virt_admit.rule import Action, Operation
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
 
@@ -64,7 +68,7 @@ class ScanOptions:
 
 
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
-@cluster_options
+@clusters_options
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Judge only the objects of this namespace.")
 @selector_option
 @report_options
@@ -83,46 +87,147 @@ class ScanOptions:
 )
 @click.option("--events", is_flag=True, help="Write an Event for each rule and object with a denial or a warning.")
 @grouped("options", ScanOptions)
-def command(source: ClusterOptions, reporting: ReportOptions, options: ScanOptions) -> int:
+def command(clusters: ClustersOptions, reporting: ReportOptions, options: ScanOptions) -> int:
     """Judge all objects of a live cluster or of a snapshot. Only --write-reports and --events write to the cluster.
 
-    Exit 0 clean, 1 findings at or above --fail-on, 2 the answer cannot be trusted.
+    Exit 0 clean, 1 findings at or above --fail-on, 2 the answer cannot be trusted; of several clusters (--cluster or
+    --context repeated) the highest exit code.
     """
-    _require_compatible(source, reporting, options)
-    started = time.monotonic()
+    sources = clusters.each()
+    _require_compatible(sources, reporting, options)
     try:
         outputs = reporting.outputs()
-        selector = selectors.parse_text(options.selector)
-        rules = reporting.rules().in_scan
-        policy = load_policy(reporting.policy_choice(), reporting.policy_configmap, None if source.cluster else source)
-        snapshot = snapshots.load(source.cluster) if source.cluster else None
-    except (SettingError, PolicyError, ValueError, OSError) as error:
+        run = _Scan(reporting, options, reporting.rules().in_scan, selectors.parse_text(options.selector))
+    except (SettingError, ValueError, OSError) as error:
         raise failure(error) from None
-    needed = stores(load_rules(), whole=True) if options.save else stores(rules)
-    cluster = list_live(source, needed, options.namespace, reporting.quiet) if snapshot is None else snapshot
-    if options.save:
-        _save(cluster, options.save)
+    if len(sources) > 1:
+        if any(name in ("openreports", "policyreport") for name, _ in outputs):
+            raise click.UsageError("openreports and policyreport are for one cluster: the reports belong into it")
+        return _scan_several(sources, run, outputs)
+    one = run(sources[0][1])
+    publish(one.report, outputs, reporting.color)
+    _write(sources[0][1], one.report, options, one.cluster.unreadable)
+    one.print_conclusion(reporting, options)
+    if one.complete and options.metrics:
+        _write_metrics(one.report, one.cluster, time.monotonic() - one.started, options.metrics)
+    return one.exit_code(reporting, options)
 
-    def is_selected(obj: Object) -> bool:
-        return options.namespace in ("", obj.namespace) and selector.matches(obj.labels)
 
-    judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
-    with progress("judging", len(judged_kinds), reporting.quiet) as show:
-        report = judge(cluster, judged_kinds, rules, policy, is_selected, show, reporting.target)
-    others = _other_kinds(snapshot, reporting.target)
-    report = dataclasses.replace(report, other_kinds=others, policy=policy.name)
-    publish(report, outputs, reporting.color)
-    _write(source, report, options, cluster.unreadable)
-    if not reporting.quiet:
-        print_summary(report, policy)
-        partial = options.namespace or options.selector or reporting.select or reporting.ignore or cluster.unreadable
-        _print_unused(() if partial else unused(policy, report, rules))
-    warn_unreadable(cluster)
-    if report.crashed or not cluster.unreadable.isdisjoint(kind.resource for kind in judged_kinds):
-        return 2
-    if options.metrics:
-        _write_metrics(report, cluster, time.monotonic() - started, options.metrics)
-    return int(has_findings(report, reporting.fail_on) or (options.strict and bool(report.rules_without_data)))
+def _scan_several(sources: Sequence[several.Named], run: _Scan, outputs: Sequence[tuple[str, str | None]]) -> int:
+    """Scan several clusters into one report. Return the highest exit code."""
+    scanned: dict[str, Scanned] = {}
+
+    def answer(name: str, source: ClusterOptions) -> several.Answer:
+        one = scanned[name] = run(source)
+        return several.Answer(one.exit_code(run.reporting, run.options), _verdicts(one))
+
+    names = {id(source): name for name, source in sources}
+    answers = several.ask_each(sources, lambda source: answer(names[id(source)], source))
+    results = tuple(
+        dataclasses.replace(result, cluster=name) for name, one in scanned.items() for result in one.report.results
+    )
+    report = Report(
+        results,
+        other_kinds=sum(one.report.other_kinds for one in scanned.values()),
+        policy=", ".join(dict.fromkeys(one.report.policy for one in scanned.values())),
+        clusters={name: one.error for name, one in answers.items()},
+        heading="\n".join((*several.matrix(answers), "", "")),
+    )
+    publish(report, outputs, run.reporting.color)
+    for name, one in answers.items():
+        if one.error:
+            tell(f"cluster {name} cannot be read: {one.error}")
+        else:
+            tell(f"cluster {name}:")
+            _write(dict(sources)[name], scanned[name].report, run.options, scanned[name].cluster.unreadable)
+            scanned[name].print_conclusion(run.reporting, run.options)
+    return several.worst_code(answers)
+
+
+def _verdicts(one: Scanned) -> dict[str, str]:
+    """Return the numbers of objects with a denial, and with warnings alone; and whether all could be read."""
+    highest = Counter(
+        max((verdict.action for verdict in result.response.verdicts), default=Action.OFF)
+        for result in one.report.results
+    )
+    return {
+        "objects": str(len(one.report.results)),
+        "denied": str(highest[Action.DENY]),
+        "warned": str(highest[Action.WARN]),
+        "complete": "yes" if one.complete else "no",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """The scan of one cluster."""
+
+    report: Report
+    policy: Policy
+    cluster: Snapshot | ClusterCache
+    rules: Rules
+    complete: bool
+    """Whether every object was listed and no rule crashed."""
+    started: float
+
+    def exit_code(self, reporting: ReportOptions, options: ScanOptions) -> int:
+        """Return 2 if the scan is not complete, 1 with findings that count, else 0."""
+        if not self.complete:
+            return 2
+        strict = options.strict and bool(self.report.rules_without_data)
+        return int(has_findings(self.report, reporting.fail_on) or strict)
+
+    def print_conclusion(self, reporting: ReportOptions, options: ScanOptions) -> None:
+        """Print the summary, unused exemptions and unreadable kinds on stderr."""
+        if not reporting.quiet:
+            print_summary(self.report, self.policy)
+            some = options.namespace or options.selector or reporting.select or reporting.ignore
+            partial = some or self.cluster.unreadable
+            _print_unused(() if partial else unused(self.policy, self.report, self.rules))
+        warn_unreadable(self.cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What the scans of all clusters share."""
+
+    reporting: ReportOptions
+    options: ScanOptions
+    rules: Rules
+    selector: Selector
+
+    def __call__(self, source: ClusterOptions) -> Scanned:
+        """Judge one cluster.
+
+        Raises:
+            ClickException: the cluster or its policy cannot be read.
+        """
+        reporting, options, rules = self.reporting, self.options, self.rules
+        started = time.monotonic()
+        try:
+            place = None if source.cluster else source
+            policy = load_policy(reporting.policy_choice(), reporting.policy_configmap, place)
+            snapshot = snapshots.load(source.cluster) if source.cluster else None
+        except (SettingError, PolicyError, ValueError, OSError) as error:
+            raise failure(error) from None
+        needed = stores(load_rules(), whole=True) if options.save else stores(rules)
+        cluster = list_live(source, needed, options.namespace, reporting.quiet) if snapshot is None else snapshot
+        if options.save:
+            _save(cluster, options.save)
+        judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
+        with progress("judging", len(judged_kinds), reporting.quiet) as show:
+            report = judge(cluster, judged_kinds, rules, policy, self._is_selected, show, reporting.target)
+        others = _other_kinds(snapshot, reporting.target)
+        report = dataclasses.replace(report, other_kinds=others, policy=policy.name)
+        return Scanned(report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started)
+
+    def _is_selected(self, obj: Object) -> bool:
+        return self.options.namespace in ("", obj.namespace) and self.selector.matches(obj.labels)
+
+
+def is_complete(report: Report, cluster: Sweep, judged_kinds: Iterable[Kind]) -> bool:
+    """Return whether every object of these kinds was listed and no rule crashed."""
+    return not report.crashed and cluster.unreadable.isdisjoint(kind.resource for kind in judged_kinds)
 
 
 def _other_kinds(snapshot: Sweep | None, target: Target) -> int:
@@ -131,9 +236,11 @@ def _other_kinds(snapshot: Sweep | None, target: Target) -> int:
     return sum(kinds.of(obj) not in supported for obj in snapshot or ())
 
 
-def _require_compatible(source: ClusterOptions, reporting: ReportOptions, options: ScanOptions) -> None:
-    if source.cluster and (source.wants_live or options.write_reports or options.events):
-        raise click.UsageError("--cluster excludes --live, --kubeconfig, --context, --write-reports and --events")
+def _require_compatible(sources: Sequence[several.Named], reporting: ReportOptions, options: ScanOptions) -> None:
+    if len(sources) > 1 and (options.save or options.metrics):
+        raise click.UsageError("--save and --metrics are for one cluster")
+    if sources[0][1].cluster and (options.write_reports or options.events):
+        raise click.UsageError("--cluster excludes --write-reports and --events")
     if options.metrics and (options.namespace or options.selector):
         raise click.UsageError("--metrics needs the whole cluster: omit --namespace and --selector")
     if reporting.target and (options.metrics or options.write_reports or options.events):

@@ -9,9 +9,9 @@ from typing import Final
 
 import click
 
-from virt_admit.cli import upgrade_data, upgrade_text
+from virt_admit.cli import several, upgrade_data, upgrade_text
 from virt_admit.cli.lookups import load_cluster
-from virt_admit.cli.options import ClusterOptions, cluster_options, output_option
+from virt_admit.cli.options import ClusterOptions, ClustersOptions, clusters_options, output_option
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import Kind
 from virt_admit.model.rehearsal.rehearsal import READS, Options, rehearse
@@ -19,6 +19,8 @@ from virt_admit.model.rehearsal.rollouts import Driver
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that a rehearsal needs from a live cluster."""
+CODES: Final = {True: 0, False: 1, None: 2}
+"""The exit code of each verdict."""
 
 
 def upgrade(
@@ -30,7 +32,7 @@ def upgrade(
         ValueError: an option is not valid.
     """
     result = rehearse(cluster, options, _say if not quiet else lambda _: None)
-    code = {True: 0, False: 1, None: 2}[result.possible]
+    code = CODES[result.possible]
     if output == "json":
         return json.dumps(upgrade_data.as_data(result), indent=2), code
     return upgrade_text.text(result, start), code
@@ -57,29 +59,45 @@ def _say(step: str) -> None:
     help="Minutes for the update and reboot of one node.",
 )
 @click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text.")
-@cluster_options
+@clusters_options
 @output_option
 def command(
     by: str | None,
     max_unavailable: str | None,
     node_minutes: int,
     start: str | None,
-    source: ClusterOptions,
+    clusters: ClustersOptions,
     output: str,
 ) -> int:
     """Rehearse the update of all nodes: order, waves, duration, moves of each VM, and what stops it. Changes nothing.
 
     The duration is an estimate between the shortest and the longest run. Exit 0 the upgrade is possible, 1 something
-    stops it, 2 the answer cannot be determined.
+    stops it, 2 the answer cannot be determined; of several clusters the highest exit code.
     """
     options = Options(Driver(by) if by else None, max_unavailable, node_minutes)
     begin = _time(start)
+    sources = clusters.each()
     try:
-        rendered, code = upgrade(load_cluster(source, LOOKS_UP), options, output, begin, quiet=output == "json")
+        if len(sources) > 1:
+            return several.print_answers(several.ask_each(sources, lambda one: _answer(one, options, begin)), output)
+        cluster = load_cluster(sources[0][1], LOOKS_UP)
+        rendered, code = upgrade(cluster, options, output, begin, quiet=output == "json")
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
     click.echo(rendered.rstrip("\n"))
     return code
+
+
+def _answer(source: ClusterOptions, options: Options, start: datetime.datetime | None) -> several.Answer:
+    """Return the answer about one of several clusters."""
+    result = rehearse(load_cluster(source, LOOKS_UP), options)
+    verdicts = {
+        "possible": {True: "yes", False: "no", None: "unknown"}[result.possible],
+        "duration": upgrade_text.span(result.duration) if result.duration else "-",
+        "stops": str(len(result.stops)),
+    }
+    text = upgrade_text.text(result, start)
+    return several.Answer(CODES[result.possible], verdicts, upgrade_data.as_data(result), text)
 
 
 def _time(text: str | None) -> datetime.datetime | None:

@@ -39,9 +39,13 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> str:
         return f"No: the upgrade stops ({count(len(result.stops), 'cause')})."
     if result.possible is None or result.duration is None:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
-    span = f"{_hours(result.duration.low)} to {_hours(result.duration.high)}"
     until = f", until {_clock(start, result.duration)}" if start is not None else ""
-    return f"Yes: {count(nodes, 'node')} by {result.driver} in {span}{until}."
+    return f"Yes: {count(nodes, 'node')} by {result.driver} in {span(result.duration)}{until}."
+
+
+def span(duration: Range) -> str:
+    """Return a duration such as ``2 h to 3 h``."""
+    return f"{_hours(duration.low)} to {_hours(duration.high)}"
 
 
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:

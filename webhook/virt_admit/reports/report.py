@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from virt_admit.documents import edit
@@ -33,15 +33,23 @@ class ObjectResult:
     document: Document | None = None
     rules_run: tuple[Rule, ...] = ()
     """The rules that judged the object. A rule without a result found nothing."""
+    cluster: str = ""
+    """The cluster of the object; empty unless the run is about several."""
 
     @property
     def obj(self) -> Object:
         return self.request.obj or Object({})
 
     @property
+    def called(self) -> str:
+        """``Kind/namespace/name``, in one printable line; after the cluster if the run is about several."""
+        name = called(self.obj)
+        return f"{sanitize.name(self.cluster)}: {name}" if self.cluster else name
+
+    @property
     def order(self) -> tuple[Any, ...]:
         place = (self.document.file, self.document.line) if self.document else ("", 0)
-        return (*place, self.obj.kind, self.obj.full_name)
+        return (*place, self.cluster, self.obj.kind, self.obj.full_name)
 
 
 def active_rules(request: Request, rules: Rules, policy: Policy) -> tuple[Rule, ...]:
@@ -69,6 +77,10 @@ class Report:
     """The documents that could not be read. Their objects are unknown."""
     policy: str = ""
     """Where the policy comes from."""
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """By name, why a cluster could not be read (empty: it could); without names unless the run is about several."""
+    heading: str = ""
+    """What text puts before the findings."""
 
     def at_least(self, action: Action) -> bool:
         """Return whether a finding has this action or a stricter one."""
@@ -190,14 +202,24 @@ class ReportRow:
     def fingerprint(self) -> str:
         """A digest of rule, object and pointer: 32 hexadecimal digits that do not depend on line numbers."""
         obj = self.result.obj
-        parts = (self.rule, obj.group, obj.kind, obj.namespace, obj.name, self.path.pointer)
+        parts = [self.rule, obj.group, obj.kind, obj.namespace, obj.name, self.path.pointer]
+        if self.result.cluster:
+            parts.append(self.result.cluster)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     @property
     def order(self) -> tuple[Any, ...]:
         place = self.location
         where = (place.file, place.line, place.column) if place else ("", 0, 0)
-        return (*where, self.result.obj.kind, self.result.obj.full_name, self.rule, str(self.path), self.message)
+        return (
+            *where,
+            self.result.cluster,
+            self.result.obj.kind,
+            self.result.obj.full_name,
+            self.rule,
+            str(self.path),
+            self.message,
+        )
 
 
 def rows_of(result: ObjectResult) -> Iterable[ReportRow]:

@@ -11,7 +11,7 @@ from typing import Final
 from virt_admit.documents.reader import DocumentError
 from virt_admit.model.sanitize import line
 from virt_admit.reports.formats.places import relative
-from virt_admit.reports.report import Report, ReportRow, called
+from virt_admit.reports.report import Report, ReportRow
 from virt_admit.rule import Action
 
 _COMMAND: Final = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "notice"}
@@ -35,7 +35,7 @@ def _commands(report: Report) -> Iterator[str]:
 def _command(level: str, row: ReportRow) -> str:
     place = row.location
     if not place:
-        return f"::{level} title={_property(row.rule)}::{_data(f'{called(row.result.obj)}: {row.advice}')}"
+        return f"::{level} title={_property(row.rule)}::{_data(f'{row.result.called}: {row.advice}')}"
     where = f"file={_property(relative(place.file))},line={place.line},col={place.column},endLine={place.end_line}"
     return f"::{level} {where},title={_property(row.rule)}::{_data(row.advice)}"
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from virt_admit.documents.reader import DocumentError
 from virt_admit.model.sanitize import escape_json, line
 from virt_admit.reports.formats.places import relative
-from virt_admit.reports.report import Report, ReportRow, called
+from virt_admit.reports.report import Report, ReportRow
 from virt_admit.rule import Action
 
 _SEVERITY: Final = {Action.DENY: "major", Action.WARN: "minor", Action.AUDIT: "info"}
@@ -28,7 +28,7 @@ def _issues(report: Report) -> Iterator[dict[str, Any]]:
     used: Counter[str] = Counter()
     for row in report.rows():
         if row.error or row.action:
-            file = relative(row.location.file) if row.location else called(row.result.obj)
+            file = relative(row.location.file) if row.location else row.result.called
             same = f"{row.fingerprint} {file}"
             used[same] += 1
             yield _issue(row, file, f"{same} {used[same]}")

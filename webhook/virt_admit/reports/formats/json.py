@@ -17,7 +17,7 @@ def render(report: Report) -> str:
     denied = {id(row.result) for row in rows if row.action is Action.DENY}
     warned = {id(row.result) for row in rows if row.action is Action.WARN} - denied
     unseen = {id(row.result) for row in rows if row.unseen}
-    data = {
+    data: dict[str, Any] = {
         "version": 1,
         "tool": {"name": "virt-admit", "version": __version__},
         "policy": report.policy,
@@ -32,13 +32,15 @@ def render(report: Report) -> str:
         "objects": [_object(result) for result in sorted(report.results, key=lambda result: result.order)],
         "results": [_row(row) for row in rows],
     }
+    if report.clusters:
+        data["clusters"] = [{"cluster": name, "error": error or None} for name, error in report.clusters.items()]
     return escape_json(json.dumps(data, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _object(result: ObjectResult) -> dict[str, Any]:
     document = result.document
     return {
-        **identity(result.obj),
+        **_identity(result),
         "file": document.file if document else None,
         "line": document.line if document else None,
         "allowed": result.response.allowed,
@@ -61,10 +63,19 @@ def _row(row: ReportRow) -> dict[str, Any]:
         "message": row.message,
         "path": str(row.path),
         "pointer": row.path.pointer,
-        "object": identity(row.result.obj),
+        "object": _identity(row.result),
         "location": location,
         "fix": [step.as_json() for step in row.fix] or None,
         "unseen": row.unseen or None,
         "error": row.error or None,
         "exempted": row.exempted or None,
+        **_cluster(row.result),
     }
+
+
+def _identity(result: ObjectResult) -> dict[str, str]:
+    return {**_cluster(result), **identity(result.obj)}
+
+
+def _cluster(result: ObjectResult) -> dict[str, str]:
+    return {"cluster": result.cluster} if result.cluster else {}

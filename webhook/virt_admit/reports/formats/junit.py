@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from virt_admit.documents.reader import DocumentError
 from virt_admit.model.sanitize import line, name
 from virt_admit.reports.formats.places import relative
-from virt_admit.reports.report import ObjectResult, Report, ReportRow, called, rows_of
+from virt_admit.reports.report import ObjectResult, Report, ReportRow, rows_of
 from virt_admit.rule import Action
 
 CLUSTER: Final = "cluster"
@@ -80,7 +80,7 @@ def _tests_of(result: ObjectResult) -> Iterator[TestCase]:
     for row in sorted(rows_of(result), key=lambda row: row.order):
         by_rule.setdefault(row.rule, []).append(row)
     for rule, rows in sorted(by_rule.items()):
-        yield _test(rule, called(result.obj), rows)
+        yield _test(rule, result.called, rows)
 
 
 def _test(rule: str, where: str, rows: Iterable[ReportRow]) -> TestCase:

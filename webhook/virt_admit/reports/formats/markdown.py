@@ -10,7 +10,7 @@ from typing import Final
 from virt_admit.documents.reader import DocumentError
 from virt_admit.model.sanitize import line, name
 from virt_admit.reports.formats.places import relative, rule_page
-from virt_admit.reports.report import Report, ReportRow, called
+from virt_admit.reports.report import Report, ReportRow
 from virt_admit.rule import Action
 
 LONGEST: Final = 50_000
@@ -48,7 +48,7 @@ def _table(rows: list[str]) -> list[str]:
 def _row(row: ReportRow) -> str:
     place = row.location
     where = [_code(f"{name(relative(place.file))}:{place.line}")] if place else []
-    who = _plain(called(row.result.obj))
+    who = _plain(row.result.called)
     fix = [f"fix: {_plain(row.remedy)}"] if row.remedy else []
     rule = f"[{row.rule}]({rule_page(row.rule)})"
     return _cells(row.word, "<br>".join((*where, who)), "<br>".join((_plain(row.text), *fix)), rule)

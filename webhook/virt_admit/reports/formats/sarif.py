@@ -15,7 +15,7 @@ from virt_admit import __version__
 from virt_admit.documents.reader import DocumentError, Location
 from virt_admit.model.sanitize import escape_json, line
 from virt_admit.reports.formats.places import SITE, relative, rule_page
-from virt_admit.reports.report import DUPLICATE_KEY, Report, ReportRow, called
+from virt_admit.reports.report import DUPLICATE_KEY, Report, ReportRow
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import load_rules
 
@@ -90,7 +90,7 @@ def _result(row: ReportRow, index: dict[str, int]) -> dict[str, Any]:
 def _location(row: ReportRow) -> dict[str, Any]:
     obj = row.result.obj
     location: dict[str, Any] = {
-        "logicalLocations": [{"name": line(obj.name), "fullyQualifiedName": called(obj), "kind": "resource"}]
+        "logicalLocations": [{"name": line(obj.name), "fullyQualifiedName": row.result.called, "kind": "resource"}]
     }
     return location | ({"physicalLocation": _place(row.location)} if row.location else {})
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from virt_admit.model.sanitize import name
-from virt_admit.reports.report import Report, ReportRow, called
+from virt_admit.reports.report import Report, ReportRow
 from virt_admit.rule import Action
 
 Paint = Callable[[str, Action | None], str]
@@ -15,10 +15,10 @@ Paint = Callable[[str, Action | None], str]
 
 def render(report: Report, paint: Paint = lambda word, _action: word) -> str:
     """Return ``file:line:column: action: path: message [rule]`` and a line for each fix. ``paint`` may color the action."""
-    out = []
+    out = [report.heading]
     for row in _merge_unseen(report.rows()):
         place = row.location
-        where = f"{name(place.file)}:{place.line}:{place.column}" if place else called(row.result.obj)
+        where = f"{name(place.file)}:{place.line}:{place.column}" if place else row.result.called
         out.append(f"{where}: {paint(row.word, row.action)}: {row.text} [{row.rule}]\n")
         if row.remedy:
             out.append(f"    fix: {row.remedy}\n")
