@@ -4,6 +4,8 @@
 has no scale, so the controller cannot compute the budget and allows 0 disruptions. Every drain that would shut one of
 these VMs down hangs.
 
+An integer ``minAvailable`` blocks as well if it is not less than the number of VMs that the selector names.
+
 **Fix.** Write ``minAvailable`` as an integer, or remove the budget: VMs that migrate do not need one.
 """
 
@@ -13,6 +15,7 @@ from virt_admit.model import selectors
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import PDB, VM, VMI
 from virt_admit.model.kubevirt import disruption_budgets, vms
+from virt_admit.model.messages import count, names
 from virt_admit.model.objects import Object
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
@@ -20,11 +23,10 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
     selector = budget.at("spec", "selector")
-    if (
-        not selector.is_map
-        or not disruption_budgets.needs_scale(budget)
-        or not disruption_budgets.is_user_created(budget)
-    ):
+    if not selector.is_map or not disruption_budgets.is_user_created(budget):
+        return
+    if not disruption_budgets.needs_scale(budget):
+        yield from _too_many(budget, selectors.parse(selector.value), context.cluster)
         return
     covered = _covered_vms(selectors.parse(selector.value), vms.namespace_of(budget), context.cluster)
     if covered:
@@ -34,6 +36,29 @@ def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
             limit.path,
             f"{show(limit.value)} needs a scale sub-resource, which VMs lack, so drains hang: 0 disruptions are allowed for "
             f"{covered}. Write an integer minAvailable, or remove the budget.",
+        )
+
+
+def _too_many(budget: Object, selector: selectors.Selector, cluster: Cluster) -> Iterator[Finding]:
+    """Yield a finding if an integer ``minAvailable`` names as many pods as the named VMs have.
+
+    Only for selectors that name the VMs: of a label another VM or another application may have a pod.
+    """
+    least = budget.at("spec", "minAvailable")
+    named = selector.allowed_values("vm.kubevirt.io/name") or frozenset()
+    if least.integer is None or not named or least.integer < len(named):
+        return
+    evicted: dict[str, None] = {}
+    for kind in (VMI, VM):
+        for obj in cluster.known(kind, vms.namespace_of(budget)):
+            if obj.name in named and vms.vmi_spec(obj)["evictionStrategy"].text == "None":
+                evicted[obj.full_name] = None
+    if evicted:
+        pods = count(len(named), "pod")
+        yield Finding(
+            least.path,
+            f"minAvailable is {least.integer} for {pods}, so drains hang: a drain cannot evict {names(evicted, 70)}. "
+            "Remove the budget, or let the VM migrate.",
         )
 
 
@@ -62,7 +87,10 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(PDB,),
-    reads={VMI: ("metadata.labels",), VM: ("spec.template.metadata.labels",)},
+    reads={
+        VMI: ("metadata.labels", "spec.evictionStrategy"),
+        VM: ("spec.template.metadata.labels", "spec.template.spec.evictionStrategy"),
+    },
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
