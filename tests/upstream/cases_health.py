@@ -102,7 +102,8 @@ def master(name):
 EXPLAINED = (
     (f"{NHC_CONTROLLER}#isControlPlaneRemediationAllowed", nhc(maxUnhealthy="100%"),
      [master("n0"), master("n1"), master("n2")], "on one control-plane node at a time"),
-    (f"{MHC_CONTROLLER}#healthCheckTargets", mhc(), [requested(), node("n0")], "unhealthy now 1: m0 (waits for external remediation)"),
+    (f"{MHC_CONTROLLER}#healthCheckTargets", mhc(),
+     [requested(), node("n0")], "unhealthy now 1: m0 (waits for external remediation)"),
     (f"{TARGETS}#shouldSkipRemediation", capi(clusterName="c"),
      [owner(), capi_machine(**{"cluster.x-k8s.io/skip-remediation": ""})], "selects 0 machines"),
     (f"{TARGETS}#needsRemediation", capi(clusterName="c"),
