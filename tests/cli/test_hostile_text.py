@@ -17,7 +17,7 @@ from virt_admit.cli import main
 from virt_admit.serving.logs import TextFormatter
 
 ATTACK = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\n::error title=pwned::line\r\n##vso[task.complete]"
-FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown", "openreports", "policyreport")
+FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown", "html", "openreports", "policyreport")
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 COMMAND = re.compile(r"^\s*(::error title=pwned|##vso)", re.MULTILINE)
 

@@ -14,6 +14,7 @@ from tests.cli.test_check import BOTH
 from tests.reports.formats.reports import RULE, both_keys, scanned, unclear
 from tests.reports.formats.test_junit import junit_suites
 from tests.reports.formats.test_sarif import sarif_run
+from tests.reports.html.structure import Structure
 from virt_admit.documents import reader
 from virt_admit.reports.formats import FORMATS, places
 from virt_admit.reports.report import ObjectResult, Report
@@ -66,6 +67,8 @@ def readable(form, text):
         junit_suites(text)
     elif form == "github":
         assert all(re.match(r"::(error|warning|notice) [^:\n\r]*::", line) for line in text.split("\n")[:-1])
+    elif form == "html":
+        assert Structure.of(text).is_complete
     elif form in ("text", "markdown"):
         assert not re.search(r"[\x00-\x09\x0b-\x1f]", text)
     else:

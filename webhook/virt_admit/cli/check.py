@@ -21,6 +21,7 @@ from virt_admit.cli.options import (
     selector_option,
 )
 from virt_admit.cli.output import failure, has_findings, print_summary, publish, tell
+from virt_admit.cli.pages import evidence
 from virt_admit.cli.project import Project, find_project
 from virt_admit.cli.sources import Source, Sources, read_sources
 from virt_admit.documents.files import Exclude
@@ -117,8 +118,8 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     elif options.fix:
         fixed = fixes.fix_files(sources, report)
         sources, report = fixed.sources, judge(fixed.sources)
-    report = dataclasses.replace(_with_reading(report, old, found), policy=policy.name)
-    publish(report, outputs, reporting.color)
+    report = _with_reading(report, old, found, source, cluster, policy)
+    publish(report, outputs, reporting)
     if options.fix and "-" in paths and not outputs:  # stdout has the fixed text
         click.echo(formats.text.render(report), nl=False, err=True)
     if options.verbose:
@@ -148,11 +149,21 @@ def _policy(source: ClusterOptions, reporting: ReportOptions) -> Policy:
     return load_policy(reporting.policy_choice(), reporting.policy_configmap, live)
 
 
-def _with_reading(report: Report, old: Sources, found: Sources) -> Report:
-    """Return the report with what was skipped or could not be read."""
+def _with_reading(
+    report: Report, old: Sources, found: Sources, source: ClusterOptions, cluster: Cluster, policy: Policy
+) -> Report:
+    """Return the report with what was skipped or could not be read, and what it rests on."""
+    seen = evidence(source, cluster) if source.given else ()
     unreadable = (*old.unreadable, *found.unreadable)
     skipped = report.skipped + found.skipped
-    return dataclasses.replace(report, unreadable=unreadable, skipped=skipped, templates=found.templates)
+    return dataclasses.replace(
+        report,
+        unreadable=unreadable,
+        skipped=skipped,
+        templates=found.templates,
+        policy=policy.name,
+        evidence=seen,
+    )
 
 
 def _paths(paths: tuple[str, ...], project: Project) -> tuple[str, ...]:

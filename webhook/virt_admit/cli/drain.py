@@ -7,12 +7,12 @@ from typing import Final
 
 import click
 
-from virt_admit.cli import drain_data, drain_text, several
+from virt_admit.cli import drain_data, drain_text, pages, several
 from virt_admit.cli.lookups import load_cluster
-from virt_admit.cli.options import ClusterOptions, ClustersOptions, clusters_options, output_option
+from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import Kind
-from virt_admit.model.kubevirt.drain_plan import READS, plan
+from virt_admit.model.kubevirt.drain_plan import READS, Plan, plan
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that a plan needs from a live cluster."""
@@ -41,8 +41,8 @@ def drain(cluster: Cluster, node: str | None, output: str, *, summary: bool = Fa
 )
 @click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
 @clusters_options
-@output_option
-def command(node: str | None, every: bool, summary: bool, clusters: ClustersOptions, output: str) -> int:
+@page_output_options
+def command(node: str | None, every: bool, summary: bool, clusters: ClustersOptions, output: OutputOptions) -> int:
     """Show what draining NODE would do to each of its virtual machines, why, and what to do about it. Changes nothing.
 
     Several clusters (--cluster or --context repeated) need --all. Exit 0 every named node can be drained, 1 something
@@ -50,15 +50,20 @@ def command(node: str | None, every: bool, summary: bool, clusters: ClustersOpti
     """
     if (node is None) is not every:
         raise click.UsageError("give a NODE or --all")
-    if summary and output != "text":
+    form, file = output.parse()
+    if summary and form != "text":
         raise click.UsageError("--summary is for text output only")
     sources = clusters.each()
     if len(sources) > 1:
         if node is not None:
             raise click.UsageError("several clusters need --all")
-        return several.print_answers(several.ask_each(sources, lambda source: _answer(source, summary)), output)
+        output.require_text_or_json()
+        return several.print_answers(several.ask_each(sources, lambda source: _answer(source, summary)), form)
+    cluster = load_cluster(sources[0][1], LOOKS_UP)
     try:
-        rendered, code = drain(load_cluster(sources[0][1], LOOKS_UP), node, output, summary=summary)
+        if form == "html":
+            return _publish(plan(cluster, node), cluster, file, output.pages_by, sources[0][1])
+        rendered, code = drain(cluster, node, form, summary=summary)
     except LookupError as error:
         raise click.ClickException(str(error)) from None
     click.echo(rendered.rstrip("\n"))
@@ -74,3 +79,19 @@ def _answer(source: ClusterOptions, summary: bool) -> several.Answer:
 
 
 _VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}
+
+
+def _publish(result: Plan, cluster: Cluster, file: str | None, pages_by: str | None, source: ClusterOptions) -> int:
+    """Write the page, or the pages of the owners, and return the exit code."""
+    from virt_admit.reports.html import drain as html  # noqa: PLC0415 - importing Jinja2 takes time
+
+    evidence = pages.evidence(source, cluster)
+    pages.publish(
+        html.page(result, cluster, evidence),
+        file,
+        pages_by,
+        lambda by: {
+            owner: html.page(part, None, evidence, by.subject(owner)) for owner, part in html.split(result, by).items()
+        },
+    )
+    return CODES[result.drainable]

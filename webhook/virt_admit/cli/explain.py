@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
+from virt_admit.cli import pages
 from virt_admit.cli.explain_data import as_data
 from virt_admit.cli.explain_model import KINDS, LOOKS_UP, Explanation, explain
-from virt_admit.cli.explain_text import text
+from virt_admit.cli.explain_text import facts, stages, text
 from virt_admit.cli.lookups import load_cluster, namespaced_object, with_objects
-from virt_admit.cli.options import ClusterOptions, cluster_options, output_option
+from virt_admit.cli.options import ClusterOptions, OutputOptions, cluster_options, page_output_options
 from virt_admit.documents import files, reader
 from virt_admit.kube.cache import ClusterCache
 from virt_admit.model import kinds
@@ -33,13 +34,14 @@ from virt_admit.model.sanitize import escape_json
     help="Namespace of the health check, and of objects in FILE that do not name one.",
 )
 @cluster_options
-@output_option
-def command(target: str, namespace: str | None, source: ClusterOptions, output: str) -> int:
+@page_output_options
+def command(target: str, namespace: str | None, source: ClusterOptions, output: OutputOptions) -> int:
     """Show what a health check would do: what it watches, when it acts or never does, and when VMs run again.
 
     FILE (- is standard input) may contain other objects. They are added to the cluster that --cluster or --live names.
     nhc/NAME and mhc/NAMESPACE/NAME are looked up in that cluster. Changes nothing. Exit 2: nothing to explain.
     """
+    form, file = output.parse()
     in_file = target == "-" or Path(target).is_file()
     cluster: Snapshot | ClusterCache = Snapshot()
     if not in_file or source.given:
@@ -53,8 +55,41 @@ def command(target: str, namespace: str | None, source: ClusterOptions, output: 
         cluster = with_objects(cluster, objects)
     if not checks:
         raise click.ClickException(f"{target} contains no health check")
-    _print([explain(check, cluster) for check in checks], output)
+    explanations = [explain(check, cluster) for check in checks]
+    if form == "html":
+        evidence = pages.evidence(source, cluster) if source.given or not in_file else (("file", target),)
+        _publish(explanations, evidence, file, output.pages_by)
+    else:
+        _print(explanations, form)
     return 0
+
+
+def _publish(
+    explanations: Sequence[Explanation], evidence: tuple[tuple[str, str], ...], file: str | None, pages_by: str | None
+) -> None:
+    """Write the page, or a page for each owner of VMs."""
+    from virt_admit.reports.html import explain as html  # noqa: PLC0415 - importing Jinja2 takes time
+
+    checks = [
+        html.Check(
+            name=f"{one.check.obj.kind} {one.check.obj.full_name}",
+            facts=facts(one),
+            stages=stages(one),
+            timeline=one.timeline,
+            fates=one.fates,
+            obstacles=one.obstacles,
+            unseen=one.unseen,
+        )
+        for one in explanations
+    ]
+    pages.publish(
+        html.page(checks, evidence),
+        file,
+        pages_by,
+        lambda by: {
+            owner: html.page(part, evidence, by.subject(owner)) for owner, part in html.split(checks, by).items()
+        },
+    )
 
 
 def _print(explanations: Sequence[Explanation], output: str) -> None:

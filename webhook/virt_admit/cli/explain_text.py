@@ -33,6 +33,16 @@ def text(explanation: Explanation) -> str:
     return "\n".join(line for title, rows in parts if rows for line in (title, *_columns(rows), ""))
 
 
+def facts(explanation: Explanation) -> tuple[tuple[str, str], ...]:
+    """Return the facts about a health check, with names."""
+    return tuple(_facts(explanation))
+
+
+def stages(explanation: Explanation) -> tuple[tuple[str, str, str], ...]:
+    """Return the remediators: name, duration, time until the next one."""
+    return tuple(map(_stage, explanation.stages))
+
+
 def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     rows = [tuple(map(cell, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -147,6 +147,8 @@ class ReportOptions:
     color: str
     quiet: bool
     target: Target
+    all_lines: bool
+    pages_by: str | None
 
     def outputs(self) -> list[tuple[str, str | None]]:
         """Return the formats with their files (None: stdout).
@@ -154,7 +156,14 @@ class ReportOptions:
         Raises:
             ValueError: a format is unknown, or two go to stdout.
         """
-        return formats.parse_output(self.output)
+        outputs = formats.parse_output(self.output)
+        require_folder(self.pages_by, outputs)
+        return outputs
+
+    @property
+    def owner_label(self) -> str:
+        """The label that names the owners of ``--pages-by``; empty if they are namespaces."""
+        return (self.pages_by or "").partition("=")[2]
 
     def rules(self) -> Rules:
         """Return the rules that ``--select``, ``--ignore`` and ``--target`` leave.
@@ -195,6 +204,12 @@ configmap_option: Final = click.option(
     help="The policy of the live cluster. The fallback is used if the ConfigMap does not exist.",
 )
 
+pages_by_option: Final = click.option(
+    "--pages-by",
+    metavar="namespace|label=KEY",
+    help="With -o html=FOLDER: write a page for each owner and an index.",
+)
+
 report_options: Final = combined(
     click.option(
         "--policy",
@@ -231,6 +246,8 @@ report_options: Final = combined(
         help="Color the text report.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="Print no summary on stderr."),
+    click.option("--all-lines", is_flag=True, help="Do not group findings of one cause, in text and Markdown."),
+    pages_by_option,
     grouped("reporting", ReportOptions),
 )
 
@@ -245,6 +262,66 @@ output_option: Final = click.option(
     default="text",
     show_default=True,
     help="Output format.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """The format of a forecast, and where it goes."""
+
+    output: str
+    pages_by: str | None
+
+    def parse(self) -> tuple[str, str | None]:
+        """Return the format and the file; None is stdout.
+
+        Raises:
+            UsageError: the format or the value of ``--pages-by`` is not valid.
+        """
+        form, _, file = self.output.partition("=")
+        if form not in ("text", "json", "html"):
+            raise click.UsageError(f"unknown output format {form}. Use one of text, json, html")
+        if file and form != "html":
+            raise click.UsageError(f"-o {form} goes to stdout: redirect it to a file")
+        require_folder(self.pages_by, [(form, file or None)])
+        return form, file or None
+
+    def require_text_or_json(self) -> None:
+        """Refuse a page about several clusters.
+
+        Raises:
+            UsageError: the format is HTML.
+        """
+        if self.output.startswith("html"):
+            raise click.UsageError("-o html is for one cluster: run it for each cluster")
+
+
+def require_folder(pages_by: str | None, outputs: Sequence[tuple[str, str | None]]) -> None:
+    """Accept ``--pages-by`` only if it is valid and a folder for the pages is named.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if pages_by is None:
+        return
+    word, _, key = pages_by.partition("=")
+    if pages_by != "namespace" and (word != "label" or not key):
+        raise click.UsageError(f"--pages-by {pages_by} is not valid. Use namespace or label=KEY")
+    if not any(form == "html" and file for form, file in outputs):
+        raise click.UsageError("--pages-by needs a folder for the pages: -o html=FOLDER")
+
+
+page_output_options: Final = combined(
+    click.option(
+        "-o",
+        "--output",
+        default="text",
+        show_default=True,
+        metavar="text|json|html[=FILE]",
+        help="Output format.",
+    ),
+    pages_by_option,
+    grouped("output", OutputOptions),
 )
 
 

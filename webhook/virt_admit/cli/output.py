@@ -11,6 +11,7 @@ from typing import Literal
 
 import click
 
+from virt_admit.cli.options import ReportOptions
 from virt_admit.model.kinds import Kind
 from virt_admit.model.sanitize import line
 from virt_admit.model.sanitize import name as safe_name
@@ -52,18 +53,43 @@ def progress(label: str, length: int, quiet: bool = False) -> Iterator[Progress]
         yield show
 
 
-def publish(result: Report, outputs: Sequence[tuple[str, str | None]], color: str) -> None:
+def publish(
+    result: Report, outputs: Sequence[tuple[str, str | None]], reporting: ReportOptions, *, grouped_text: bool = False
+) -> None:
     """Write the report in each format to its file or to stdout.
 
     Raises:
         ClickException: a file cannot be written.
     """
+    grouped = not reporting.all_lines
     for name, file in outputs:
-        render = partial(formats.text.render, paint=_paint(color, file)) if name == "text" else formats.FORMATS[name]
-        _write(render(result), file)
+        if name == "html" and reporting.pages_by:
+            _publish_pages(result, file, reporting.pages_by)
+            continue
+        render = formats.FORMATS[name]
+        if name == "text":
+            paint = _paint(reporting.color, file)
+            render = partial(formats.text.render, paint=paint, grouped=grouped and grouped_text)
+        elif name == "markdown":
+            render = partial(formats.markdown.render, grouped=grouped)
+        write(render(result), file)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if name == "github" and summary:
-            _write(formats.markdown.render(result), summary, "ab")
+            write(formats.markdown.render(result, grouped=grouped), summary, "ab")
+
+
+def _publish_pages(result: Report, file: str | None, pages_by: str) -> None:
+    from virt_admit.cli import pages  # noqa: PLC0415 - importing Jinja2 takes time
+    from virt_admit.reports.html import findings  # noqa: PLC0415
+
+    pages.publish(
+        findings.page(result),
+        file,
+        pages_by,
+        lambda by: {
+            owner: findings.page(part, by.subject(owner)) for owner, part in findings.split(result, by).items()
+        },
+    )
 
 
 def print_summary(result: Report, policy: Policy) -> None:
@@ -98,7 +124,12 @@ def wants_color() -> bool:
     return bool(os.environ.get("CLICOLOR_FORCE", "0") not in ("", "0")) or sys.stdout.isatty()
 
 
-def _write(rendered: str, file: str | None, mode: Literal["wb", "ab"] = "wb") -> None:
+def write(rendered: str, file: str | None, mode: Literal["wb", "ab"] = "wb") -> None:
+    """Write a report to a file or to stdout.
+
+    Raises:
+        ClickException: the file cannot be written.
+    """
     content = rendered.encode(errors="backslashreplace")  # JSON may hold halves of surrogate pairs
     if file is None:
         click.echo(content, nl=False)

@@ -30,6 +30,7 @@ from virt_admit.cli.options import (
     selector_option,
 )
 from virt_admit.cli.output import Progress, failure, has_findings, print_summary, progress, publish, tell
+from virt_admit.cli.pages import evidence
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube import snapshots
@@ -105,7 +106,7 @@ def command(clusters: ClustersOptions, reporting: ReportOptions, options: ScanOp
             raise click.UsageError("openreports and policyreport are for one cluster: the reports belong into it")
         return _scan_several(sources, run, outputs)
     one = run(sources[0][1])
-    publish(one.report, outputs, reporting.color)
+    publish(one.report, outputs, reporting, grouped_text=True)
     _write(sources[0][1], one.report, options, one.cluster.unreadable)
     one.print_conclusion(reporting, options)
     if one.complete and options.metrics:
@@ -132,8 +133,11 @@ def _scan_several(sources: Sequence[several.Named], run: _Scan, outputs: Sequenc
         policy=", ".join(dict.fromkeys(one.report.policy for one in scanned.values())),
         clusters={name: one.error for name, one in answers.items()},
         heading="\n".join((*several.matrix(answers), "", "")),
+        evidence=tuple(
+            (f"{key} of {name}", value) for name, one in scanned.items() for key, value in one.report.evidence
+        ),
     )
-    publish(report, outputs, run.reporting.color)
+    publish(report, outputs, run.reporting, grouped_text=True)
     for name, one in answers.items():
         if one.error:
             tell(f"cluster {name} cannot be read: {one.error}")
@@ -216,9 +220,11 @@ class _Scan:
             _save(cluster, options.save)
         judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
         with progress("judging", len(judged_kinds), reporting.quiet) as show:
-            report = judge(cluster, judged_kinds, rules, policy, self._is_selected, show, reporting.target)
-        others = _other_kinds(snapshot, reporting.target)
-        report = dataclasses.replace(report, other_kinds=others, policy=policy.name)
+            report = judge(
+                cluster, judged_kinds, rules, policy, self._is_selected, show, reporting.target, reporting.owner_label
+            )
+        others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
+        report = dataclasses.replace(report, other_kinds=others, policy=policy.name, evidence=seen)
         return Scanned(report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started)
 
     def _is_selected(self, obj: Object) -> bool:
@@ -283,14 +289,26 @@ def judge(
     is_selected: Callable[[Object], bool] = lambda _: True,
     progress: Progress = lambda _kind, _count: None,
     target: Target = NO_TARGET,
+    label: str = "",
 ) -> Report:
-    """Return the report on the objects of these kinds, each judged as if it were created now."""
+    """Return the report on the objects of these kinds, each judged as if it were created now.
+
+    Args:
+        cluster: the cluster with the objects.
+        judged_kinds: the kinds of the objects.
+        rules: the rules.
+        policy: the policy.
+        is_selected: whether to judge an object.
+        progress: receives the numbers of judged objects.
+        target: the releases that rules about an upgrade ask for.
+        label: a label that the report keeps for each object.
+    """
     results: list[ObjectResult] = []
     for kind in judged_kinds:
         progress(kind, 0)
         for count, obj in enumerate(_objects(cluster, kind), 1):
             if is_selected(obj):
-                results.append(_judge(obj, kind, rules, cluster, policy, target))
+                results.append(_judge(obj, kind, rules, cluster, policy, target, label))
             if count % 100 == 0:
                 progress(kind, count)
     return Report(tuple(results))
@@ -303,18 +321,22 @@ def _objects(cluster: Cluster, kind: Kind) -> Iterator[Object]:
         return
 
 
-def _judge(obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy, target: Target) -> ObjectResult:
+def _judge(
+    obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy, target: Target, label: str
+) -> ObjectResult:
     request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
     response = review.review(request, rules, cluster, policy)
     rules_run = active_rules(request, rules, policy)
-    small_request = dataclasses.replace(request, obj=_identity(obj))  # keeping all objects needs too much memory
+    small_request = dataclasses.replace(request, obj=_identity(obj, label))  # keeping all objects needs too much memory
     return ObjectResult(small_request, response, rules_run=rules_run)
 
 
-def _identity(obj: Object) -> Object:
-    """Return the part of an object that reports print."""
-    metadata = {key: obj.metadata[key].value for key in ("name", "namespace", "uid") if obj.metadata[key].present}
-    return Object({"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata})
+def _identity(obj: Object, label: str) -> Object:
+    """Return the part of an object that reports print, with the label of its owner."""
+    keys = ("name", "namespace", "uid")
+    metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
+    labels = {label: obj.labels[label]} if label in obj.labels else {}
+    return Object({"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}})
 
 
 def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreadable: frozenset[str]) -> None:

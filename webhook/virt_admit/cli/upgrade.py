@@ -5,17 +5,20 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from virt_admit.cli import several, upgrade_data, upgrade_text
+from virt_admit.cli import pages, several, upgrade_data, upgrade_text
 from virt_admit.cli.lookups import load_cluster
-from virt_admit.cli.options import ClusterOptions, ClustersOptions, clusters_options, output_option
+from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
 from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import Kind
-from virt_admit.model.rehearsal.rehearsal import READS, Options, rehearse
+from virt_admit.model.kinds import VMI, Kind
+from virt_admit.model.rehearsal.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.model.rehearsal.rollouts import Driver
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.page import Page
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that a rehearsal needs from a live cluster."""
@@ -60,14 +63,14 @@ def _say(step: str) -> None:
 )
 @click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text.")
 @clusters_options
-@output_option
+@page_output_options
 def command(
     by: str | None,
     max_unavailable: str | None,
     node_minutes: int,
     start: str | None,
     clusters: ClustersOptions,
-    output: str,
+    output: OutputOptions,
 ) -> int:
     """Rehearse the update of all nodes: order, waves, duration, moves of each VM, and what stops it. Changes nothing.
 
@@ -76,12 +79,18 @@ def command(
     """
     options = Options(Driver(by) if by else None, max_unavailable, node_minutes)
     begin = _time(start)
+    form, file = output.parse()
     sources = clusters.each()
     try:
         if len(sources) > 1:
-            return several.print_answers(several.ask_each(sources, lambda one: _answer(one, options, begin)), output)
+            output.require_text_or_json()
+            return several.print_answers(several.ask_each(sources, lambda one: _answer(one, options, begin)), form)
         cluster = load_cluster(sources[0][1], LOOKS_UP)
-        rendered, code = upgrade(cluster, options, output, begin, quiet=output == "json")
+        if form == "html":
+            result = rehearse(cluster, options, _say)
+            _publish(result, begin, cluster, (file, output.pages_by), sources[0][1])
+            return CODES[result.possible]
+        rendered, code = upgrade(cluster, options, form, begin, quiet=form == "json")
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
     click.echo(rendered.rstrip("\n"))
@@ -98,6 +107,27 @@ def _answer(source: ClusterOptions, options: Options, start: datetime.datetime |
     }
     text = upgrade_text.text(result, start)
     return several.Answer(CODES[result.possible], verdicts, upgrade_data.as_data(result), text)
+
+
+def _publish(
+    result: Rehearsal,
+    start: datetime.datetime | None,
+    cluster: Cluster,
+    target: tuple[str | None, str | None],
+    source: ClusterOptions,
+) -> None:
+    """Write the page, or the pages of the owners: ``target`` is the file and the value of ``--pages-by``."""
+    from virt_admit.reports.html import upgrade as html  # noqa: PLC0415 - importing Jinja2 takes time
+    from virt_admit.reports.html.owners import Owners  # noqa: PLC0415
+
+    evidence = pages.evidence(source, cluster)
+
+    def split(by: Owners) -> dict[str, Page]:
+        owners = {(vmi.namespace, vmi.name): by.of(vmi) for vmi in cluster.known(VMI)}
+        parts = html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
+        return {owner: html.page(part, start, evidence, by.subject(owner)) for owner, part in parts.items()}
+
+    pages.publish(html.page(result, start, evidence), *target, split)
 
 
 def _time(text: str | None) -> datetime.datetime | None:

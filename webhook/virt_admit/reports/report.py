@@ -81,6 +81,8 @@ class Report:
     """By name, why a cluster could not be read (empty: it could); without names unless the run is about several."""
     heading: str = ""
     """What text puts before the findings."""
+    evidence: tuple[tuple[str, str], ...] = ()
+    """What else the report rests on, with names: the cluster, its version."""
 
     def at_least(self, action: Action) -> bool:
         """Return whether a finding has this action or a stricter one."""

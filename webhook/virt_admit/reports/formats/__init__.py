@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from virt_admit.reports.formats import github, gitlab, json, junit, markdown, policy_reports, sarif, text
+from virt_admit.reports.formats import github, gitlab, html, json, junit, markdown, policy_reports, sarif, text
 from virt_admit.reports.report import Report
 
 FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
@@ -17,6 +17,7 @@ FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
     "github": github.render,
     "gitlab": gitlab.render,
     "markdown": markdown.render,
+    "html": html.render,
     "openreports": partial(policy_reports.render, policy_reports.OPENREPORTS),
     "policyreport": partial(policy_reports.render, policy_reports.POLICYREPORT),
 }

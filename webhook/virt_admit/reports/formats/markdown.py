@@ -9,6 +9,7 @@ from typing import Final
 
 from virt_admit.documents.reader import DocumentError
 from virt_admit.model.sanitize import line, name
+from virt_admit.reports import grouping
 from virt_admit.reports.formats.places import relative, rule_page
 from virt_admit.reports.report import Report, ReportRow
 from virt_admit.rule import Action
@@ -19,9 +20,14 @@ _ACTIVE: Final = re.compile(r"[\\`*_\[\]<>|~&$]")
 """The characters that Markdown could read as markup."""
 
 
-def render(report: Report) -> str:
-    """Return a table of unreadable files and findings, the strictest first, and a sentence about missing data."""
-    rows = report.rows()
+def render(report: Report, *, grouped: bool = True) -> str:
+    """Return a table of unreadable files and findings, the strictest first, and a sentence about missing data.
+
+    Args:
+        report: the report.
+        grouped: one row for each cause and object.
+    """
+    rows = grouping.merge(report.rows()) if grouped else report.rows()
     found = sorted((row for row in rows if not row.unseen), key=_weight)
     counts = Counter(row.word for row in found)
     verdict = ", ".join(f"{number} {word}" for word, number in counts.items()) or "nothing found"

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from virt_admit.model.sanitize import name
+from virt_admit.reports import grouping
 from virt_admit.reports.report import Report, ReportRow
 from virt_admit.rule import Action
 
@@ -13,10 +14,17 @@ Paint = Callable[[str, Action | None], str]
 """Colors a word by its action."""
 
 
-def render(report: Report, paint: Paint = lambda word, _action: word) -> str:
-    """Return ``file:line:column: action: path: message [rule]`` and a line for each fix. ``paint`` may color the action."""
-    out = [report.heading]
-    for row in _merge_unseen(report.rows()):
+def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped: bool = False) -> str:
+    """Return ``file:line:column: action: path: message [rule]`` and a line for each fix.
+
+    Args:
+        report: the report.
+        paint: colors a word by its action.
+        grouped: begin with counts and print one line for each cause and object.
+    """
+    rows = _merge_unseen(report.rows())
+    out = [report.heading, f"{grouping.counted(report)}\n"] if grouped and rows else [report.heading]
+    for row in grouping.merge(rows) if grouped else rows:
         place = row.location
         where = f"{name(place.file)}:{place.line}:{place.column}" if place else row.result.called
         out.append(f"{where}: {paint(row.word, row.action)}: {row.text} [{row.rule}]\n")

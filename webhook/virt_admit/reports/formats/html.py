@@ -1,0 +1,12 @@
+"""HTML for people: one page that needs nothing else. Jinja2 is imported only here, when a page is written."""
+
+from __future__ import annotations
+
+from virt_admit.reports.report import Report
+
+
+def render(report: Report) -> str:
+    """Return the report as a page."""
+    from virt_admit.reports.html import findings, page  # noqa: PLC0415 - importing Jinja2 takes time
+
+    return page.render(findings.page(report))
