@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from virt_admit.model import kinds, releases
-from virt_admit.model.cluster import Cluster
+from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt import vms
-from virt_admit.model.kubevirt.configuration import require_kubevirt
+from virt_admit.model.kubevirt.configuration import kubevirt
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.units import show
@@ -58,7 +58,10 @@ def _configured(cluster: Cluster, architecture: str | None) -> list[str]:
     Raises:
         Unseen: KubeVirt cannot be read, so that the machine type may be configured.
     """
-    settings = require_kubevirt(cluster).at("spec", "configuration")
+    resource = kubevirt(cluster)
+    if resource is None:
+        raise Unseen(str(KUBEVIRT))
+    settings = resource.at("spec", "configuration")
     each = settings["architectureConfiguration"]
     found = [settings["emulatedMachines"]]
     found += [each[key]["emulatedMachines"] for key in each.map if architecture in (None, key)]
@@ -69,7 +72,13 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads={KUBEVIRT: ("spec.configuration.emulatedMachines", "spec.configuration.architectureConfiguration")},
+    reads={
+        KUBEVIRT: (
+            "metadata.creationTimestamp",
+            "spec.configuration.architectureConfiguration",
+            "spec.configuration.emulatedMachines",
+        )
+    },
     action=Action.WARN,
     at_admission=False,
     target={releases.KUBEVIRT: "1.5"},
