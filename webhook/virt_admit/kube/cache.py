@@ -10,11 +10,22 @@ from typing import Any, Final, NamedTuple, TypeVar
 from virt_admit.kube.field_filter import WHOLE, FieldSet, lookup_namespace, retained_fields
 from virt_admit.model import json_codec
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kinds import POD, Kind
+from virt_admit.model.kubevirt import pod_summary
 from virt_admit.model.objects import Object
 from virt_admit.rules import Rules
 
 T = TypeVar("T")
+
+
+class Summary(NamedTuple):
+    """How objects of a kind are kept in less than the fields that rules read."""
+
+    summarize: Callable[[dict[str, Any]], dict[str, Any] | None]
+    """None: the object is not kept."""
+    compress: Callable[[bytes], bytes]
+    decompress: Callable[[bytes], bytes]
+
 
 ByNamespace = dict[str, dict[str, Any]]
 """By namespace (empty for what has none), then by name: objects as a store keeps them."""
@@ -50,13 +61,22 @@ class KindStore:
     Readers see a whole object, old or new, because in CPython a get, a set and a copy of a dict are atomic.
     """
 
-    def __init__(self, kind: Kind, namespace: str = "", fields: FieldSet = WHOLE, *, packed: bool = False) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        fields: FieldSet = WHOLE,
+        *,
+        packed: bool = False,
+        summary: Summary | None = None,
+    ) -> None:
         """Make an empty store.
 
         Args:
             namespace: the only one that is looked into; empty: all.
             fields: the fields that are retained.
             packed: keep objects as JSON text even where the kind is not numerous.
+            summary: makes objects smaller after their fields were filtered; only for numerous kinds.
         """
         self.kind = kind
         self.namespace = namespace
@@ -64,6 +84,7 @@ class KindStore:
         """A counter of the changes that a rule can see."""
         self._view = View({}, State.WAITING)
         self._fields = fields
+        self._summary = summary
         self._packed = packed or kind.numerous
         self._type = {"apiVersion": kind.api_version, "kind": kind.kind}  # lists leave them out of their items
         self._alike: dict[bytes, bytes] = {}
@@ -73,7 +94,9 @@ class KindStore:
     def add(self, by_namespace: ByNamespace, obj: dict[str, Any]) -> None:
         """Add an object to objects that ``replace`` will store later."""
         namespace, name = _names(obj)
-        by_namespace.setdefault(namespace, {})[name] = self._pack(obj)
+        packed = self._pack(obj)
+        if packed is not None:
+            by_namespace.setdefault(namespace, {})[name] = packed
 
     def replace(self, by_namespace: ByNamespace, state: State) -> None:
         """Replace all objects and the state of the kind."""
@@ -85,6 +108,9 @@ class KindStore:
         """Add an object, or replace it."""
         namespace, name = _names(obj)
         packed = self._pack(obj)
+        if packed is None:
+            self.delete(obj)
+            return
         objects = self._view.by_namespace.setdefault(namespace, {})
         if objects.get(name) != packed:
             objects[name] = packed
@@ -100,13 +126,20 @@ class KindStore:
             self.generation += 1
 
     def _pack(self, obj: dict[str, Any]) -> Any:
-        small = {**self._type, **self._fields.filter(obj)}
+        """Return what is stored of an object; None if it is not kept."""
+        small: dict[str, Any] | None = {**self._type, **self._fields.filter(obj)}
+        if self._summary is not None and small is not None:
+            small = self._summary.summarize(small)
+        if small is None:
+            return None
         if not self._packed:
             return small
         metadata = _without(small["metadata"], "name", "namespace")
         own = {key: value for key, value in small.items() if value != self._type.get(key) and key != "metadata"}
         # A copy: what orjson 3.13 returns keeps its buffer of 4 KiB alive (measured: 4125 bytes for a text of 80).
         text = bytes(memoryview(json_codec.dumps({**own, "metadata": metadata} if metadata else own)))
+        if self._summary is not None:
+            text = self._summary.compress(text)
         if len(text) > _ALIKE:
             return text
         if len(self._alike) > _DIFFERENT:
@@ -174,7 +207,7 @@ class KindStore:
     def _unpack(self, kept: Any, namespace: str, name: str) -> Object:
         if not self._packed:
             return Object(kept)
-        data = json_codec.loads(kept)
+        data = json_codec.loads(self._summary.decompress(kept) if self._summary is not None else kept)
         names = {"name": name, "namespace": namespace} if namespace else {"name": name}
         return Object({**self._type, **data, "metadata": {**names, **data.get("metadata", {})}})
 
@@ -198,8 +231,15 @@ def stores(rules: Rules, *, whole: bool = False) -> list[KindStore]:
 
 
 def lookup_stores(rules: Rules) -> list[KindStore]:
-    """Return stores for everything that these rules look up, with the fields that they read."""
-    return [KindStore(kind, lookup_namespace(kind, rules), fields) for kind, fields in retained_fields(rules).items()]
+    """Return stores for everything that rules look up at admission, with the fields that they read."""
+    return [
+        KindStore(kind, lookup_namespace(kind, rules), fields, summary=_SUMMARIES.get(kind))
+        for kind, fields in retained_fields(rules).items()
+    ]
+
+
+_SUMMARIES: Final = {POD: Summary(pod_summary.summarize, pod_summary.compress, pod_summary.decompress)}
+"""Kinds of which the webhook keeps less than the fields that rules read."""
 
 
 def _without(fields: Mapping[str, Any], *keys: str) -> dict[str, Any]:

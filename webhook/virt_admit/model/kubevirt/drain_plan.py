@@ -12,7 +12,8 @@ from virt_admit.model import evictions, node_notes
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.evictions import PodEvictions
 from virt_admit.model.kinds import NODE, PDB, POD, RESOURCE_QUOTA, VMI, Kind
-from virt_admit.model.kubevirt import configuration, forecast, room
+from virt_admit.model.kubevirt import configuration, drain_room, forecast
+from virt_admit.model.kubevirt.drain_room import Leaving
 from virt_admit.model.kubevirt.forecast import Forecast, VmOutcome
 from virt_admit.model.kubevirt.vmis import occupied, on_node
 from virt_admit.model.kubevirt.workload_updates import Update, running, update
@@ -20,7 +21,7 @@ from virt_admit.model.kubevirt.workload_updates import methods as update_methods
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
-from virt_admit.model.scheduler.packing import Item, Packing, pack
+from virt_admit.model.scheduler.packing import Packing
 
 READS: Final = union(forecast.READS, evictions.READS, node_notes.READS)
 """The fields that a plan reads."""
@@ -124,7 +125,8 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     unread = cluster.cached(_unread)
     unseen = [unread[kind] for kind in _needed(forecasts) if kind in unread]
     unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
-    packing = _pack(forecasts, cluster)
+    leaving = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room]
+    packing = drain_room.packing(leaving, cluster)
     if packing.fits is None and not unseen:
         unseen += _without_room(forecasts) or ["the search for room was given up"]
     return NodePlan(
@@ -157,21 +159,6 @@ def _unread(cluster: Cluster) -> Mapping[Kind, str]:
     """Return the kinds of which more objects may exist than are known, each with what could not be read."""
     gathered = {kind: gather(cluster.list(kind))[1] for kind in (NODE, PDB, POD, RESOURCE_QUOTA, VMI)}
     return {kind: unseen for kind, unseen in gathered.items() if unseen}
-
-
-def _pack(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
-    items = [
-        Item(
-            found.target.pod,
-            found.placement.candidates,
-            uncertain=found.placement.certain is None,
-            source=found.vmi.at("status", "nodeName").text or "",
-            gone=found.target.gone,
-        )
-        for found in forecasts
-        if found.needs_room
-    ]
-    return pack(items, room.scheduler(cluster))
 
 
 def _is_missing(cluster: Cluster, node: str) -> bool:

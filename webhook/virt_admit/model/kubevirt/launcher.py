@@ -27,6 +27,8 @@ from virt_admit.model.selectors import DOES_NOT_EXIST, Requirement
 
 CREATED_BY: Final = "kubevirt.io/created-by"
 """Label of a launcher pod: the uid of its VMI."""
+NAME: Final = "vm.kubevirt.io/name"
+"""Label of a launcher pod: the host name of its VMI, else its name."""
 ARCH: Final = "kubernetes.io/arch"
 MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
 CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
@@ -63,7 +65,7 @@ def pod_labels(vmi: Object) -> Mapping[str, str]:
     """Return the labels of the launcher pod of a VMI, or of the VMI that another object would make."""
     template = vms.vmi_template(vmi)
     labels = {**template.at("metadata", "labels").texts, "kubevirt.io": "virt-launcher"}
-    labels["vm.kubevirt.io/name"] = template.at("spec", "hostname").text or vmi.name.partition(".")[0][:63]
+    labels[NAME] = template.at("spec", "hostname").text or vmi.name.partition(".")[0][:63]
     labels["vmi.kubevirt.io/id"] = _short(vmi.name)
     injects = template.at("metadata", "annotations").map.get(_ISTIO)
     if isinstance(injects, str):

@@ -64,8 +64,6 @@ READS: Final = union(
 )
 """The fields that decide where the VMs of a cluster could go."""
 
-NAME: Final = "vm.kubevirt.io/name"
-
 
 @dataclass(frozen=True, slots=True)
 class Launchers:
@@ -103,7 +101,7 @@ def _vmi_name(pod: Object) -> str:
     for owner in pod.metadata["ownerReferences"].items():
         if owner["kind"].text == "VirtualMachineInstance":
             return owner["name"].text or ""
-    return pod.labels.get(NAME, "")
+    return pod.labels.get(launcher.NAME, "")
 
 
 # --- the state that kube-scheduler would see ---------------------------------------------------------------------
@@ -244,7 +242,7 @@ def _is_own(pod: Pod, vmi: Object) -> bool:
     if pod.namespace != vms.namespace_of(vmi):
         return False
     uid = vmi.metadata["uid"].text
-    return (bool(uid) and pod.labels.get(launcher.CREATED_BY) == uid) or pod.labels.get(NAME) == vmi.name
+    return (bool(uid) and pod.labels.get(launcher.CREATED_BY) == uid) or pod.labels.get(launcher.NAME) == vmi.name
 
 
 def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Iterable[str]:

@@ -16,7 +16,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not see: its informer leaves them out."""
 
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def read(pod: Object) -> Pod:
     """Return an object of kind Pod as kube-scheduler sees it."""
     spec = pod["spec"]
     labels = pod.labels
-    required = spec.at("affinity", "nodeAffinity", _REQUIRED)
+    required = spec.at("affinity", "nodeAffinity", REQUIRED)
     return Pod(
         namespace=pod.namespace or "default",
         name=pod.name,
@@ -114,7 +114,7 @@ def _claims(pod: Object) -> Iterator[str]:
 
 def pod_terms(affinity: Field, namespace: str, labels: Mapping[str, str]) -> tuple[PodTerm, ...]:
     """Return the required terms of a ``podAffinity`` or ``podAntiAffinity`` of a pod in that namespace."""
-    return tuple(_term(term, namespace, labels) for term in affinity[_REQUIRED].items() if term.is_map)
+    return tuple(_term(term, namespace, labels) for term in affinity[REQUIRED].items() if term.is_map)
 
 
 def _term(term: Field, namespace: str, labels: Mapping[str, str]) -> PodTerm:

@@ -1,4 +1,4 @@
-"""A machine is deleted although a VM blocks the drain of its node.
+"""A machine is deleted although a VM blocks the drain of its node or finds no room.
 
 **Why.** The deletion drains the node first and respects disruption budgets even if the node is unreachable. A VM that
 must live-migrate and cannot, or that waits for a controller outside KubeVirt, stays on the node. The machine then
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import MACHINE
-from virt_admit.model.kubevirt import effective, vmis
+from virt_admit.model.kubevirt import drain_room, effective, vmis
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
@@ -30,13 +30,19 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Uns
             value=machine.name,
         )
     yield from evictions.unseen
+    if evictions.answers and (short := drain_room.shortage(context.cluster, machines.node_name(machine))):
+        yield Finding(
+            machine.metadata["name"].path,
+            f"the drain of its node finds no room for {short}. Free or add room first, or stop VMs.",
+            value=machine.name,
+        )
 
 
 RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE,),
-    reads=union(vmis.READS, effective.STRATEGY_READS),
+    reads=union(vmis.READS, effective.STRATEGY_READS, drain_room.READS),
     operations=(Operation.DELETE,),
     action=Action.WARN,
     event="DrainBlocked",

@@ -1,4 +1,4 @@
-"""A MachineSet scales down although a VM blocks the drain of a machine to be deleted.
+"""A MachineSet scales down although a VM blocks the drain of a machine to be deleted or finds no room.
 
 **Why.** A machine is drained before it is deleted. A VM that must live-migrate and cannot, or that waits for a
 controller outside KubeVirt, blocks the drain. The machine then stays in ``Deleting``.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import MACHINE_SET
-from virt_admit.model.kubevirt import effective, vmis
+from virt_admit.model.kubevirt import drain_room, effective, vmis
 from virt_admit.model.labels import Selection
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
@@ -26,15 +26,23 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         return
     members = machines.of_set(change.machine_set, context.cluster)
     blocking: list[str] = []
+    short = ""
     for machine in _deleted_first(members, change):
         evictions = machines.evictions(machine, context.cluster)
         blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
         yield from evictions.unseen
+        if evictions.answers and not short:
+            short = drain_room.shortage(context.cluster, machines.node_name(machine))
     if blocking:
         yield Finding(
             obj.at("spec", "replicas").path,
             f"these VMs would block the drains, so scaling down would hang: {names(blocking, 90)}. "
             "Stop them or mark other machines.",
+        )
+    if short:
+        yield Finding(
+            obj.at("spec", "replicas").path,
+            f"the drains find no room for {short}. Free or add room first, or mark other machines.",
         )
     members.demand_all()
 
@@ -48,7 +56,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE_SET,),
-    reads=union(machines.SET_READS, vmis.READS, effective.STRATEGY_READS),
+    reads=union(machines.SET_READS, vmis.READS, effective.STRATEGY_READS, drain_room.READS),
     operations=(Operation.UPDATE,),
     subresources=("scale",),
     action=Action.WARN,

@@ -1,16 +1,18 @@
-"""A NodeMaintenance drains a node whose VMs must migrate, but no other node accepts VMs.
+"""A NodeMaintenance drains a node whose VMs find no room on other nodes.
 
-**Why.** The target pods of the migrations stay Pending. KubeVirt gives up each attempt after five minutes and repeats
-it forever, so the drain does not complete.
+**Why.** No other node accepts VMs, or the VMs do not fit on the other nodes at the same time: requests, affinity and
+quotas count. The target pods stay Pending. KubeVirt gives up each migration after five minutes and repeats it forever,
+so the drain does not complete.
 
-**Fix.** First uncordon or repair another node that runs KubeVirt, or stop the VMs.
+**Fix.** First uncordon or repair another node that runs KubeVirt, free or add what is short, or stop the VMs. If pods
+cannot be read, or there are more than 3,000, only ``virt-admit drain`` computes room.
 """
 
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE
-from virt_admit.model.kubevirt import drain, effective, placement, vmis
+from virt_admit.model.kubevirt import drain, drain_room, effective, placement, vmis
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
@@ -23,23 +25,29 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     node = maintenance.node(obj)
     evictions = drain.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
-    migrating = evictions.having(Eviction.MIGRATES)
-    if not migrating:
-        return
-    others = (other for other in context.cluster.list(NODE) if other.name != node.text)
-    if not any(placement.ready(other) for other in others):
-        yield Finding(
-            node.path,
-            f"no other node is Ready and accepts VMs, so these VMs cannot migrate and the drain hangs: "
-            f"{names((vmi.full_name for vmi in migrating), 80)}. Uncordon or repair a node first.",
-        )
+    if migrating := evictions.having(Eviction.MIGRATES):
+        others = (other for other in context.cluster.list(NODE) if other.name != node.text)
+        if not any(placement.ready(other) for other in others):
+            yield Finding(
+                node.path,
+                f"no other node is Ready and accepts VMs, so these VMs cannot migrate and the drain hangs: "
+                f"{names((vmi.full_name for vmi in migrating), 80)}. Uncordon or repair a node first.",
+            )
+            return
+    if short := drain_room.shortage(context.cluster, node.text or ""):
+        yield Finding(node.path, f"the drain finds no room for {short}. Free or add room first, or stop VMs.")
 
 
 RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NM, NM_KUBEVIRT),
-    reads=union(vmis.READS, effective.STRATEGY_READS, {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)}),
+    reads=union(
+        vmis.READS,
+        effective.STRATEGY_READS,
+        {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)},
+        drain_room.READS,
+    ),
     operations=(Operation.CREATE,),
     action=Action.WARN,
     event="MigrationImpossible",

@@ -1,17 +1,19 @@
-"""A node is cordoned although a VM would block its drain.
+"""A node is cordoned although a VM would block its drain or find no room.
 
 **Why.** ``kubectl drain`` usually follows a cordon. KubeVirt refuses the eviction of a VM that must live-migrate and
-cannot, or that waits for a controller outside KubeVirt, and the drain retries forever.
+cannot, or that waits for a controller outside KubeVirt, and the drain retries forever. A VM that finds no room on the
+other nodes cannot migrate, or stays down.
 
-**Fix.** For each VM choose one: fix the reason in its condition ``LiveMigratable``; set ``evictionStrategy:
-LiveMigrateIfPossible`` or ``None`` and restart it; or stop it before the drain.
+**Fix.** Free or add what is short. For each VM that blocks choose one: fix the reason in its condition
+``LiveMigratable``; set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` and restart it; or stop it before the
+drain.
 """
 
 from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import NODE
-from virt_admit.model.kubevirt import drain, effective, vmis
+from virt_admit.model.kubevirt import drain, drain_room, effective, vmis
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
@@ -30,13 +32,15 @@ def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen
             "Set LiveMigrateIfPossible or None and restart them, or stop them.",
         )
     yield from evictions.unseen
+    if short := drain_room.shortage(context.cluster, node.name):
+        yield Finding(cordon.path, f"a drain finds no room for {short}. Free or add room first, or stop VMs.")
 
 
 RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NODE,),
-    reads=union(vmis.READS, effective.STRATEGY_READS),
+    reads=union(vmis.READS, effective.STRATEGY_READS, drain_room.READS),
     operations=(Operation.UPDATE,),
     action=Action.WARN,
     event="DrainBlocked",

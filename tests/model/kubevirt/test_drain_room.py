@@ -1,0 +1,131 @@
+"""Whether a drain would find room, as rules at admission ask: a shortage needs facts, and missing rights are silent."""
+
+import pytest
+
+from tests.builders import kubevirt, manifest, node, vmi
+from virt_admit.kube.cache import ClusterCache, State, lookup_stores
+from virt_admit.model import kinds
+from virt_admit.model.cluster import Snapshot
+from virt_admit.model.kinds import CSI_NODE, NODE, POD, PV, PVC, RESOURCE_QUOTA, VMI
+from virt_admit.model.kubevirt import drain_room
+from virt_admit.rules import load_rules
+
+LABELS = {"kubernetes.io/arch": "amd64"}
+ROOM = {"cpu": "64", "memory": "512Gi", "pods": "250"}
+HOSTS = [node("n2", LABELS, allocatable=ROOM), node("n3", LABELS, allocatable=ROOM)]
+FULL = [node("n2", LABELS, allocatable=ROOM), node("n3", LABELS, allocatable=ROOM | {"memory": "8Gi"})]
+MIGRATABLE = {"phase": "Running", "nodeName": "n2", "conditions": [{"type": "LiveMigratable", "status": "True"}]}
+CLAIM = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
+BIG = vmi(
+    metadata={"uid": "u1"},
+    status=MIGRATABLE,
+    evictionStrategy="LiveMigrate",
+    architecture="amd64",
+    domain={"cpu": {"model": "host-passthrough"}, "devices": {}},
+    volumes=[CLAIM],
+)
+LAUNCHER = manifest(
+    "v1",
+    "Pod",
+    "virt-launcher-db-x",
+    "shop",
+    metadata={
+        "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "u1", "vm.kubevirt.io/name": "db"},
+        "ownerReferences": [{"kind": "VirtualMachineInstance", "name": "db", "uid": "u1"}],
+    },
+    spec={
+        "nodeName": "n2",
+        "containers": [{"name": "compute", "resources": {"requests": {"memory": "200Gi"}}}],
+        "volumes": [CLAIM],
+    },
+    status={"phase": "Running"},
+)
+DISK = manifest(
+    "v1",
+    "PersistentVolumeClaim",
+    "disk",
+    "shop",
+    spec={"accessModes": ["ReadWriteMany"], "volumeName": "pv", "storageClassName": ""},
+    status={"phase": "Bound"},
+)
+TERMS = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["elsewhere"]}]}]
+PINNED = manifest("v1", "PersistentVolume", "pv", spec={"nodeAffinity": {"required": {"nodeSelectorTerms": TERMS}}})
+ATTACHED = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": "d", "volumeHandle": "h"}})
+VOLUME = manifest("v1", "PersistentVolume", "pv", spec={})
+LIMITS = manifest("storage.k8s.io/v1", "CSINode", "n3", spec={"drivers": [{"name": "d", "allocatable": {"count": 0}}]})
+QUOTA = manifest(
+    "v1",
+    "ResourceQuota",
+    "team",
+    "shop",
+    spec={"hard": {"requests.memory": "300Gi"}},
+    status={"hard": {"requests.memory": "300Gi"}, "used": {"requests.memory": "200Gi"}},
+)
+NS = manifest("v1", "Namespace", "shop")
+
+WORLDS = {
+    POD: ([*FULL, BIG, LAUNCHER, DISK, VOLUME], "memory: 192Gi missing"),
+    RESOURCE_QUOTA: ([*HOSTS, BIG, LAUNCHER, DISK, VOLUME, QUOTA], "team"),
+    PV: ([*HOSTS, BIG, LAUNCHER, DISK, PINNED], "n3"),
+    PVC: ([*HOSTS, BIG, LAUNCHER, DISK, PINNED], "n3"),
+    CSI_NODE: ([*HOSTS, BIG, LAUNCHER, DISK, ATTACHED, LIMITS], "volumes of d"),
+    NODE: ([*FULL, BIG, LAUNCHER, DISK, VOLUME], "memory: 192Gi missing"),
+    VMI: ([*FULL, BIG, LAUNCHER, DISK, VOLUME], "memory: 192Gi missing"),
+}
+
+
+def shortage(objects, without=None):
+    given = [*objects, NS, kubevirt()]
+    everything = {*drain_room.READS, *map(kinds.of, given)}
+    read = [obj for obj in given if kinds.of(obj) is not without]
+    return drain_room.shortage(Snapshot(read, complete=[kind.resource for kind in everything - {without}]), "n2")
+
+
+@pytest.mark.parametrize("kind", WORLDS, ids=str)
+def test_without_the_right_to_read_a_kind_nothing_is_said(kind):
+    objects, says = WORLDS[kind]
+
+    assert says in shortage(objects)
+    assert shortage(objects, without=kind) == ""
+
+
+def test_the_vm_and_the_node_are_named():
+    assert shortage(WORLDS[POD][0]) == "shop/db: on n3 memory: 192Gi missing"
+    assert shortage([*HOSTS, BIG, LAUNCHER, DISK, VOLUME]) == ""
+
+
+def test_too_many_pods_are_not_read_in_a_request(monkeypatch):
+    monkeypatch.setattr(drain_room, "MOST_PODS", 0)
+    assert shortage(WORLDS[POD][0]) == ""
+
+
+def test_the_cache_of_the_webhook_gives_the_same_answer():
+    def cached(objects):
+        stores = lookup_stores(load_rules().at_admission)
+        for store in stores:
+            by_namespace = {}
+            for obj in objects:
+                if kinds.of(obj) == store.kind:
+                    store.add(by_namespace, obj.data)
+            store.replace(by_namespace, State.LISTED)
+        return drain_room.shortage(ClusterCache(stores, "v1.33.0"), "n2")
+
+    for objects, _ in WORLDS.values():
+        given = [*objects, NS, kubevirt()]
+        assert cached(given) == shortage(objects)
+
+
+# --- pods in the cache of the webhook
+
+
+def test_finished_pods_are_not_kept():
+    store = next(store for store in lookup_stores(load_rules().at_admission) if store.kind is POD)
+    store.replace({}, State.LISTED)
+
+    store.upsert(LAUNCHER.data)
+    assert len(store) == 1
+    store.upsert(LAUNCHER.data | {"status": {"phase": "Succeeded"}})
+    assert len(store) == 0
+    by_namespace = {}
+    store.add(by_namespace, LAUNCHER.data | {"status": {"phase": "Failed"}})
+    assert by_namespace == {}
