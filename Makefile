@@ -55,6 +55,13 @@ test: .venv/.ready
 unit: .venv/.ready
 	@$(PARALLEL) -m "not e2e and not slow" --ignore=tests/e2e
 
+.PHONY: browser
+## make browser   the pages in a real browser; installs Debian's Chromium (as root) and two npm packages into .browser
+browser: .venv/.ready
+	@command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium
+	@test -d .browser/node_modules/axe-core || npm install --silent --no-audit --no-fund --prefix .browser playwright-core axe-core
+	@VIRT_ADMIT_REQUIRE_BROWSER=1 $(BIN)/pytest -q -n0 tests/browser
+
 ## make verify-scheduler COUNT=1000
 ##                our model of kube-scheduler against its real filters, on so many random clusters from SEED=0 on
 COUNT ?= 1000
