@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests import builders
 from tests.builders import kubevirt, manifest, node, vmi
 from virt_admit.kube.cache import ClusterCache, State, lookup_stores
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kinds import CSI_NODE, NODE, POD, PV, PVC, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubevirt import drain_room
+from virt_admit.model.remediation import timeline
 from virt_admit.rules import load_rules
 
 LABELS = {"kubernetes.io/arch": "amd64"}
@@ -113,6 +115,26 @@ def test_the_cache_of_the_webhook_gives_the_same_answer():
     for objects, _ in WORLDS.values():
         given = [*objects, NS, kubevirt()]
         assert cached(given) == shortage(objects)
+
+
+def test_the_vms_of_a_lost_node_are_placed_as_of_now():
+    vm = builders.vm(runStrategy="Always")
+    lost = vmi(
+        metadata={"uid": "u1", "ownerReferences": builders.owned_by("VirtualMachine")},
+        status=MIGRATABLE,
+        architecture="amd64",
+        domain={"cpu": {"model": "host-passthrough"}, "devices": {}},
+    )
+    cordoned = node("n3", LABELS, allocatable=ROOM, unschedulable=True)
+
+    def why(*nodes):
+        (fate,) = timeline.fates(["n2"], builders.complete(*nodes, vm, lost, LAUNCHER, NS, kubevirt()))
+        assert fate.comes
+        return fate.why
+
+    assert "but only later" not in why(*HOSTS)
+    assert why(*FULL).endswith("but only later: no other node can take it: memory: 192Gi missing on n3")
+    assert why(HOSTS[0], cordoned).endswith("but only later: no node that could take it is ready: n3")
 
 
 # --- pods in the cache of the webhook

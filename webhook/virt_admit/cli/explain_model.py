@@ -9,6 +9,7 @@ from typing import Any, Final
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import Kind
+from virt_admit.model.kubevirt import room
 from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks, obstacles, plan, targets, timeline, watching
@@ -24,6 +25,7 @@ LOOKS_UP: Final[tuple[Kind, ...]] = (
     *(kinds.NODE, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.VMI, kinds.VM, kinds.CONFIG_NODE, kinds.SNR_CONFIG),
     *(kinds.CAPI_CLUSTER, kinds.CLUSTER_VERSION),
     *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE, kinds.METAL3_TEMPLATE),
+    *(kind for kind in room.READS if kind not in (kinds.NODE, kinds.VMI)),
 )
 """The kinds that an explanation needs from a live cluster."""
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kubevirt import vmis
+from virt_admit.model.kubevirt import forecast, vmis
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import plan, watching
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -240,4 +240,5 @@ def _outcome(vmi: Object, cluster: Cluster) -> VmOutcome:
         after = vmis.comes_back(vmi, cluster, lost=True)
     except Unseen as unseen:
         return VmOutcome(vmi, None, f"cannot read {unseen.what}")
-    return VmOutcome(vmi, after.comes, after.why)
+    problem = forecast.nowhere_to_go(vmi, cluster, moves=False) if after.comes else None
+    return VmOutcome(vmi, after.comes, f"{after.why}, but only later: {problem.reason}" if problem else after.why)
