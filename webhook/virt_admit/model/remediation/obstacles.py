@@ -39,7 +39,7 @@ def obstacles(
 
 
 def lasting(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
-    """Yield the reasons why a check does nothing that stay until somebody changes an object."""
+    """Yield the reasons why a check does nothing that stay until an object is changed."""
     if check.selector.errors:
         yield "its selector is malformed"
     if check.kind is not kinds.NHC and check.paused.present:
