@@ -38,7 +38,7 @@ rule: .venv/.ready
 try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
-.PHONY: demo test unit verify-scheduler verify-launcher coverage sandbox bench check format docs manifests clean
+.PHONY: demo test unit verify-scheduler verify-launcher verify-rehearsal coverage sandbox bench check format docs manifests clean
 ## make demo      start the webhook on loopback, send it every example over HTTPS, print the results
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
@@ -73,6 +73,11 @@ verify-scheduler: .venv/.ready
 ##                our launcher pods against KubeVirt's own code, for so many random VMIs from SEED=0 on
 verify-launcher: .venv/.ready
 	@$(BIN)/python -m tests.upstream.launcher_pods $(COUNT) $(SEED)
+
+## make verify-rehearsal COUNT=200
+##                the rehearsal of upgrades against KubeVirt's own controllers, on so many random clusters from SEED=0 on
+verify-rehearsal: .venv/.ready
+	@$(BIN)/python -m tests.upstream.migrations $(COUNT) $(SEED)
 
 ## make coverage  branch coverage of the tests that need no API server
 coverage: .venv/.ready

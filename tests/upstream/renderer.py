@@ -1,4 +1,4 @@
-"""KubeVirt's own pod templates, as a program: built once with Go and cached outside the checkout."""
+"""Programs that link KubeVirt's own code: built once with Go and cached outside the checkout."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from typing import Any
 
 from tests.apiserver.binaries import Announce, Build, Unavailable, go_command, run_go
 
-MODULE = Path(__file__).resolve().parent / "launcher"
-_LAUNCHER = Build("launcher", ("launcher",), ".")
-_SOURCES = ("go.mod", "go.sum", "link.s", "main.go")
+LAUNCHER = Path(__file__).resolve().parent / "launcher"
+"""The pods that KubeVirt creates for VMIs."""
+MIGRATIONS = LAUNCHER.with_name("migrations")
+"""KubeVirt's evacuation and migration controllers, and kube-scheduler."""
 
 
 def _print(line: str) -> None:
@@ -25,26 +26,32 @@ def _print(line: str) -> None:
 
 
 def renderer(announce: Announce = _print) -> Path:
-    """Return the path of the program; build it the first time, which takes minutes and is announced with one line.
+    """Return the program that renders launcher pods, see ``program``."""
+    return program(LAUNCHER, announce)
+
+
+def program(module: Path, announce: Announce = _print) -> Path:
+    """Return the path of a program; build it the first time, which takes minutes and is announced with one line.
 
     Raises Unavailable without Go, and RuntimeError with the output of Go if the build fails.
     """
-    key = hashlib.sha256(b"".join((MODULE / name).read_bytes() for name in _SOURCES)).hexdigest()[:16]
+    sources = sorted(file for file in module.iterdir() if file.suffix in (".go", ".mod", ".sum", ".s"))
+    key = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "virt-admit"
-    program = cache / f"launcher-{key}"
-    if program.is_file():
-        return program
-    go = go_command(_LAUNCHER)
+    found = cache / f"{module.name}-{key}"
+    if found.is_file():
+        return found
+    go = go_command(Build(module.name, (module.name,), "."))
     cache.mkdir(parents=True, exist_ok=True)
-    with Path(f"{program}.lock").open("w") as lock:
+    with Path(f"{found}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.is_file():  # another process may have built it while we waited
-            announce(f"building KubeVirt's pod templates once, some minutes, into {program}")
-            with TemporaryDirectory(dir=cache, prefix=f"{program.name}.") as scratch:
-                built = Path(scratch) / "launcher"
-                run_go([go, "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", str(built), "."], MODULE)
-                built.rename(program)
-    return program
+        if not found.is_file():  # another process may have built it while we waited
+            announce(f"building KubeVirt's {module.name} once, some minutes, into {found}")
+            with TemporaryDirectory(dir=cache, prefix=f"{found.name}.") as scratch:
+                built = Path(scratch) / module.name
+                run_go([go, "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", str(built), "."], module)
+                built.rename(found)
+    return found
 
 
 def render(program: Path, cases: Iterable[Any]) -> list[Any]:
@@ -59,5 +66,6 @@ def render(program: Path, cases: Iterable[Any]) -> list[Any]:
 if __name__ == "__main__":  # before pytest-xdist, whose workers cannot announce a build
     try:
         renderer()
+        program(MIGRATIONS)
     except Unavailable as reason:
         _print(str(reason))

@@ -170,8 +170,8 @@ def _simulated(
     options: Options,
     progress: Callable[[str], None],
 ) -> tuple[Rehearsal, World, Outcome]:
-    estimates = {row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts}
-    worlds = [_world(cluster, plan, pools, found, options, estimates, bound) for bound in ("low", "high")]
+    estimates = estimated(plan, cluster)
+    worlds = [world(cluster, plan, pools, found, options, estimates, bound) for bound in ("low", "high")]
     progress("simulating the shortest run")
     low = simulate(worlds[0])
     progress("simulating the longest run")
@@ -193,13 +193,18 @@ def _simulated(
     return result, worlds[1], high
 
 
+def estimated(plan: Plan, cluster: Cluster) -> dict[str, Estimate]:
+    """Return how long one move of each VM takes, by its full name."""
+    return {row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts}
+
+
 def _estimate(row: Forecast, cluster: Cluster) -> Estimate:
     if row.outcome in (VmOutcome.RESTARTS, VmOutcome.STOPS):
         return durations.restart(row.vmi)
     return durations.migration(row.vmi, row.target.pod.requests, cluster)
 
 
-def _world(
+def world(
     cluster: Cluster,
     plan: Plan,
     pools: tuple[Pool, ...],
@@ -208,6 +213,7 @@ def _world(
     estimates: Mapping[str, Estimate],
     bound: str,
 ) -> World:
+    """Return what the run with the ``low`` or the ``high`` durations starts from."""
     vms = tuple(
         Vm(
             row.vmi.full_name,

@@ -27,6 +27,11 @@ UNSCHEDULABLE: Final = 300
 """Seconds that a target pod may stay unschedulable (migration.go#defaultUnschedulablePendingTimeoutSeconds)."""
 BACKOFF: Final = 20
 """Seconds before the second attempt, doubled for each further one."""
+MAX_DOUBLINGS: Final = 4
+"""Only the last five migrations of a VM are kept, so no more failures count (#garbageCollectFinalizedMigrations)."""
+RECHECK: Final = 5
+"""Seconds between two looks at a migration that waits for a free place (#handleTargetPodCreation), and between two
+attempts of ``kubectl drain`` to evict a pod (k8s.io/kubectl/pkg/drain/drain.go). Both begin with the cordon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,17 @@ class World:
     """Nodes that other pods keep from becoming empty, each with the reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A migration that succeeded, in seconds from the beginning."""
+
+    vm: str
+    source: str
+    target: str
+    start: int
+    end: int
+
+
 @dataclass(slots=True)
 class Outcome:
     """What happened, in seconds from the beginning."""
@@ -66,6 +82,8 @@ class Outcome:
     started: dict[str, int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     moves: dict[str, int] = field(default_factory=dict)
+    migrations: list[Migration] = field(default_factory=list)
+    """In the order in which they ended."""
     stops: dict[str, str] = field(default_factory=dict)
     """Nodes that never become empty, each with the reason, in the order in which that shows."""
     exhausted: bool = False
@@ -101,6 +119,8 @@ class _Run:
         self._waiting: dict[str, Vm] = {}
         """VMs whose target pod exists and is unschedulable; each holds one of the places."""
         self._failures: dict[str, int] = {}
+        self._rechecks: set[str] = set()
+        """Nodes whose next look at their queue is already an event."""
         self._at_work = 0
         """Moves, restarts and reboots under way: while there is one, something may still change."""
 
@@ -152,7 +172,7 @@ class _Run:
         if node in self._queues and not self._on_node.get(node) and node not in self.outcome.stops:
             del self._queues[node]
             self._at_work += 1
-            self._after(self.world.reboot, lambda: self._updated(node))
+            self._after(self._until_recheck(node) + self.world.reboot, lambda: self._updated(node))
 
     def _updated(self, node: str) -> None:
         self._at_work -= 1
@@ -183,13 +203,25 @@ class _Run:
         if target in self._queues:  # it was cordoned meanwhile
             self._queues[target].append(self._on_node[target][vm.name])
 
+    def _until_recheck(self, node: str) -> int:
+        """Return the seconds until the drain of a node and its pending migrations are looked at again."""
+        return (self.outcome.started[node] - self.now) % RECHECK
+
+    def _recheck_later(self, node: str, seconds: int) -> None:
+        if node not in self._rechecks:
+            self._rechecks.add(node)
+            self._after(seconds, lambda: self._rechecks.discard(node))
+
+    def _has_place(self, node: str) -> bool:
+        limits = self.world.limits
+        return self._running < limits.cluster and self._outbound.get(node, 0) < limits.node
+
     def _start_moves(self) -> None:
         for node, queue in list(self._queues.items()):
-            while (
-                queue
-                and self._running < self.world.limits.cluster
-                and self._outbound.get(node, 0) < self.world.limits.node
-            ):
+            if queue and self._has_place(node) and (wait := self._until_recheck(node)):
+                self._recheck_later(node, wait)
+                continue
+            while queue and self._has_place(node):
                 vm = queue.popleft()
                 self._running += 1
                 self._outbound[node] = self._outbound.get(node, 0) + 1
@@ -207,11 +239,13 @@ class _Run:
             return False
         self._at_work += 1
         self._targets.enter(vm.pod, target)  # the target pod counts from now on, the source pod still does
-        self._after(vm.seconds, lambda: self._migrated(vm, target))
+        start = self.now
+        self._after(vm.seconds, lambda: self._migrated(vm, target, start))
         return True
 
-    def _migrated(self, vm: Vm, target: str) -> None:
+    def _migrated(self, vm: Vm, target: str, start: int) -> None:
         self._at_work -= 1
+        self.outcome.migrations.append(Migration(vm.name, vm.node, target, start, self.now))
         self._release(vm)
         self._targets.leave(vm.pod, vm.node)
         del self._on_node[vm.node][vm.name]
@@ -242,7 +276,7 @@ class _Run:
         del self._waiting[vm.name]
         self._release(vm)
         failures = self._failures[vm.name] = self._failures.get(vm.name, 0) + 1
-        self._after(BACKOFF * 2 ** min(failures - 1, 10), lambda: self._again(vm))
+        self._after(BACKOFF * 2 ** min(failures - 1, MAX_DOUBLINGS), lambda: self._again(vm))
 
     def _again(self, vm: Vm) -> None:
         if vm.node in self._queues:
