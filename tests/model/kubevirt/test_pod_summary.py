@@ -12,7 +12,7 @@ from virt_admit.model.kinds import POD
 from virt_admit.model.kubevirt.pod_summary import decompress, summarize
 from virt_admit.model.objects import Object
 from virt_admit.model.scheduler import pods
-from virt_admit.model.scheduler.resources import pod_limits, pod_requests
+from virt_admit.model.scheduler.resources import amount, pod_limits, pod_requests
 from virt_admit.rules import load_rules
 
 
@@ -159,3 +159,8 @@ def test_a_hostile_pod_never_raises(labels, spec, status):
         {"metadata": {"name": "a", "labels": labels, "ownerReferences": spec}, "spec": spec, "status": status}
     )
     assert kept is None or kept["metadata"]["name"] == "a"
+
+
+def test_a_quantity_that_is_not_valid_does_not_change_equal_ones():
+    assert amount("example.com/gpu", True) == 0
+    assert amount("example.com/gpu", 1) == 1

@@ -34,7 +34,7 @@ def amount(resource: str, quantity: object) -> int:
     return _amount(resource == CPU, quantity) if isinstance(quantity, (str, int)) else 0
 
 
-@functools.lru_cache(maxsize=8192)  # a cluster has thousands of pods with few different quantities
+@functools.lru_cache(maxsize=8192, typed=True)  # few different quantities; typed, because True equals 1
 def _amount(is_cpu: bool, quantity: str | int) -> int:
     try:
         exact = parse_quantity(quantity, integers=True)
