@@ -145,7 +145,9 @@ def latency(given: dict[str, Any], result: dict[str, Any]) -> int:
 def _cluster(given: dict[str, Any], result: dict[str, Any]) -> Snapshot:
     kinds = {"vmis": ("kubevirt.io/v1", "VirtualMachineInstance"), "pods": ("v1", "Pod")}
     found = [
-        Object(each | {"apiVersion": api, "kind": kind}) for key, (api, kind) in kinds.items() for each in result[key]
+        Object(each | {"apiVersion": api, "kind": kind})
+        for key, (api, kind) in kinds.items()
+        for each in result[key] or ()
     ]
     pool = {
         "apiVersion": "machineconfiguration.openshift.io/v1",
