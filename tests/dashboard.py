@@ -121,6 +121,11 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("max by (node) (virt_admit_drain_blockers)", "{{node}}"),),
             ),
             Panel(
+                "Whether a node can be drained: 1 yes, 0 no, -1 unknown",
+                "short",
+                (("min by (node) (virt_admit_node_drainable)", "{{node}}"),),
+            ),
+            Panel(
                 "Estimated duration of an upgrade",
                 "s",
                 (("max by (bound) (virt_admit_upgrade_seconds)", "{{bound}}"),),

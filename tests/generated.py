@@ -35,6 +35,8 @@ def files() -> dict[Path, str]:
             for home, granted in manifests.rbac_elsewhere(admission).items()
         },
         folder / "components" / "scan-reports" / "rbac.yaml": NOTE + _yaml(manifests.reports_rbac()),
+        folder / "components" / "watch-reports" / "rbac.yaml": NOTE + _yaml(manifests.reports_rbac(manifests.WATCHER)),
+        folder / "watch" / "rbac.yaml": NOTE + _yaml(manifests.scan_rbac(rules, manifests.WATCHER)),
         folder / "scan" / "rbac.yaml": NOTE + _yaml(manifests.scan_rbac(rules)),
         folder / "webhooks" / "webhooks.yaml": NOTE + _yaml(manifests.webhooks(admission)),
         **{

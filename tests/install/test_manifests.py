@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.paths import ROOT
 from virt_admit.cli import main, scan, serve
 from virt_admit.install import manifests
-from virt_admit.install.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN
+from virt_admit.install.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN, WATCHER
 from virt_admit.model import kinds
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.rules import load_rules
@@ -269,7 +269,7 @@ class TestRights:
 
     @pytest.mark.parametrize(
         ("found", "accounts"),
-        [(OWN, [SERVICE]), (SWEEP, [SCAN]), (ELSEWHERE, [SERVICE, SCAN]), (POLICY, [SERVICE, SCAN])],
+        [(OWN, [SERVICE]), (SWEEP, [SCAN]), *((found, [SERVICE, SCAN, WATCHER]) for found in (ELSEWHERE, POLICY))],
     )
     def test_each_role_is_bound_to_its_account_alone(self, found, accounts):
         def at(obj: dict[str, Any], name: dict[str, Any]) -> tuple[str, str, str]:
@@ -384,9 +384,11 @@ class TestPods:
             if file.name == "kustomization.yaml"
             for block in yaml.safe_load(file.read_text()).get("labels", ())
         ]
-        assert len(labelled) == 4
+        assert len(labelled) == 5
         for file, pairs in labelled:
-            assert pairs == manifests.labels("scan" if file.parent.name == "scan" else "webhook"), file
+            assert pairs == manifests.labels(
+                file.parent.name if file.parent.name in ("scan", "watch") else "webhook"
+            ), file
 
 
 def test_what_is_no_certificate_is_not_printed_as_one(tmp_path):

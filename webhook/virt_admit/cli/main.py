@@ -22,6 +22,7 @@ VERBS: Final = {
     "explain": "Show what a health check would do, and when.",
     "rules": "List the rules, or show one rule with its reasons.",
     "serve": "Run the webhook.",
+    "watch": "Run the scan all the time: metrics and a page that follow the cluster.",
     "certs": "Show or rotate the webhook's certificates.",
     "policy": "Compare policies.",
     "manifests": "Print the webhook configurations and RBAC as YAML.",

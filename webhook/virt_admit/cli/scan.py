@@ -358,11 +358,13 @@ def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreada
 
 
 def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str) -> None:
-    blockers = {node.name: node.blockers for node in plan(cluster).nodes}
+    nodes = plan(cluster).nodes
+    blockers = {node.name: node.blockers for node in nodes}
+    drainable = {node.name: node.drainable for node in nodes}
     duration = rehearse(cluster, Options(), forecast_only=True).duration
     bundles = webhook_bundles.expiry(cluster)
     try:
-        scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds, duration, bundles), target)
+        scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds, duration, bundles, drainable), target)
     except OSError as error:
         raise click.ClickException(f"--metrics {target}: {error}") from None
 

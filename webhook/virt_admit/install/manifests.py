@@ -23,6 +23,7 @@ from virt_admit.settings import DOMAIN, NAMESPACE, POLICY_CONFIGMAP, SERVICE
 
 NAME: Final = "virt-admit"
 SCAN: Final = f"{NAME}-scan"
+WATCHER: Final = f"{NAME}-watch"
 READER: Final = f"{NAME}-reader"
 WATCH: Final = ("list", "watch")
 Condition = tuple[str, str]
@@ -262,7 +263,7 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
         *_granted(READER, _lookup_rules(looked_up_kinds(rules), rules, WATCH), [SERVICE]),
         *_granted(f"{NAME}-configurations", [configurations], [SERVICE]),
         *_granted(f"{NAME}-certs", [secret], [SERVICE], NAMESPACE),
-        *_granted(f"{NAME}-policy", [policy], [SERVICE, SCAN], policy_namespace),
+        *_granted(f"{NAME}-policy", [policy], [SERVICE, SCAN, WATCHER], policy_namespace),
     ]
 
 
@@ -277,7 +278,7 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
                 _read_rules(
                     (kind for kind in looked_up_kinds(rules) if lookup_namespace(kind, rules) == namespace), WATCH
                 ),
-                [SERVICE, SCAN],
+                [SERVICE, SCAN, WATCHER],
                 namespace,
             )
         )
@@ -285,14 +286,19 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def scan_rbac(rules: Rules) -> list[dict[str, Any]]:
-    """Return the role of the scan: list what rules judge and what they look up."""
+def scan_rbac(rules: Rules, name: str = SCAN) -> list[dict[str, Any]]:
+    """Return the role of the scan, or of the watch: read what rules judge and what they look up."""
     judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules)})
-    return list(_granted(SCAN, _lookup_rules(judged_or_read, rules, ("list",)), [SCAN], component="scan"))
+    verbs = WATCH if name == WATCHER else ("list",)
+    return list(_granted(name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)))
 
 
-def reports_rbac() -> list[dict[str, Any]]:
-    """Return the role that lets the scan write reports and Events (``--write-reports``, ``--events``)."""
+def _component(name: str) -> str:
+    return name.removeprefix(f"{NAME}-")
+
+
+def reports_rbac(name: str = SCAN) -> list[dict[str, Any]]:
+    """Return the role that lets the scan, or the watch, write reports and Events (``--write-reports``, ``--events``)."""
     granted = [
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         *(
@@ -304,7 +310,7 @@ def reports_rbac() -> list[dict[str, Any]]:
             for form in WRITTEN.values()
         ),
     ]
-    return list(_granted(f"{SCAN}-reports", granted, [SCAN], component="scan"))
+    return list(_granted(f"{name}-reports", granted, [name], component=_component(name)))
 
 
 def _lookup_rules(expected: Iterable[Kind], rules: Rules, verbs: Iterable[str]) -> list[dict[str, Any]]:

@@ -224,8 +224,15 @@ class LiveCluster(ClusterCache):
     A kind that is not listed yet, or forbidden, is unseen. A kind that is not installed has no objects.
     """
 
-    def __init__(self, api: ApiClient, rules: Rules, timeouts: InformerTimeouts = InformerTimeouts()) -> None:
-        super().__init__(lookup_stores(rules))
+    def __init__(
+        self,
+        api: ApiClient,
+        rules: Rules,
+        timeouts: InformerTimeouts = InformerTimeouts(),
+        stores: Iterable[KindStore] | None = None,
+    ) -> None:
+        """Make informers for these stores; None: for everything that the rules look up."""
+        super().__init__(lookup_stores(rules) if stores is None else stores)
         self._api, self._timeouts = api, timeouts
         self._stopped = threading.Event()
         self._informers = [Informer(api, store, timeouts, self._stopped) for store in self.stores.values()]
@@ -261,6 +268,16 @@ class LiveCluster(ClusterCache):
     def missing(self) -> tuple[str, ...]:
         """The kinds that have not been listed yet."""
         return tuple(str(store.kind) for store in self.stores.values() if store.state is State.WAITING)
+
+    @property
+    def generation(self) -> int:
+        """A counter of the changes of all kinds."""
+        return sum(store.generation for store in self.stores.values())
+
+    @property
+    def current(self) -> bool:
+        """Whether every kind is listed, or known not to exist, and changes arrive."""
+        return all(informer.current for informer in self.informed())
 
     def informed(self) -> Iterator[Informed]:
         """Yield for metrics each kind, whether its objects are current, and their number."""

@@ -51,6 +51,7 @@ def write_reports(
     unreadable: frozenset[str],
     namespace: str,
     seconds: int,
+    written: dict[Address, Any] | None = None,
 ) -> None:
     """Apply a report for each object, then delete the reports about objects that no longer exist.
 
@@ -61,6 +62,7 @@ def write_reports(
         unreadable: kinds (``plural.group``) that could not be listed. Their reports stay.
         namespace: the namespace that was scanned; reports in others stay. Empty: all namespaces.
         seconds: the current time, since 1970.
+        written: what earlier calls applied. Reports that exist and did not change are not applied again.
 
     Raises:
         NotWritten: the report kinds are not installed, or a report could not be written or deleted.
@@ -68,6 +70,7 @@ def write_reports(
     stale: set[Address] = set()
     for kind in (form.namespaced,) if namespace else (form.namespaced, form.cluster):
         stale |= _own_reports(api, kind, namespace, unreadable)
+    existing = frozenset(stale)
     for result in results:
         about = subject(result)
         if not about.results:  # no rule ran, because the object is being deleted
@@ -76,6 +79,11 @@ def write_reports(
         kind = form.namespaced if "namespace" in body["metadata"] else form.cluster
         address = kind, _namespace(body), body["metadata"]["name"]
         stale.discard(address)
+        if written is not None:
+            content = hash(repr(report(form, about)))
+            if address in existing and written.get(address) == content:
+                continue
+            written[address] = content
         _apply(api, address, body)
     for address in sorted(stale):
         _delete(api, address)
@@ -118,15 +126,25 @@ def _apply(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
             raise _not_written("write", address, error) from None
 
 
-def write_events(api: ApiClient, results: Iterable[ObjectResult], now: datetime.datetime) -> None:
+def write_events(
+    api: ApiClient, results: Iterable[ObjectResult], now: datetime.datetime, written: dict[Address, Any] | None = None
+) -> None:
     """Write an Event for each rule and object with a denial or a warning. Update the Event if it exists.
+
+    An Event that ``written`` has with the same message is written again after half an hour: Events live for one hour.
 
     Raises:
         NotWritten: an Event could not be written.
     """
     for result in results:
         for body in events(result, now):
-            _update_or_create(api, (EVENT, _namespace(body), body["metadata"]["name"]), body)
+            address = EVENT, _namespace(body), body["metadata"]["name"]
+            if written is not None:
+                content = body["message"], int(now.timestamp()) // 1800
+                if written.get(address) == content:
+                    continue
+                written[address] = content
+            _update_or_create(api, address, body)
 
 
 def _update_or_create(api: ApiClient, address: Address, body: dict[str, Any]) -> None:

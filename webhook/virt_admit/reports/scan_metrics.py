@@ -16,6 +16,7 @@ from virt_admit.reports.report import Report
 from virt_admit.rule import Action
 
 JOB: Final = "virt-admit-scan"
+LAST_SUCCESS: Final = "virt_admit_scan_last_success_timestamp_seconds"
 PATIENCE: Final = 10
 """Timeout of a Pushgateway in seconds."""
 
@@ -26,8 +27,26 @@ def gauges(
     seconds: float,
     upgrade: Range | None = None,
     bundles: Mapping[tuple[str, str], float] = MappingProxyType({}),
+    drainable: Mapping[str, bool | None] = MappingProxyType({}),
 ) -> CollectorRegistry:
-    """Return the gauges of a finished scan of a whole cluster.
+    """Return the gauges of a finished scan of a whole cluster, with the time of its end.
+
+    The arguments are those of ``state_gauges``.
+    """
+    registry = state_gauges(report, blockers, seconds, upgrade, bundles, drainable)
+    Gauge(LAST_SUCCESS, "When the last scan ended.", registry=registry).set_to_current_time()
+    return registry
+
+
+def state_gauges(
+    report: Report,
+    blockers: Mapping[str, int],
+    seconds: float,
+    upgrade: Range | None,
+    bundles: Mapping[tuple[str, str], float],
+    drainable: Mapping[str, bool | None],
+) -> CollectorRegistry:
+    """Return the gauges of a scan of a whole cluster.
 
     Args:
         report: the results.
@@ -35,6 +54,7 @@ def gauges(
         seconds: the duration of the scan.
         upgrade: the estimated duration of an upgrade of all nodes; None: not possible, or unknown.
         bundles: when the CA bundles of other products end, in seconds since 1970, by kind and name of the object.
+        drainable: by node, whether it can be drained now; None: it cannot be determined.
     """
     registry = CollectorRegistry()
     findings = Gauge(
@@ -51,6 +71,14 @@ def gauges(
     )
     for labels, number in found.items():
         findings.labels(*labels).set(number)
+    _add_nodes(registry, blockers, drainable)
+    _add_upgrade(registry, upgrade)
+    _add_bundles(registry, bundles)
+    Gauge("virt_admit_scan_duration_seconds", "How long the last scan took.", registry=registry).set(seconds)
+    return registry
+
+
+def _add_nodes(registry: CollectorRegistry, blockers: Mapping[str, int], drainable: Mapping[str, bool | None]) -> None:
     drains = Gauge(
         "virt_admit_drain_blockers",
         "Virtual machines, budgets and pods on a node that would stop a drain now.",
@@ -59,13 +87,14 @@ def gauges(
     )
     for node, number in blockers.items():
         drains.labels(node).set(number)
-    _add_upgrade(registry, upgrade)
-    _add_bundles(registry, bundles)
-    Gauge("virt_admit_scan_duration_seconds", "How long the last scan took.", registry=registry).set(seconds)
-    Gauge(
-        "virt_admit_scan_last_success_timestamp_seconds", "When the last scan ended.", registry=registry
-    ).set_to_current_time()
-    return registry
+    verdicts = Gauge(
+        "virt_admit_node_drainable",
+        "Whether a node can be drained now: 1 yes, 0 no, -1 it cannot be determined.",
+        ("node",),
+        registry=registry,
+    )
+    for node, verdict in drainable.items():
+        verdicts.labels(node).set(-1 if verdict is None else int(verdict))
 
 
 def _add_upgrade(registry: CollectorRegistry, upgrade: Range | None) -> None:

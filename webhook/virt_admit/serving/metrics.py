@@ -36,12 +36,41 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # an additional series for each counter, without a use
 
 
-class Metrics:
-    """All series of one process. Never a label with a user's or an object's name."""
+class ProcessMetrics:
+    """The series of every serving process: memory and CPU, the policy, the informers."""
 
     def __init__(self) -> None:
-        registry = self.registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.policy_loaded = Gauge(
+            "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read.", registry=self.registry
+        )
+        self.policy_errors = Counter(
+            "virt_admit_policy_reload_errors",
+            "Policy reloads that failed; the previous policy stays in force.",
+            registry=self.registry,
+        )
+        self.policy_current = Gauge(
+            "virt_admit_policy_current",
+            "Whether the policy in force is the newest one; 0 if that is not valid or cannot be read.",
+            registry=self.registry,
+        )
+
+    def follow_informers(self, informed: Callable[[], Iterable[Informed]]) -> None:
+        """Add the status of the informers to each scrape."""
+        self.registry.register(_Informers(informed))
+
+    def text(self) -> bytes:
+        """Return all series in the exposition format."""
+        return generate_latest(self.registry)
+
+
+class Metrics(ProcessMetrics):
+    """All series of the webhook. Never a label with a user's or an object's name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        registry = self.registry
         self.requests = Counter(
             "virt_admit_requests",
             "Admission reviews answered.",
@@ -73,7 +102,6 @@ class Metrics:
             registry=registry,
         )
         self._add_certificates(registry)
-        self._add_policy(registry)
         _add_build_info(registry)
         # a label look-up costs more than an increment
         self._request = functools.cache(self.requests.labels)
@@ -95,21 +123,6 @@ class Metrics:
         )
         self.handshake_failures = Counter(
             "virt_admit_tls_handshake_failures", "TLS handshakes that failed.", ("reason",), registry=registry
-        )
-
-    def _add_policy(self, registry: CollectorRegistry) -> None:
-        self.policy_loaded = Gauge(
-            "virt_admit_policy_loaded_timestamp_seconds", "When the policy in force was read.", registry=registry
-        )
-        self.policy_errors = Counter(
-            "virt_admit_policy_reload_errors",
-            "Policy reloads that failed; the previous policy stays in force.",
-            registry=registry,
-        )
-        self.policy_current = Gauge(
-            "virt_admit_policy_current",
-            "Whether the policy in force is the newest one; 0 if that is not valid or cannot be read.",
-            registry=registry,
         )
 
     def flying(self, endpoint: str) -> AbstractContextManager[None]:
@@ -146,14 +159,6 @@ class Metrics:
     def follow_certificates(self, status: Callable[[], RotatorStatus]) -> None:
         """Add the status of the reconcile loop to each scrape."""
         self.registry.register(_Certificates(status))
-
-    def follow_informers(self, informed: Callable[[], Iterable[Informed]]) -> None:
-        """Add the status of the informers to each scrape."""
-        self.registry.register(_Informers(informed))
-
-    def text(self) -> bytes:
-        """Return all series in the exposition format."""
-        return generate_latest(self.registry)
 
 
 def _add_build_info(registry: CollectorRegistry) -> None:

@@ -14,7 +14,7 @@ from virt_admit.policy import parser
 from virt_admit.policy.files import PolicyConfigMap, load_policy, policy_file
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import Rules
-from virt_admit.serving.metrics import Metrics
+from virt_admit.serving.metrics import ProcessMetrics
 from virt_admit.serving.reload import Reloaded
 from virt_admit.settings import Settings
 from virt_admit_certs.kube_api import JsonRequests
@@ -37,7 +37,7 @@ class PolicySource(Protocol):
         """Return the policy in force."""
 
 
-def policy_source(settings: Settings, rules: Rules, metrics: Metrics) -> PolicySource:
+def policy_source(settings: Settings, rules: Rules, metrics: ProcessMetrics) -> PolicySource:
     """Return the source that the settings name.
 
     Raises:

@@ -12,7 +12,7 @@ import flask.typing
 from werkzeug.exceptions import HTTPException
 
 from virt_admit.engine.admission_review import MAX_BODY, Reply, ReviewError
-from virt_admit.serving.metrics import CONTENT_TYPE, Metrics
+from virt_admit.serving.metrics import CONTENT_TYPE, ProcessMetrics
 
 Decide = Callable[[bytes], Reply]
 """Decides a review: takes the bytes of an AdmissionReview."""
@@ -59,7 +59,9 @@ def admission_app(
     return app
 
 
-def ops_app(checks: Callable[[], Mapping[str, str]], metrics: Metrics, version: Mapping[str, Any]) -> flask.Flask:
+def ops_app(
+    checks: Callable[[], Mapping[str, str]], metrics: ProcessMetrics, version: Mapping[str, Any]
+) -> flask.Flask:
     """Return the app with ``/healthz``, ``/livez``, ``/readyz``, ``/metrics`` and ``/version``.
 
     ``checks`` returns the readiness checks; an empty value means the check passed.
@@ -87,6 +89,28 @@ def ops_app(checks: Callable[[], Mapping[str, str]], metrics: Metrics, version: 
     @app.get("/version")
     def tell_version() -> flask.Response:
         return flask.jsonify(version)
+
+    return app
+
+
+def watch_app(
+    checks: Callable[[], Mapping[str, str]],
+    metrics: ProcessMetrics,
+    version: Mapping[str, Any],
+    page: Callable[[], str],
+) -> flask.Flask:
+    """Return the ops app with the page at ``/``. The page loads nothing and runs no script."""
+    app = ops_app(checks, metrics, version)
+
+    @app.get("/")
+    def show_page() -> flask.Response:
+        response = flask.Response(page(), mimetype="text/html")
+        response.headers["Content-Security-Policy"] = (
+            "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'"
+        )
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Cache-Control"] = "no-store"
+        return response
 
     return app
 

@@ -1,0 +1,189 @@
+"""``virt-admit watch`` over an API server: changes, lost rights, restarts, hostile names."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.request
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fake_api import FakeApi, path_of
+from virt_admit.cli import main, watch
+from virt_admit.model.kinds import NODE, VM, VMI
+from virt_admit.rules import load_rules
+from virt_admit.settings import Settings
+
+RULE = "vm-running-and-run-strategy"
+
+
+def vm(name, **spec):
+    template = {"metadata": {}, "spec": {"evictionStrategy": "None", "domain": {"devices": {}}}}
+    return {
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"runStrategy": "Always", "template": template, **spec},
+    }
+
+
+def vmi(name, migratable="False"):
+    conditions = [{"type": "LiveMigratable", "status": migratable, "reason": "DisksNotLiveMigratable"}]
+    return {
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"evictionStrategy": "LiveMigrate"},
+        "status": {"phase": "Running", "nodeName": "n0", "conditions": conditions},
+    }
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    def __init__(self, port):
+        self.port = port
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as response:
+            return response.read().decode()
+
+    def samples(self):
+        lines = (line.rpartition(" ") for line in self.get("/metrics").splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
+
+    def sample(self, start):
+        return next((value for name, value in self.samples().items() if name.startswith(start)), None)
+
+    def wait_for(self, start, value, seconds=10):
+        """Return the seconds until the first sample with these first characters has the value."""
+        began = time.monotonic()
+        while (seen := self.sample(start)) != value:
+            assert time.monotonic() - began < seconds, (start, seen, value)
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+
+@pytest.fixture
+def api():
+    with FakeApi() as fake:
+        for kind in {*load_rules().kinds, *(kind for rule in load_rules() for kind in rule.reads)}:
+            fake.install(kind)
+        fake.put(NODE, {"metadata": {"name": "n0"}})
+        fake.put(VM, vm("bad", running=True))
+        yield fake
+
+
+@pytest.fixture
+def served(api, tmp_path, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    stopped = threading.Event()
+    running = []
+    server = Server(free_port())
+
+    def start(write_reports=None, events=False):
+        settings = Settings(ops_bind=f"127.0.0.1:{server.port}", kubeconfig=api.kubeconfig(tmp_path))
+        running.append(watch.start(settings, write_reports, events, stopped))
+        return server
+
+    yield start
+    stopped.set()
+    for cluster in running:
+        cluster.stop()
+
+
+FOUND = f'virt_admit_scan_findings{{action="deny",namespace="shop",rule="{RULE}"}}'
+BLOCKERS = 'virt_admit_drain_blockers{node="n0"}'
+DRAINABLE = 'virt_admit_node_drainable{node="n0"}'
+COMPLETE = "virt_admit_scan_last_success_timestamp_seconds"
+
+
+def test_changes_show_in_metrics_and_page(api, served):
+    server = served()
+    server.wait_for(FOUND, 1)
+    assert "VirtualMachine/shop/bad: deny" in server.get("/")
+    assert server.sample(BLOCKERS) == 0
+    api.put(VMI, vmi("db"))
+    server.wait_for(BLOCKERS, 1)
+    assert server.sample(DRAINABLE) == 0
+    assert "n0: cannot be drained (1 blockers)" in server.get("/")
+    api.delete(VMI, "db", "shop")
+    server.wait_for(BLOCKERS, 0)
+    api.delete(VM, "bad", "shop")
+    server.wait_for(FOUND, None)
+    assert server.get("/healthz") == "ok\n"
+    assert server.get("/readyz") == "ok\n"
+
+
+def test_lost_rights_keep_the_last_complete_figures(api, served):
+    server = served()
+    api.put(VMI, vmi("db"))
+    server.wait_for(BLOCKERS, 1)
+    api.forbidden.add(path_of(VMI))
+    api.break_off()
+    server.wait_for('virt_admit_informer_synced{kind="virtualmachineinstances.kubevirt.io"}', 0)
+    server.wait_for(DRAINABLE, -1)
+    assert server.sample(BLOCKERS) == 1
+    assert server.sample(FOUND) == 1
+    assert "NOT COMPLETE, not readable: virtualmachineinstances.kubevirt.io" in server.get("/")
+    time.sleep(1.5)
+    lost = server.sample(COMPLETE)
+    assert lost < time.time() - 1
+    api.forbidden.clear()
+    server.wait_for(DRAINABLE, 0, 60)
+    assert server.sample(COMPLETE) > lost
+
+
+def test_the_time_moves_while_nothing_changes(served):
+    server = served()
+    server.wait_for(FOUND, 1)
+    before = server.sample(COMPLETE)
+    time.sleep(1.5)
+    assert server.sample(COMPLETE) > before
+
+
+def test_an_api_server_that_restarts(api, served):
+    server = served()
+    server.wait_for(FOUND, 1)
+    api.stop()
+    time.sleep(1)
+    assert server.sample(FOUND) == 1
+    api.start()
+    api.put(VM, vm("worse", running=True))
+    server.wait_for(FOUND, 2, 60)
+
+
+def test_names_in_the_page_are_harmless(api, served):
+    api.put(VM, vm("<script>alert(1)</script>", running=True))
+    server = served()
+    server.wait_for(FOUND, 2)
+    page = server.get("/")
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_not_ready_before_everything_is_listed(api, served):
+    api.broken[path_of(VM)] = b"{"
+    server = served()
+    time.sleep(1)
+    with pytest.raises(urllib.error.HTTPError) as error:
+        server.get("/readyz")
+    assert error.value.code == 503
+    assert "Nothing is judged yet" in server.get("/")
+    assert server.sample(FOUND) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--policy", "strict", "--policy-configmap", "a/b"), "--policy and --policy-configmap exclude each other"),
+        (("--ops-bind", "nowhere"), "'nowhere' is not HOST:PORT"),
+        (("--kubeconfig", "missing"), "no cluster is configured"),
+    ],
+)
+def test_bad_settings(options, message):
+    result = CliRunner().invoke(main.virt_admit, ["watch", *options])
+    assert result.exit_code == 1
+    assert message in result.output

@@ -1,0 +1,194 @@
+"""The loop of ``virt-admit watch``: judge the whole cluster again when objects, the policy or the day change."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import html
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from virt_admit.cli.scan import is_complete, judge
+from virt_admit.kube.informers import LiveCluster
+from virt_admit.model import webhook_bundles
+from virt_admit.model.cluster import Cluster
+from virt_admit.model.kubevirt.drain_plan import plan
+from virt_admit.model.rehearsal.durations import Range
+from virt_admit.model.rehearsal.rehearsal import Options, rehearse
+from virt_admit.policy.policy import Policy
+from virt_admit.reports import scan_metrics
+from virt_admit.reports.formats import text
+from virt_admit.reports.report import Report
+from virt_admit.rules import Rules
+from virt_admit.serving.metrics import ProcessMetrics
+
+log = logging.getLogger(__name__)
+
+DEBOUNCE: Final = 0.5
+"""Seconds between two looks at the cluster. Changes within this time are judged together."""
+LONGEST_PAUSE: Final = 30.0
+"""Seconds. The loop rests for a quarter of the time that it judged, at most this long."""
+UPGRADE_INTERVAL: Final = 60.0
+"""Seconds between two estimates of an upgrade. They take as long as a third of the judgement."""
+
+Write = Callable[[Report, frozenset[str]], None]
+"""Writes reports and Events, given the report and the kinds that could not be listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The state of the cluster at one moment."""
+
+    report: Report
+    blockers: Mapping[str, int]
+    drainable: Mapping[str, bool | None]
+    upgrade: Range | None
+    bundles: Mapping[tuple[str, str], float]
+    seconds: float
+    complete: bool
+    unreadable: frozenset[str] = field(default_factory=frozenset)
+    at: datetime.datetime
+
+    def gauges(self) -> CollectorRegistry:
+        """Return the gauges of this judgement."""
+        return scan_metrics.state_gauges(
+            self.report, self.blockers, self.seconds, self.upgrade, self.bundles, self.drainable
+        )
+
+
+class Watch(Collector):
+    """Judges the cluster, and shows the latest judgement as metrics and as a page.
+
+    While a kind cannot be read, the figures of the last complete judgement stay: what is unseen is not absent.
+    """
+
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        rules: Rules,
+        policy: Callable[[], Policy],
+        metrics: ProcessMetrics,
+        write: Write | None = None,
+    ) -> None:
+        self._cluster, self._rules, self._policy, self._write = cluster, rules, policy, write
+        self.latest: Judgement | None = None
+        self._shown = CollectorRegistry()
+        self._complete: Judgement | None = None
+        self._stamp: object = None
+        self._page: tuple[Judgement | None, str] = (None, "")
+        self._upgrade: Range | None = None
+        self._estimated = -UPGRADE_INTERVAL
+        metrics.follow_informers(cluster.informed)
+        metrics.registry.register(self)
+        self._last_success = Gauge(
+            scan_metrics.LAST_SUCCESS, "When the figures were last known to be complete.", registry=metrics.registry
+        )
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges of the latest judgement (prometheus_client calls this)."""
+        yield from self._shown.collect()
+
+    def run(self, stopped: threading.Event) -> None:
+        """Judge until the event is set. No error ends the loop."""
+        while not stopped.is_set():
+            began = time.monotonic()
+            try:
+                self.look()
+            except Exception:
+                log.exception("the cluster could not be judged")
+                self._stamp = None
+            stopped.wait(max(DEBOUNCE, min((time.monotonic() - began) / 4, LONGEST_PAUSE)))
+
+    def look(self) -> None:
+        """Judge the cluster if something changed since the last call."""
+        if self._cluster.missing:
+            return
+        policy, today = self._policy(), datetime.date.today()
+        stamp = self._cluster.generation, self._cluster.server_version, policy, today
+        current = self._cluster.current  # before judging: a later failure may belong to a later state
+        if stamp != self._stamp:
+            self._show(self._judge(policy.at(today)))
+            self._stamp = stamp
+        if self._complete is not None and self._complete is self.latest and current:
+            self._last_success.set_to_current_time()
+
+    def _judge(self, policy: Policy) -> Judgement:
+        started = time.monotonic()
+        cluster: Cluster = self._cluster
+        report = dataclasses.replace(judge(cluster, self._rules.kinds, self._rules, policy), policy=policy.name)
+        nodes = plan(cluster).nodes
+        return Judgement(
+            report=report,
+            blockers={node.name: node.blockers for node in nodes},
+            drainable={node.name: node.drainable for node in nodes},
+            upgrade=self._estimate(cluster),
+            bundles=webhook_bundles.expiry(cluster),
+            complete=is_complete(report, self._cluster, self._rules.kinds),
+            unreadable=self._cluster.unreadable,
+            seconds=time.monotonic() - started,
+            at=datetime.datetime.now(datetime.UTC),
+        )
+
+    def _estimate(self, cluster: Cluster) -> Range | None:
+        if time.monotonic() - self._estimated >= UPGRADE_INTERVAL:
+            self._upgrade = rehearse(cluster, Options(), forecast_only=True).duration
+            self._estimated = time.monotonic()
+        return self._upgrade
+
+    def _show(self, judged: Judgement) -> None:
+        if judged.complete:
+            self._complete = judged
+            self._shown = judged.gauges()
+        elif self._complete is not None:
+            unknown: dict[str, bool | None] = dict.fromkeys(self._complete.drainable)
+            self._shown = dataclasses.replace(self._complete, drainable=unknown | dict(judged.drainable)).gauges()
+        self.latest = judged
+        log.info("judged", extra={"objects": len(judged.report.results), "seconds": round(judged.seconds, 3)})
+        if self._write is not None:
+            self._write(judged.report, judged.unreadable)
+
+    def checks(self) -> Mapping[str, str]:
+        """Return the readiness checks; an empty value means the check passed."""
+        missing = ", ".join(self._cluster.missing)
+        return {
+            "look-ups": f"not listed yet: {missing}" if missing else "",
+            "judgement": "" if self.latest else "nothing is judged yet",
+        }
+
+    def page(self) -> str:
+        """Return the report as an HTML page."""
+        latest = self.latest
+        if latest is None:
+            return _PAGE.format(state="Nothing is judged yet.", drains="", report="")
+        if self._page[0] is not latest:
+            self._page = (latest, _page(latest))
+        return self._page[1]
+
+
+def _page(judged: Judgement) -> str:
+    state = f"{judged.report.summary()}; policy {judged.report.policy}; judged at {judged.at:%Y-%m-%d %H:%M:%S} UTC"
+    if not judged.complete:
+        state += f"; NOT COMPLETE, not readable: {', '.join(sorted(judged.unreadable)) or 'see the errors below'}"
+    words = {True: "can be drained", False: "cannot be drained", None: "cannot be determined"}
+    drains = "\n".join(
+        f"{node}: {words[verdict]} ({judged.blockers.get(node, 0)} blockers)"
+        for node, verdict in sorted(judged.drainable.items())
+    )
+    return _PAGE.format(
+        *(), state=html.escape(state), drains=html.escape(drains), report=html.escape(text.render(judged.report))
+    )
+
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>virt-admit</title>
+<style>body {{ font-family: sans-serif; margin: 2em }} pre {{ white-space: pre-wrap }}</style></head>
+<body><h1>virt-admit</h1><p>{state}</p><h2>Nodes</h2><pre>{drains}</pre><h2>Findings</h2><pre>{report}</pre></body></html>
+"""
