@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
-import threading
+import subprocess
+import sys
 import time
+import urllib.error
 import urllib.request
 
 import pytest
 from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
-from virt_admit.cli import main, watch
+from tests.waiting import eventually
+from virt_admit.cli import main
 from virt_admit.model.kinds import NODE, VM, VMI
 from virt_admit.rules import load_rules
-from virt_admit.settings import Settings
 
 RULE = "vm-running-and-run-strategy"
 
@@ -50,6 +53,12 @@ class Server:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as response:
             return response.read().decode()
 
+    def answers(self):
+        try:
+            return self.get("/healthz") == "ok\n"
+        except OSError:
+            return False
+
     def samples(self):
         lines = (line.rpartition(" ") for line in self.get("/metrics").splitlines() if not line.startswith("#"))
         return {name: float(value) for name, _, value in lines}
@@ -57,7 +66,7 @@ class Server:
     def sample(self, start):
         return next((value for name, value in self.samples().items() if name.startswith(start)), None)
 
-    def wait_for(self, start, value, seconds=10):
+    def wait_for(self, start, value, seconds=60):
         """Return the seconds until the first sample with these first characters has the value."""
         began = time.monotonic()
         while (seen := self.sample(start)) != value:
@@ -77,21 +86,24 @@ def api():
 
 
 @pytest.fixture
-def served(api, tmp_path, monkeypatch):
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    stopped = threading.Event()
-    running = []
+def served(api, tmp_path):
+    """Start the watch in its own process. It ends on SIGTERM with exit code 0."""
     server = Server(free_port())
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("KUBERNETES_", "VIRT_ADMIT_"))
+    }
+    options = ("--ops-bind", f"127.0.0.1:{server.port}", "--kubeconfig", api.kubeconfig(tmp_path))
+    processes = []
 
-    def start(write_reports=None, events=False):
-        settings = Settings(ops_bind=f"127.0.0.1:{server.port}", kubeconfig=api.kubeconfig(tmp_path))
-        running.append(watch.start(settings, write_reports, events, stopped))
+    def start():
+        processes.append(subprocess.Popen([sys.executable, "-m", "virt_admit", "watch", *options], env=environment))
+        eventually(server.answers)
         return server
 
     yield start
-    stopped.set()
-    for cluster in running:
-        cluster.stop()
+    for process in processes:
+        process.terminate()
+        assert process.wait(20) == 0
 
 
 FOUND = f'virt_admit_scan_findings{{action="deny",namespace="shop",rule="{RULE}"}}'
@@ -102,7 +114,7 @@ COMPLETE = "virt_admit_scan_last_success_timestamp_seconds"
 
 def test_changes_show_in_metrics_and_page(api, served):
     server = served()
-    server.wait_for(FOUND, 1)
+    server.wait_for(FOUND, 1, 60)
     assert "VirtualMachine/shop/bad: deny" in server.get("/")
     assert server.sample(BLOCKERS) == 0
     api.put(VMI, vmi("db"))
@@ -138,7 +150,7 @@ def test_lost_rights_keep_the_last_complete_figures(api, served):
 
 def test_the_time_moves_while_nothing_changes(served):
     server = served()
-    server.wait_for(FOUND, 1)
+    server.wait_for(FOUND, 1, 60)
     before = server.sample(COMPLETE)
     time.sleep(1.5)
     assert server.sample(COMPLETE) > before
@@ -146,7 +158,7 @@ def test_the_time_moves_while_nothing_changes(served):
 
 def test_an_api_server_that_restarts(api, served):
     server = served()
-    server.wait_for(FOUND, 1)
+    server.wait_for(FOUND, 1, 60)
     api.stop()
     time.sleep(1)
     assert server.sample(FOUND) == 1
@@ -170,7 +182,8 @@ def test_not_ready_before_everything_is_listed(api, served):
     time.sleep(1)
     with pytest.raises(urllib.error.HTTPError) as error:
         server.get("/readyz")
-    assert error.value.code == 503
+    with error.value as response:
+        assert response.code == 503
     assert "Nothing is judged yet" in server.get("/")
     assert server.sample(FOUND) is None
 
@@ -183,7 +196,8 @@ def test_not_ready_before_everything_is_listed(api, served):
         (("--kubeconfig", "missing"), "no cluster is configured"),
     ],
 )
-def test_bad_settings(options, message):
+def test_bad_settings(options, message, monkeypatch):
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # the handlers of this process stay
     result = CliRunner().invoke(main.virt_admit, ["watch", *options])
     assert result.exit_code == 1
     assert message in result.output

@@ -73,11 +73,11 @@ def command(write_reports: str | None, events: bool, log_format: str, log_level:
     try:
         settings = _settings(options)
         load_policy(settings.policy, load_rules())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopped.set())
         start(settings, write_reports, events, stopped)
     except (ValueError, OSError) as error:
         raise failure(error) from None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
     while not stopped.wait(1):
         pass  # a wait without a limit would not let Python run the signal handler on every system
     return 0
