@@ -83,7 +83,8 @@ def test_explain(tmp_path: Path) -> None:
 
 
 def test_kubectl_messages() -> None:
-    obj = vm(f"db{ATTACK}", "shop", runStrategy=f"Allways{ATTACK}")
+    obj = vm(f"db{ATTACK}", "shop", running=True)
+    obj["spec"]["runStrategy"] = f"Always{ATTACK}"
     status = answered(review(obj), "validate")["status"]
     for text in (status["message"], *status["details"]["causes"][0].values(), *map(str, status["details"].values())):
         assert not RAW.search(text), ascii(text)

@@ -178,7 +178,7 @@ class Reach:
 
     def _switch_on(self, rule: Rule, params: dict[str, Any]) -> None:
         said: dict[str, Any] = {"params": params} if params else {}
-        if rule.action is Action.OFF:
+        if rule.action < Action.WARN:  # kubectl does not show what is only audited
             said["action"] = "warn"
         self.policy({rule.id: said} if said else {})
 

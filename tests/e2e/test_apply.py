@@ -92,7 +92,7 @@ def test_a_server_side_dry_run_decides_alike_and_stores_nothing(plane, namespace
 
 def test_several_objects_each_named_in_the_answer(plane, namespace):
     answer = apply(
-        plane, vm("one", namespace, running=True), vm("two", namespace), vm("three", namespace, runStrategy="Nope")
+        plane, vm("one", namespace, running=True), vm("two", namespace), vm("three", namespace, running=False)
     )
     assert answer.returncode == 1
     assert f"VirtualMachine {namespace}/one: " in answer.stderr

@@ -21,6 +21,7 @@ SKIP = "node-labeller.kubevirt.io/skip-node"
 
 OLD = {target: cases for target, cases in targets().items() if target.kind == OLD_HYPERCONVERGED}
 OLD_UNREACHABLE = {
+    "node-drain-taint-key": "unknown field",
     "cluster-eviction-strategy-invalid": "Unsupported value",
     "migration-post-copy-inert": 'unknown field "spec.liveMigrationConfig.allowWorkloadDisruption"',  # since 1.19
 }

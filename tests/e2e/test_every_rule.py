@@ -15,8 +15,10 @@ from virt_admit.rules import load_rules
 TARGETS = {target: cases for target, cases in targets().items() if target.kind != OLD_HYPERCONVERGED}
 
 UNREACHABLE = {
-    "capi-mhc-machine-condition-forbidden machinehealthchecks.cluster.x-k8s.io/v1beta1": "type must not be one of",
-    "capi-mhc-machine-condition-forbidden machinehealthchecks.cluster.x-k8s.io/v1beta2": "type must not be one of",
+    "capi-mhc-machine-condition-forbidden machinehealthchecks.cluster.x-k8s.io/v1beta1": "Conditions[0].type",
+    "capi-mhc-machine-condition-forbidden machinehealthchecks.cluster.x-k8s.io/v1beta2": "Conditions[0].type",
+    "capi-mhc-field-empty machinehealthchecks.cluster.x-k8s.io/v1beta1": "in body should have at least 1",
+    "capi-mhc-field-empty machinehealthchecks.cluster.x-k8s.io/v1beta2": "in body should have at least 1",
     "cluster-eviction-strategy-invalid hyperconvergeds.hco.kubevirt.io/v1": "Unsupported value",
     "condition-duplicate nodehealthchecks.remediation.medik8s.io": "Duplicate value",
     "condition-incomplete machinehealthchecks.cluster.x-k8s.io/v1beta1": "Required value",
@@ -25,6 +27,7 @@ UNREACHABLE = {
     "condition-timeout-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "must be of type integer",
     "far-status-sample-invalid fenceagentsremediationtemplates.fence-agents-remediation.medik8s.io": "Invalid value",
     "mhc-node-startup-timeout-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "Invalid value",
+    "mhc-selector-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "mhc-selector-empty",  # the null is pruned
     "remediation-template-shape machinedeletionremediationtemplates.machine-deletion-remediation.medik8s.io": (
         "Required value"
     ),

@@ -81,7 +81,7 @@ def test_what_is_built_keeps_its_labels_and_has_no_ca_bundle(plane: ControlPlane
     built = build(plane, path)
     assert '"caBundle"' not in json.dumps(built)
     for obj in built:
-        component = "scan" if path == "scan" else "webhook"
+        component = path if path in ("scan", "watch") else "webhook"
         assert manifests.labels(component).items() <= obj["metadata"]["labels"].items(), obj["metadata"]["name"]
 
 
@@ -230,6 +230,7 @@ def test_components_go_together(plane: ControlPlane, checkout: Path) -> None:
     assert {obj["metadata"].get("namespace") for obj in built if obj["kind"] == "Role"} == {
         "openshift-etcd",
         "medik8s-leases",
+        "virt-admit",  # the policy of the administrator
     }
     applied = plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(built))
     assert (applied.returncode, applied.stderr) == (0, "")

@@ -32,6 +32,9 @@ def plane(crds: ControlPlane) -> ControlPlane:
     install_crds(crds, [kind for form in WRITTEN.values() for kind in (form.namespaced, form.cluster)])
     crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
     crds.kubectl("create", "namespace", HOME, check=True)
+    base = yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text())
+    policy = [obj for obj in base if obj["metadata"]["name"] == "virt-admit-policy"]
+    crds.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(policy), check=True)
     return crds
 
 

@@ -64,7 +64,13 @@ def test_what_is_worth_an_event(text, there):
 
 def test_reasons_are_those_of_rules_that_there_are():
     reasons = {rule.event for rule in RULES}
-    assert reasons == {"DrainBlocked", "MigrationImpossible", "RemediationLoop", "PolicyFinding"}
+    assert reasons == {
+        "DrainBlocked",
+        "MigrationImpossible",
+        "RemediationLoop",
+        "PolicyFinding",
+        "WebhookBundleExpired",
+    }
     assert all(re.fullmatch("([A-Z][a-z]+)+", reason) for reason in reasons)
 
 

@@ -135,4 +135,6 @@ def review(data, old=None, cluster=NOTHING, **more):
 
 
 def verdicts(data, *args, **more):
-    return {(str(verdict.action), verdict.rule.id) for verdict in review(data, *args, **more).verdicts}
+    """Return action and rule of each verdict, without those on unknown fields, which most odd values bring."""
+    found = {(str(verdict.action), verdict.rule.id) for verdict in review(data, *args, **more).verdicts}
+    return {(action, rule) for action, rule in found if not rule.endswith("-field-unknown")}
