@@ -35,6 +35,7 @@ def as_data(result: Plan) -> dict[str, Any]:
             ],
         },
         "unseen": list(result.unseen),
+        "uncovered": None if result.uncovered is None else list(result.uncovered),
     }
 
 

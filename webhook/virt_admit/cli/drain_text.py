@@ -112,6 +112,9 @@ def _whole(result: Plan) -> Iterator[str]:
         ]
         if missed:
             yield f"  never updated: {names(missed)}"
+    if result.uncovered:
+        nodes = count(len(result.uncovered), "node")
+        yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
     yield f"Can the cluster be upgraded today? {_verdict(result)}"
 
 

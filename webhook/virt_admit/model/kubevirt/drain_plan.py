@@ -21,9 +21,10 @@ from virt_admit.model.kubevirt.workload_updates import methods as update_methods
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
+from virt_admit.model.remediation import coverage
 from virt_admit.model.scheduler.packing import Packing
 
-READS: Final = union(forecast.READS, evictions.READS, node_notes.READS)
+READS: Final = union(forecast.READS, evictions.READS, node_notes.READS, coverage.READS)
 """The fields that a plan reads."""
 
 WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(VmOutcome)}
@@ -77,6 +78,8 @@ class Plan:
     """How an update of KubeVirt would reach the running VMs. Empty for a single node."""
     unseen: tuple[str, ...]
     """The data that could not be read. There may be more VMs than are listed."""
+    uncovered: tuple[str, ...] | None = None
+    """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss. None: unknown."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome on all nodes."""
@@ -109,7 +112,14 @@ def plan(cluster: Cluster, node: str | None = None) -> Plan:
         methods=methods,
         updates=() if methods is None else tuple(update(vmi, methods, cluster) for vmi in running(cluster)),
         unseen=_all_unseen(plans, cluster, whole=node is None),
+        uncovered=_uncovered(plans, cluster) if node is None else None,
     )
+
+
+def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] | None:
+    covered = coverage.coverage(cluster)
+    found = [node.name for node in plans if node.forecasts and node.name not in covered.nodes]
+    return None if covered.unseen and found else tuple(sorted(found))
 
 
 def _all_unseen(plans: Iterable[NodePlan], cluster: Cluster, *, whole: bool) -> tuple[str, ...]:

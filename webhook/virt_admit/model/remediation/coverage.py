@@ -6,10 +6,20 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.remediation import obstacles, plan, timeline, watching
+from virt_admit.model.reads import union
+from virt_admit.model.remediation import machines, obstacles, plan, remediators, timeline, watching
 from virt_admit.model.remediation.watching import Watch
 
 CHECKS: Final = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
+
+READS: Final = union(
+    machines.OWNER_READS,
+    remediators.SNR_READS,
+    dict.fromkeys((*CHECKS, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.CONFIG_NODE), ()),
+    dict.fromkeys((kinds.SNR_CONFIG, kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE), ()),
+    {kinds.METAL3_TEMPLATE: (), kinds.NODE: ("metadata.labels",)},
+)
+"""The fields that decide whether a health check can act."""
 
 
 class Coverage(NamedTuple):

@@ -9,14 +9,13 @@ administrator confirms that it is down, the VMs stay on it and do not start else
 
 from collections.abc import Iterator
 
-from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.kinds import NODE, VM, VMI
 from virt_admit.model.kubevirt import vmis
 from virt_admit.model.messages import count, cut
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
-from virt_admit.model.remediation import coverage, machines, remediators
+from virt_admit.model.remediation import coverage
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -57,15 +56,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NODE,),
-    reads=union(
-        vmis.READS,
-        vmis.OWNER_READS,
-        machines.OWNER_READS,
-        remediators.SNR_READS,
-        dict.fromkeys((*coverage.CHECKS, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.CONFIG_NODE), ()),
-        dict.fromkeys((kinds.SNR_CONFIG, kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE), ()),
-        {kinds.METAL3_TEMPLATE: (), NODE: ("metadata.labels",), VMI: ("metadata.name",), VM: ("metadata.name",)},
-    ),
+    reads=union(vmis.READS, vmis.OWNER_READS, coverage.READS, {VMI: ("metadata.name",), VM: ("metadata.name",)}),
     action=Action.WARN,
     at_admission=False,
     check=check,
