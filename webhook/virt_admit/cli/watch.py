@@ -108,6 +108,7 @@ def start(settings: Settings, write_reports: str | None, events: bool, stopped: 
     from virt_admit.cli.watch_loop import Watch, Write  # noqa: PLC0415 - `virt-admit watch --help` does not need it
     from virt_admit.kube import informers  # noqa: PLC0415
     from virt_admit.kube.client import ApiClient  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit.reports.html.page import content_security_policy  # noqa: PLC0415
     from virt_admit.serving.metrics import ProcessMetrics  # noqa: PLC0415
     from virt_admit.serving.ops_server import serve_ops  # noqa: PLC0415
     from virt_admit.serving.policy_source import policy_source  # noqa: PLC0415
@@ -121,7 +122,8 @@ def start(settings: Settings, write_reports: str | None, events: bool, stopped: 
     cluster = informers.LiveCluster(api, rules, stores=kept)
     write: Write | None = _writer(api, write_reports, events) if write_reports or events else None
     watch = Watch(cluster, rules, policy, metrics, write)
-    serve_ops(settings.ops_bind, watch_app(watch.checks, metrics, {"version": __version__}, watch.page))
+    app = watch_app(watch.checks, metrics, {"version": __version__}, watch.page, content_security_policy())
+    serve_ops(settings.ops_bind, app)
     cluster.start()
     threading.Thread(target=watch.run, args=(stopped,), name="watch", daemon=True).start()
     log.info("started", extra={"bind": settings.ops_bind, "rules": len(rules), "version": __version__})

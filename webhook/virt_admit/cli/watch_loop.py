@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import html
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -25,7 +24,8 @@ from virt_admit.model.rehearsal.durations import Range
 from virt_admit.model.rehearsal.rehearsal import Options, rehearse
 from virt_admit.policy.policy import Policy
 from virt_admit.reports import scan_metrics
-from virt_admit.reports.formats import text
+from virt_admit.reports.html import page as pages
+from virt_admit.reports.html import watch as watch_page
 from virt_admit.reports.report import Report
 from virt_admit.rules import Rules
 from virt_admit.serving.metrics import ProcessMetrics
@@ -54,8 +54,8 @@ class Judgement:
     bundles: Mapping[tuple[str, str], float]
     seconds: float
     complete: bool
-    unreadable: frozenset[str] = field(default_factory=frozenset)
-    at: datetime.datetime
+    unreadable: frozenset[str]
+    page: pages.Page
 
     def gauges(self) -> CollectorRegistry:
         """Return the gauges of this judgement."""
@@ -83,7 +83,7 @@ class Watch(Collector):
         self._shown = CollectorRegistry()
         self._complete: Judgement | None = None
         self._stamp: object = None
-        self._page: tuple[Judgement | None, str] = (None, "")
+        self._page: tuple[Judgement | None, tuple[str, ...], str] = (None, (), "")
         self._upgrade: Range | None = None
         self._estimated = -UPGRADE_INTERVAL
         metrics.follow_informers(cluster.informed)
@@ -124,17 +124,18 @@ class Watch(Collector):
         started = time.monotonic()
         cluster: Cluster = self._cluster
         report = dataclasses.replace(judge(cluster, self._rules.kinds, self._rules, policy), policy=policy.name)
-        nodes = plan(cluster).nodes
+        drains, unreadable = plan(cluster), self._cluster.unreadable
+        now = datetime.datetime.now(datetime.UTC)
         return Judgement(
             report=report,
-            blockers={node.name: node.blockers for node in nodes},
-            drainable={node.name: node.drainable for node in nodes},
+            blockers={node.name: node.blockers for node in drains.nodes},
+            drainable={node.name: node.drainable for node in drains.nodes},
             upgrade=self._estimate(cluster),
             bundles=webhook_bundles.expiry(cluster),
             complete=is_complete(report, self._cluster, self._rules.kinds),
-            unreadable=self._cluster.unreadable,
+            unreadable=unreadable,
+            page=watch_page.page(report, drains, cluster, unreadable, now),
             seconds=time.monotonic() - started,
-            at=datetime.datetime.now(datetime.UTC),
         )
 
     def _estimate(self, cluster: Cluster) -> Range | None:
@@ -164,31 +165,14 @@ class Watch(Collector):
         }
 
     def page(self) -> str:
-        """Return the report as an HTML page."""
+        """Return the page of the latest judgement. It says which kinds are outdated."""
         latest = self.latest
         if latest is None:
-            return _PAGE.format(state="Nothing is judged yet.", drains="", report="")
-        if self._page[0] is not latest:
-            self._page = (latest, _page(latest))
-        return self._page[1]
-
-
-def _page(judged: Judgement) -> str:
-    state = f"{judged.report.summary()}; policy {judged.report.policy}; judged at {judged.at:%Y-%m-%d %H:%M:%S} UTC"
-    if not judged.complete:
-        state += f"; NOT COMPLETE, not readable: {', '.join(sorted(judged.unreadable)) or 'see the errors below'}"
-    words = {True: "can be drained", False: "cannot be drained", None: "cannot be determined"}
-    drains = "\n".join(
-        f"{node}: {words[verdict]} ({judged.blockers.get(node, 0)} blockers)"
-        for node, verdict in sorted(judged.drainable.items())
-    )
-    return _PAGE.format(
-        *(), state=html.escape(state), drains=html.escape(drains), report=html.escape(text.render(judged.report))
-    )
-
-
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>virt-admit</title>
-<style>body {{ font-family: sans-serif; margin: 2em }} pre {{ white-space: pre-wrap }}</style></head>
-<body><h1>virt-admit</h1><p>{state}</p><h2>Nodes</h2><pre>{drains}</pre><h2>Findings</h2><pre>{report}</pre></body></html>
-"""
+            return pages.render(watch_page.EMPTY)
+        unknown = {each.kind for each in self._cluster.informed() if not each.current} - latest.unreadable
+        outdated = tuple(sorted(unknown))
+        judged, said, text = self._page
+        if judged is not latest or said != outdated:
+            text = pages.render(watch_page.outdated(latest.page, outdated))
+            self._page = latest, outdated, text
+        return text

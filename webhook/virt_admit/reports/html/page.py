@@ -218,8 +218,20 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     for kind in ("css", "js"):
-        source, _, _ = environment.loader.get_source(environment, f"page.{kind}")  # type: ignore[union-attr]
-        environment.globals[kind] = Markup(source)  # noqa: S704 - our own file
-        digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-        environment.globals[f"{kind}_hash"] = Markup(f"'sha256-{digest}'")  # noqa: S704
+        environment.globals[kind] = Markup(_source(environment, kind))  # noqa: S704 - our own file
+    hashes = {kind: hashlib.sha256(_source(environment, kind).encode()).digest() for kind in ("css", "js")}
+    css, js = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes.values())
+    environment.globals["policy"] = Markup(  # noqa: S704 - our own text
+        f"default-src 'none'; style-src {css}; script-src {js}; img-src data:; base-uri 'none'; form-action 'none'"
+    )
     return environment
+
+
+def _source(environment: Environment, kind: str) -> str:
+    source, _, _ = environment.loader.get_source(environment, f"page.{kind}")  # type: ignore[union-attr]
+    return source
+
+
+def content_security_policy() -> str:
+    """Return the policy of every page: only its own style and script, by their hashes."""
+    return str(_environment().globals["policy"])
