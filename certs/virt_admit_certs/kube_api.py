@@ -19,6 +19,8 @@ from urllib.parse import urlencode
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from virt_admit_certs.errors import error_text
+
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
@@ -192,8 +194,12 @@ def cluster_configuration(kubeconfig: str | None = None, context: str | None = N
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             config.load_kube_config(kubeconfig, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-    except (config.ConfigException, OSError) as error:
-        raise ApiError(0, f"no cluster is configured: {error}") from None
+    except OSError as error:
+        raise ApiError(0, f"no cluster is configured: {error_text(error)}") from None
+    except config.ConfigException as error:
+        missing = kubeconfig and not os.path.exists(kubeconfig)
+        reason = f"{kubeconfig}: No such file or directory" if missing else error_text(error)
+        raise ApiError(0, f"no cluster is configured: {reason}") from None
     except Exception as error:  # the library fails in many ways on a file that is not a kubeconfig
         raise ApiError(0, f"no cluster is configured: not a kubeconfig ({type(error).__name__})") from None
     return configuration

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from virt_admit_certs.errors import error_text
 from virt_admit_certs.kube_api import ApiError
 
 log = logging.getLogger(__name__)
@@ -34,9 +35,8 @@ class RotationEvents:
         """Count and log an error. The reconcile loop continues after each of them."""
         reason = reason or _reason(error)
         self.count("error", reason)
-        text = str(error) or type(error).__name__
         traceback = error if reason == "internal" else None
-        self.warn(reason, "certificate round failed", traceback, reason=reason, error=text)
+        self.warn(reason, "certificate round failed", traceback, reason=reason, error=error_text(error))
 
     def warn(self, kind: str, message: str, traceback: Exception | None = None, **data: object) -> None:
         """Log a warning, at most once a minute for each kind."""

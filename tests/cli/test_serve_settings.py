@@ -14,6 +14,8 @@ from virt_admit.model.objects import Object
 from virt_admit.serving import gunicorn_app
 from virt_admit.serving.certificates import schedule_of
 from virt_admit.settings import Certs, Settings
+from virt_admit_certs.errors import error_text
+from virt_admit_certs.rotation_events import RotationEvents
 from virt_admit_certs.schedule import RotationSettingsError, show_duration
 
 SERVICE = ("virt-admit-webhook.virt-admit.svc", "virt-admit-webhook.virt-admit.svc.cluster.local")
@@ -174,7 +176,14 @@ def test_heartbeat_files_need_no_writable_shared_memory(tmp_path, monkeypatch):
 
 
 def test_a_missing_file_of_a_running_server_has_no_errno():
-    assert gunicorn_app.without_errno(FileNotFoundError(2, "No such file or directory", "ca.crt")) == (
+    assert error_text(FileNotFoundError(2, "No such file or directory", "ca.crt")) == (
         "ca.crt: No such file or directory"
     )
-    assert gunicorn_app.without_errno(ValueError("no")) == "no"
+    assert error_text(ValueError("no")) == "no"
+
+
+def test_a_failed_round_of_certificates_names_the_file_without_the_errno(caplog):
+    events = RotationEvents(lambda *_: None)
+    events.error(FileNotFoundError(2, "No such file or directory", "/etc/certs"))
+    (record,) = caplog.records
+    assert (record.message, record.error) == ("certificate round failed", "/etc/certs: No such file or directory")

@@ -11,7 +11,8 @@ import yaml
 
 from tests.paths import ROOT
 from virt_admit.install import manifests
-from virt_admit.install.doctor import Observation, Status, diagnose
+from virt_admit.install.doctor import diagnose
+from virt_admit.install.observations import Observation, Status
 from virt_admit.rules import load_rules
 from virt_admit.settings import SERVICE_NAMES
 from virt_admit_certs.certificates import certs_pem, new_serving, new_signer

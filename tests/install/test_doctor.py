@@ -31,8 +31,9 @@ from tests.install.installation import (
     unsound,
 )
 from virt_admit import __version__
-from virt_admit.install.doctor import Status, exit_code
+from virt_admit.install.doctor import exit_code
 from virt_admit.install.inspect import Unreadable
+from virt_admit.install.observations import Status
 from virt_admit.settings import SERVICE_NAMES
 from virt_admit_certs.certificates import certs_pem, new_cross, new_serving
 
@@ -42,7 +43,7 @@ def test_a_sound_cluster_is_sound():
     assert unsound(found) == []
     assert exit_code(found) == 0
     assert [each.topic for each in found] == [
-        *("versions", "registration", "own namespace", "endpoints", "trust", "trust", "rights", "policy"),
+        *("versions", "rights", "endpoints", "registration", "own namespace", "trust", "trust", "policy"),
         *("other webhooks", "failing open"),
     ]
 
@@ -76,6 +77,48 @@ def test_a_sound_variant_has_no_findings(name):
     cluster = Cluster()
     FINE[name](cluster)
     assert unsound(cluster.diagnose()) == []
+
+
+class TestBeforeInstallation:
+    """What does not exist yet is not called ok, and the first remedy is the first step."""
+
+    def test_nothing_is_installed(self):
+        cluster = Cluster()
+        cluster.objects |= {VALIDATING: {"items": []}, MUTATING: {"items": []}}
+        for path in (NAMESPACE, SERVICE, DEPLOYMENT, POLICY, SLICES, SECRET):
+            del cluster.objects[path]
+        found = cluster.diagnose()
+        assert [(each.topic, each.status) for each in found] == [
+            ("versions", Status.OK),
+            ("installation", Status.WRONG),
+            ("other webhooks", Status.OK),
+        ]
+        steps = found[1].remedy
+        assert 0 < steps.index("-k ours;") < steps.index("rollout status") < steps.index("-k ours/webhooks")
+        assert exit_code(found) == 1
+
+    def test_the_deployment_exists_and_has_no_ready_pod(self):
+        cluster = Cluster()
+        cluster.objects |= {VALIDATING: {"items": []}, MUTATING: {"items": []}, SLICES: slices(False)}
+        found = cluster.diagnose()
+        assert [(each.topic, each.status) for each in found if each.topic != "versions"] == [
+            ("installation", Status.NOTE),
+            ("rights", Status.OK),
+            ("endpoints", Status.WRONG),
+            ("registration", Status.WRONG),
+            ("registration", Status.WRONG),
+            ("trust", Status.OK),
+            ("policy", Status.OK),
+            ("other webhooks", Status.OK),
+            ("failing open", Status.OK),
+        ]
+
+    def test_a_cluster_that_does_not_answer_is_not_called_empty(self):
+        cluster = Cluster()
+        cluster.objects |= {VALIDATING: Unreadable("forbidden"), MUTATING: Unreadable("forbidden")}
+        found = cluster.diagnose()
+        assert "not installed" not in str(found)
+        assert exit_code(found) == 2
 
 
 class TestAnotherIssuer:
@@ -214,7 +257,10 @@ class TestUnknown:
             (POLICY, {"policy"}),
             (SLICES, {"endpoints"}),
             (REVIEW, {"rights"}),
-            (VALIDATING, {"registration", "own namespace", "endpoints", "trust", "rights", "other webhooks"}),
+            (
+                VALIDATING,
+                {"installation", "registration", "own namespace", "endpoints", "trust", "rights", "other webhooks"},
+            ),
         ],
     )
     def test_unreadable_data_is_neither_sound_nor_wrong(self, path, topics):

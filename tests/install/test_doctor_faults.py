@@ -25,7 +25,8 @@ from tests.install.installation import (
     serve_cert,
     slices,
 )
-from virt_admit.install.doctor import Status, exit_code
+from virt_admit.install.doctor import exit_code
+from virt_admit.install.observations import Status
 from virt_admit.settings import SERVICE_NAMES
 from virt_admit_certs.certificates import new_serving
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.install.installation import NOW, Cluster, encoded, hook, unsound
 from tests.paths import ROOT
-from virt_admit.install.doctor import Status
 from virt_admit.install.inspect import Unreadable
+from virt_admit.install.observations import Status
 from virt_admit.model import kinds, webhook_bundles
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.objects import Object

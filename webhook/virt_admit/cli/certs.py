@@ -26,6 +26,7 @@ from virt_admit.settings import Certs, Settings
 from virt_admit_certs import commands, verify
 from virt_admit_certs.certificates import Certificate
 from virt_admit_certs.commands import StoreError
+from virt_admit_certs.errors import error_text
 from virt_admit_certs.kube_api import ApiError, KubeApi
 from virt_admit_certs.names import names_of
 from virt_admit_certs.schedule import SETTINGS, RotationSettings
@@ -316,7 +317,7 @@ def show_trials(
         trials = [_try(caller, host, port, path) for caller in callers]
     except OSError as error:
         hint = "; from outside the cluster: kubectl port-forward" if host.endswith(".svc") else ""
-        raise click.ClickException(f"{host}:{port}: {error}{hint}") from None
+        raise click.ClickException(f"{host}:{port}: {error_text(error)}{hint}") from None
     if output == "json":
         shown = [asdict(described(cert)) for cert in chain]
         click.echo(_json({"version": 1, "url": url, "chain": shown, "verdicts": [asdict(trial) for trial in trials]}))

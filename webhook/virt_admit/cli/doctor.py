@@ -15,12 +15,14 @@ import click
 
 from virt_admit import __version__
 from virt_admit.cli.options import output_option
-from virt_admit.install.doctor import Observation, Status, diagnose, exit_code
+from virt_admit.install.doctor import diagnose, exit_code
 from virt_admit.install.inspect import Json, Unreadable
+from virt_admit.install.observations import Observation, Status
 from virt_admit.kube.client import ApiClient
 from virt_admit.model.sanitize import cell
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
+from virt_admit_certs.errors import error_text
 from virt_admit_certs.kube_api import ApiError
 
 COLORS = {Status.OK: "green", Status.NOTE: "cyan", Status.WRONG: "red", Status.UNKNOWN: "yellow"}
@@ -86,7 +88,7 @@ def connect(url: str, bundle: str) -> str:
         ):
             return ""
     except (OSError, ValueError) as error:
-        return f"{parts.netloc}: {error}"
+        return f"{parts.netloc}: {error_text(error)}"
 
 
 def as_text(observations: Sequence[Observation]) -> str:

@@ -50,6 +50,7 @@ from virt_admit.reports.report import ObjectResult, Report, active_rules
 from virt_admit.rule import Action, Operation
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
+from virt_admit_certs.errors import error_text
 
 if TYPE_CHECKING:
     from virt_admit.kube.snapshots import Sweep
@@ -366,7 +367,7 @@ def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str
     try:
         scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds, duration, bundles, drainable), target)
     except OSError as error:
-        raise click.ClickException(f"--metrics {target}: {error}") from None
+        raise click.ClickException(f"--metrics {target}: {error_text(error)}") from None
 
 
 def _save(cluster: Sweep, file: Path) -> None:

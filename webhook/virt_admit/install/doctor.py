@@ -5,11 +5,8 @@ A check that the API server does not answer is unknown, never ok and never wrong
 
 from __future__ import annotations
 
-import base64
-import enum
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -19,53 +16,23 @@ from virt_admit.install.guard import GROUP, GUARD, PLURALS
 from virt_admit.install.impact import EMERGENCY_EXIT, failed_open, rejected_now
 from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable
 from virt_admit.install.manifests import MAY_FAIL, NAME
+from virt_admit.install.observations import CheckResult, Observation, Outcome, Status
+from virt_admit.install.trust import check_trust
 from virt_admit.model.kubevirt.versions import Version, parse_version
 from virt_admit.model.messages import count, names
 from virt_admit.policy import parser
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.policy.policy import PolicyError
 from virt_admit.rules import Rules
-from virt_admit.settings import CERTS_SECRET, NAMESPACE, POLICY_CONFIGMAP, SERVICE
-from virt_admit_certs.certificates import Certificate, issued_by, valid
-from virt_admit_certs.names import good_for, names_of
-from virt_admit_certs.state import parse_bundle, parse_certs
+from virt_admit.settings import NAMESPACE, POLICY_CONFIGMAP, SERVICE
 
 OLDEST: Final = Version(1, 30)
 """The first Kubernetes release with stable match conditions."""
-
-LEAST_REMAINING: Final = 0.2
-"""Fraction of a certificate's lifetime. It is renewed at half of its lifetime, so less than this means a failure."""
 
 ROTATION: Final = frozenset((f"{NAME}-certs", f"{NAME}-configurations"))
 """The roles that only the built-in rotation of certificates needs."""
 
 ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{SERVICE}"
-
-
-class Status(enum.StrEnum):
-    """The result of one check."""
-
-    OK = "ok"
-    NOTE = "note"
-    """Useful to know, no problem."""
-    WRONG = "wrong"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One result of a check."""
-
-    topic: str
-    status: Status
-    text: str
-    remedy: str = ""
-    """What to do about a problem."""
-
-
-Outcome = tuple[Status, str] | tuple[Status, str, str]
-"""Status, text and remedy of an observation."""
-CheckResult = Iterator[Outcome]
 
 
 def diagnose(api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> list[Observation]:
@@ -78,7 +45,15 @@ def diagnose(api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> l
         connect: tries a TLS connection to a URL.
     """
     installation = Installation(api, rules, now, connect)
-    return [found for topic, check in TOPICS.items() for found in _observe(topic, check(installation))]
+    topics = TOPICS if _may_be_installed(installation) else BEFORE_INSTALLATION
+    return [found for topic in topics for found in _observe(topic, TOPICS[topic](installation))]
+
+
+def _may_be_installed(installation: Installation) -> bool:
+    try:
+        return bool(installation.ours()) or installation.deployment() is not None
+    except Unreadable:
+        return True
 
 
 def _observe(topic: str, outcomes: CheckResult) -> Iterator[Observation]:
@@ -98,9 +73,11 @@ def exit_code(observations: Iterable[Observation]) -> int:
 APPLY: Final = (
     "apply the webhook configurations of this release with your own kustomization: kubectl apply -k ours/webhooks"
 )
+INSTALL: Final = (
+    "install it in this order (docs/install.md): kubectl apply -k ours; "
+    "kubectl -n virt-admit rollout status deployment/virt-admit-webhook; kubectl apply -k ours/webhooks"
+)
 BASE: Final = "apply your own kustomization again (docs/install.md): kubectl apply -k ours"
-RENEW: Final = "read the log of the issuer: the webhook, cert-manager or OpenShift's service CA"
-BUNDLE: Final = "run virt-admit certs status, and stop other controllers from writing caBundle (docs/install.md)"
 
 
 def _versions(installation: Installation) -> CheckResult:
@@ -123,6 +100,14 @@ def _versions(installation: Installation) -> CheckResult:
                 Status.NOTE,
                 f"the cluster runs virt-admit {running}, this command is {__version__}: their rules may differ",
             )
+
+
+def _installation(installation: Installation) -> CheckResult:
+    if not _may_be_installed(installation):
+        text = "virt-admit is not installed: neither its Deployment nor its webhook configurations exist"
+        yield Status.WRONG, text, INSTALL
+    elif installation.deployment() is not None and not installation.ours():
+        yield Status.NOTE, "the Deployment exists; the webhook configurations follow when its pods are ready"
 
 
 def _registration(installation: Installation) -> CheckResult:
@@ -166,6 +151,8 @@ def _excess_calls(expected: Iterable[Json], actual: Mapping[str, Entry]) -> Chec
 
 
 def _own_namespace(installation: Installation) -> CheckResult:
+    if not installation.ours():
+        return
     labels = installation.namespace_labels()
     caught = [entry.name for entry in installation.ours() if entry.selects(labels)]
     if caught:
@@ -200,81 +187,6 @@ def _endpoints(installation: Installation) -> CheckResult:
             )
         else:
             yield Status.OK, text
-
-
-def _trust(installation: Installation) -> CheckResult:
-    for service in installation.services():
-        secret_name = installation.issued_by_another() or CERTS_SECRET
-        namespace, _, name = secret_name.partition("/")
-        secret = installation.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
-        pem = base64.b64decode((secret or {}).get("data", {}).get("tls.crt") or "")
-        chain = parse_certs(pem, [], "tls.crt")
-        if not chain:
-            yield Status.WRONG, f"Secret {secret_name} contains no certificate", "read the log of the webhook"
-            continue
-        yield from _certificate(chain[0], service.host, installation.now)
-        yield from _bundles(
-            {
-                entry.name: _distrust(chain, entry.bundle, installation.now)
-                for entry in installation.ours()
-                if entry.service == service
-            }
-        )
-    by_url = [entry for entry in installation.ours() if entry.url]
-    yield from _bundles(
-        {entry.name: installation.connect(entry.url, entry.bundle.decode(errors="replace")) for entry in by_url}
-    )
-
-
-def _bundles(distrust: Mapping[str, str]) -> CheckResult:
-    """Yield whether API servers trust the certificate. ``distrust``: the reason against it by entry, empty if trusted."""
-    reasons: dict[str, list[str]] = {}
-    for entry, reason in distrust.items():
-        reasons.setdefault(reason, []).append(entry)
-    for reason, found in reasons.items():
-        if reason:
-            yield Status.WRONG, f"{names(found)}: {reason}", BUNDLE
-        else:
-            yield Status.OK, f"the certificate is trusted by the caBundle of {count(len(found), 'webhook')}"
-
-
-def _certificate(leaf: Certificate, host: str, now: datetime) -> CheckResult:
-    expiry = f"{leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
-    lifetime = leaf.not_valid_after_utc - leaf.not_valid_before_utc
-    if not good_for(leaf, host):
-        text = f"the certificate is for {names(names_of(leaf)) or 'no name'}, not for {host}"
-        yield Status.WRONG, text, "issue a certificate for that name"
-    if not valid(leaf, now):
-        yield (
-            Status.WRONG,
-            f"the certificate is valid from {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} to {expiry}",
-            RENEW,
-        )
-    elif leaf.not_valid_after_utc - now < lifetime * LEAST_REMAINING:
-        yield Status.WRONG, f"the certificate expires at {expiry} and was not renewed", RENEW
-    else:
-        yield Status.OK, f"the certificate is valid until {expiry}"
-
-
-def _distrust(chain: Sequence[Certificate], bundle: bytes, now: datetime) -> str:
-    """Return why API servers with this bundle reject the chain. Empty if they accept it."""
-    if not bundle:
-        return "caBundle is empty, so API servers trust only the CAs of their operating system"
-    roots = [cert for cert in parse_bundle(bundle, []) if valid(cert, now)]
-    if not roots:
-        return "caBundle has no valid CA certificate"
-    if _chains_to(chain[0], frozenset(chain[1:]), roots, now):
-        return ""
-    return "caBundle does not trust the served certificate"
-
-
-def _chains_to(
-    cert: Certificate, intermediates: frozenset[Certificate], roots: Sequence[Certificate], now: datetime
-) -> bool:
-    return any(issued_by(cert, root) for root in roots) or any(
-        issued_by(cert, issuer) and valid(issuer, now) and _chains_to(issuer, intermediates - {issuer}, roots, now)
-        for issuer in intermediates
-    )
 
 
 def _rights(installation: Installation) -> CheckResult:
@@ -387,13 +299,18 @@ def _failing_open(installation: Installation) -> CheckResult:
 TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {
     "impact": lambda installation: ((Status.WRONG, text, EMERGENCY_EXIT) for text in rejected_now(installation)),
     "versions": _versions,
+    "installation": _installation,
+    "rights": _rights,
+    "endpoints": _endpoints,
     "registration": _registration,
     "own namespace": _own_namespace,
-    "endpoints": _endpoints,
-    "trust": _trust,
-    "rights": _rights,
+    "trust": check_trust,
     "policy": _policy,
     "other webhooks": _others,
     "webhook bundles": _product_bundles,
     "failing open": _failing_open,
 }
+"""In the order of an installation: a problem comes before its consequences."""
+
+BEFORE_INSTALLATION: Final = ("versions", "installation", "other webhooks")
+"""What can be said before virt-admit is installed. Other checks would find nothing wrong because there is nothing."""

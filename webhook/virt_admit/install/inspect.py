@@ -132,7 +132,9 @@ class Installation:
         return [entry for entry in self._entries() if entry.configuration not in OURS]
 
     def services(self) -> list[Reference]:
-        """Return the Services that our entries call; one, or none if they call URLs."""
+        """Return the Services that our entries call: one, or none if they call URLs. Before the registration, our own."""
+        if not self.ours() and self.deployment() is not None:
+            return [Reference(NAMESPACE, SERVICE, 443)]
         return sorted({entry.service for entry in self.ours() if entry.service})
 
     def ready(self, service: Reference) -> int:

@@ -15,6 +15,7 @@ from gunicorn.glogging import Logger
 from virt_admit.serving.gunicorn_worker import DRAIN_SECONDS, AdmissionWorker
 from virt_admit.serving.worker import Worker
 from virt_admit.settings import Settings, address
+from virt_admit_certs.errors import error_text
 from virt_admit_certs.kube_api import ApiError
 
 KEEPALIVE: Final = 120
@@ -98,15 +99,8 @@ def _exit_on_config_error() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, ApiError) as error:
-        print(f"virt-admit: {without_errno(error)}", file=sys.stderr)
+        print(f"virt-admit: {error_text(error)}", file=sys.stderr)
         raise SystemExit(_LOAD_ERROR) from None
-
-
-def without_errno(error: Exception) -> str:
-    """Return the message of an error, with the file but without the system's number."""
-    if isinstance(error, OSError) and error.strerror:
-        return ": ".join(str(part) for part in (error.filename, error.strerror) if part)
-    return str(error)
 
 
 class _Log(Logger):  # type: ignore[misc]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from virt_admit.documents.files import is_manifest
+from virt_admit_certs.errors import error_text
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -57,7 +58,8 @@ class Reloaded(Generic[T]):
         except Exception as error:
             self.error = error
             log.warning(
-                "reload failed; keeping the previous version", extra={"file": str(self._path), "error": str(error)}
+                "reload failed; keeping the previous version",
+                extra={"file": str(self._path), "error": error_text(error)},
             )
             self._failed(error)
         else:
