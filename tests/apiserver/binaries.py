@@ -40,6 +40,8 @@ class Build:
     """What ``go build`` is told: ``tool`` means every tool of ``go.mod``."""
     source: Path | None = None
     """A Go file of ours. It is written for the release in ``go.mod``, so it is built with no other."""
+    more_modules: bool = False
+    """Whether it needs modules that ``go.sum`` does not list. Kubernetes' own ``go.mod`` fixes their versions."""
 
     @property
     def release(self) -> str:
@@ -49,6 +51,9 @@ class Build:
 API_SERVER = Build("apiserver", ("etcd", "kube-apiserver", "kubectl"), "tool")
 # Not a tool of go.mod: few tests need it, and the others must not wait for it.
 SCHEDULER = Build("scheduler", ("kube-scheduler",), "k8s.io/kubernetes/cmd/kube-scheduler")
+CONTROLLERS = Build(
+    "controllers", ("kube-controller-manager",), "k8s.io/kubernetes/cmd/kube-controller-manager", more_modules=True
+)
 ORACLE = Build("oracle", ("oracle",), "./oracle", MODULE / "oracle" / "main.go")
 NAMES = API_SERVER.names
 
@@ -87,6 +92,11 @@ def binaries(announce: Announce = _print) -> Binaries:
     else:
         folder = _built(API_SERVER, announce)
     return Binaries(*(folder / name for name in NAMES))
+
+
+def controller_manager(announce: Announce = _print) -> Path:
+    """Return the program with Kubernetes' own controllers; build it the first time, as ``binaries``."""
+    return _built(CONTROLLERS, announce) / "kube-controller-manager"
 
 
 def scheduler_oracle(announce: Announce = _print) -> Path:
@@ -131,6 +141,10 @@ def _built(build: Build, announce: Announce) -> Path:
             if release != usual_release():
                 module, changes = Path(scratch), "mod"  # Go adds what Kubernetes' own go.mod requires
                 (module / "go.mod").write_text(_go_mod(go, release))
+            elif build.more_modules:
+                module, changes = Path(scratch), "mod"
+                for name in ("go.mod", "go.sum"):
+                    shutil.copy(MODULE / name, module)
             flags = (f"-mod={changes}", "-trimpath", "-ldflags", _ldflags(release))
             run_go([go, "build", *flags, "-o", f"{built}/", build.packages], module)
             if (server := built / "server").exists():  # Go names a program after its package
@@ -213,6 +227,7 @@ def _pinned(pattern: str) -> re.Match[str]:
 if __name__ == "__main__":  # before pytest-xdist, whose workers cannot announce a build
     try:
         binaries().kube_scheduler()
+        controller_manager()
         scheduler_oracle()
     except Unavailable as reason:
         _print(str(reason))
