@@ -39,7 +39,7 @@ def differences(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator
     yield from _sizes("as written", _as_written(given), cluster, result["launch"])
     yield from _sizes("running", Object(running), cluster, result["launch"])
     vmi = Object(running)
-    amounts = launcher_resources.requests(effective(vmi, cluster), cluster)
+    amounts = launcher_resources.pod(effective(vmi, cluster), cluster).requests
     fresh = launcher.fresh_pod(effective(vmi, cluster), cluster, amounts)
     yield from _placements("launch", fresh, _theirs(result["launch"]))
     target = room.pod_to_place(vmi, cluster, moves=True)
@@ -89,9 +89,9 @@ def _as_written(given: Mapping[str, Any]) -> Object:
 
 
 def _sizes(what: str, obj: Object, cluster: Snapshot, theirs: Mapping[str, Any]) -> Iterator[Difference]:
-    vmi = effective(obj, cluster)
-    for side, compute in (("requests", launcher_resources.requests), ("limits", launcher_resources.limits)):
-        ours = {name: value for name, value in compute(vmi, cluster).items() if value}
+    computed = launcher_resources.pod(effective(obj, cluster), cluster)
+    for side, amounts in (("requests", computed.requests), ("limits", computed.limits)):
+        ours = {name: value for name, value in amounts.items() if value}
         expected = {name: value for name, value in theirs[side].items() if value}
         if ours != expected:
             names = sorted(name for name in {*ours, *expected} if ours.get(name) != expected.get(name))

@@ -37,12 +37,12 @@ def source_pod(selector: dict[str, str]) -> Object:
 
 def requests(obj: Object, *cluster: Object) -> dict[str, int]:
     seen = complete(*(cluster or (kubevirt(),)))
-    return dict(launcher_resources.requests(effective(obj, seen), seen))
+    return dict(launcher_resources.pod(effective(obj, seen), seen).requests)
 
 
 def limits(obj: Object, *cluster: Object) -> dict[str, int]:
     seen = complete(*cluster)
-    return dict(launcher_resources.limits(effective(obj, seen), seen))
+    return dict(launcher_resources.pod(effective(obj, seen), seen).limits)
 
 
 def selector(obj: Object, *cluster: Object, moves: bool = False) -> dict[str, str]:

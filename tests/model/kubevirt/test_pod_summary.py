@@ -11,8 +11,8 @@ from virt_admit.kube.cache import lookup_stores
 from virt_admit.model.kinds import POD
 from virt_admit.model.kubevirt.pod_summary import decompress, summarize
 from virt_admit.model.objects import Object
-from virt_admit.model.scheduler import pods
-from virt_admit.model.scheduler.resources import amount, pod_limits, pod_requests
+from virt_admit.model.scheduler import pod_size, pods
+from virt_admit.model.scheduler.resources import amount, pod_requests
 from virt_admit.rules import load_rules
 
 
@@ -142,8 +142,10 @@ def test_the_requests_stay_the_same(containers, init, statuses, overhead, of_pod
 
     expected = {name: value for name, value in pod_requests(pod["spec"], pod["status"]).items() if value}
     assert pod_requests(kept["spec"], kept["status"]) == expected
-    limits = {name: value for name, value in pod_limits(pod["spec"]).items() if value and name in ("cpu", "memory")}
-    assert pod_limits(kept["spec"]) == limits
+    limits = {
+        name: value for name, value in pod_size.read(pod["spec"]).limits.items() if value and name in ("cpu", "memory")
+    }
+    assert pod_size.read(kept["spec"]).limits == limits
 
 
 JSON = st.recursive(

@@ -11,7 +11,7 @@ from typing import Final
 from virt_admit.model import evictions, node_notes
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.evictions import PodEvictions
-from virt_admit.model.kinds import NODE, PDB, POD, RESOURCE_QUOTA, VMI, Kind
+from virt_admit.model.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, Kind
 from virt_admit.model.kubevirt import configuration, drain_room, forecast
 from virt_admit.model.kubevirt.drain_room import Leaving
 from virt_admit.model.kubevirt.forecast import Forecast, VmOutcome
@@ -162,12 +162,12 @@ def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
     if any(found.needs_room for found in forecasts):
         yield NODE
     if any(found.outcome is VmOutcome.MIGRATES for found in forecasts):
-        yield RESOURCE_QUOTA
+        yield from (LIMIT_RANGE, RESOURCE_QUOTA)
 
 
 def _unread(cluster: Cluster) -> Mapping[Kind, str]:
     """Return the kinds of which more objects may exist than are known, each with what could not be read."""
-    gathered = {kind: gather(cluster.list(kind))[1] for kind in (NODE, PDB, POD, RESOURCE_QUOTA, VMI)}
+    gathered = {kind: gather(cluster.list(kind))[1] for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI)}
     return {kind: unseen for kind, unseen in gathered.items() if unseen}
 
 

@@ -66,7 +66,7 @@ def _headroom(cluster: Cluster) -> Headroom | Unseen | None:
 
 def _held(cluster: Cluster, node: str) -> int:
     """Return the memory that the VMs of a node request."""
-    return sum(room.requests_and_limits(vmi, cluster)[0].get(MEMORY, 0) for vmi in vmis.on_node(cluster, node))
+    return sum(room.requests(vmi, cluster).get(MEMORY, 0) for vmi in vmis.on_node(cluster, node))
 
 
 def _free(filters: Scheduler, fullest: str) -> int:

@@ -11,7 +11,7 @@ import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -24,7 +24,6 @@ from virt_admit.model.kubevirt.guest import Guest, autoattach, guest, has_tpm, i
 from virt_admit.model.kubevirt.launcher_settings import (
     EVEN_PARITY,
     AutomaticLimits,
-    Container,
     Number,
     Settings,
     automatic_limits,
@@ -33,7 +32,8 @@ from virt_admit.model.kubevirt.launcher_settings import (
 )
 from virt_admit.model.objects import Field
 from virt_admit.model.reads import Reads
-from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, add, highest
+from virt_admit.model.scheduler.pod_size import Container, PodSize
+from virt_admit.model.scheduler.resources import CPU, MEMORY
 
 _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 _SIDECARS: Final = "hooks.kubevirt.io/hookSidecars"
@@ -53,16 +53,6 @@ _GI: Final = 2**30
 _OWN_STORAGE: Final = 50 * 10**6
 
 
-def requests(vmi: Effective, cluster: Cluster) -> Resources:
-    """Return the requests of the launcher pod: of all containers, as kube-scheduler adds them up."""
-    return pod(vmi, cluster).requests
-
-
-def limits(vmi: Effective, cluster: Cluster) -> Resources:
-    """Return the limits of the launcher pod, with those that KubeVirt adds because of quotas or the namespace."""
-    return pod(vmi, cluster).limits
-
-
 def unseen(vmi: Effective, cluster: Cluster) -> Iterator[str]:
     """Yield what could not be read although it may change the requests: without it KubeVirt's defaults count."""
     try:
@@ -77,8 +67,8 @@ def unseen(vmi: Effective, cluster: Cluster) -> Iterator[str]:
             yield error.what
 
 
-def pod(vmi: Effective, cluster: Cluster) -> Container:
-    """Return requests and limits of the launcher pod at once."""
+def pod(vmi: Effective, cluster: Cluster) -> PodSize:
+    """Return the containers of the launcher pod, with the limits that KubeVirt adds because of quotas or the namespace."""
     given, automatic = settings(cluster), automatic_limits(vms.namespace_of(vmi.obj), cluster)
     size = guest(vmi, given)
     support = given.guaranteed if size.guaranteed else given.shared
@@ -92,29 +82,7 @@ def pod(vmi: Effective, cluster: Cluster) -> Container:
     containers += [support.virtiofs] * _filesystems(vmi)
     containers += [support.hook] * (_hooks(vmi) + sum(1 for each in _plugins(vmi, given) if each["sidecarImage"].text))
     console = [support.console_log] if _logs_console(vmi, given) else []
-    return Container(
-        _total((each.requests for each in containers), (each.requests for each in console), (i.requests for i in init)),
-        _total((each.limits for each in containers), (each.limits for each in console), (i.limits for i in init)),
-    )
-
-
-def _total(containers: Iterable[Resources], sidecars: Iterable[Resources], init: Iterable[Resources]) -> dict[str, int]:
-    """Add up containers and restartable init containers; an ordinary init container runs next to the latter alone."""
-    beside: dict[str, int] = {}
-    for each in sidecars:
-        add(beside, each)
-    total = dict(beside)
-    for each in containers:
-        add(total, each)
-    for each in init:
-        highest(total, _sum(beside, each))
-    return total
-
-
-def _sum(first: Resources, second: Resources) -> dict[str, int]:
-    total = dict(first)
-    add(total, second)
-    return total
+    return PodSize(tuple(containers), tuple(console), tuple(init))
 
 
 # --- the container of the guest ------------------------------------------------------------------------------------
@@ -143,7 +111,7 @@ def _compute(vmi: Effective, size: Guest, given: Settings, cluster: Cluster, aut
         limits[MEMORY] = int(float(math.ceil(own_requests[MEMORY])) * automatic.memory)
     for name, number in Counter(_devices(vmi, cluster)).items():
         requests[name] = limits[name] = number
-    return Container.of({**requests, **own_requests}, {**limits, **own_limits})
+    return Container.of({**requests, **own_requests}, {**limits, **own_limits}, "compute")
 
 
 def _request_memory(requests: dict[str, Number], limits: Mapping[str, Number], size: Guest, given: Settings) -> None:

@@ -19,7 +19,8 @@ from virt_admit.model.kubevirt import configuration
 from virt_admit.model.kubevirt.configuration import known_or_none
 from virt_admit.model.kubevirt.versions import Gate, gate_is_known_on
 from virt_admit.model.objects import Field, Object
-from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, whole
+from virt_admit.model.scheduler.pod_size import Container
+from virt_admit.model.scheduler.resources import CPU, MEMORY
 from virt_admit.model.selectors import Selector, parse
 from virt_admit.model.units import parse_quantity
 
@@ -50,20 +51,6 @@ def exact(quantity: object) -> Number:
     if isinstance(quantity, int) and not isinstance(quantity, bool):
         return max(-_LARGEST, min(_LARGEST, quantity))
     return _exact(quantity) if isinstance(quantity, str) else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """What a container requests and is limited to. A limit without a request is the request."""
-
-    requests: Resources
-    limits: Resources
-
-    @classmethod
-    def of(cls, requests: Mapping[str, Number], limits: Mapping[str, Number]) -> Container:
-        """Round up as kube-scheduler does."""
-        limited = {name: whole(name, value) for name, value in limits.items()}
-        return cls({**limited, **{name: whole(name, value) for name, value in requests.items()}}, limited)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from typing import Any, Final
 from virt_admit.model.kubevirt.cpu_models import TARGET
 from virt_admit.model.kubevirt.launcher import CPU_FEATURE, NAME
 from virt_admit.model.objects import Field
+from virt_admit.model.scheduler import pod_size
 from virt_admit.model.scheduler.pods import FINISHED, REQUIRED
-from virt_admit.model.scheduler.resources import CPU, Resources, pod_limits, pod_requests
+from virt_admit.model.scheduler.resources import CPU, Resources, pod_requests
 
 _LIMITED: Final = (CPU, "memory", "ephemeral-storage")
 """Resources of which a quota can limit the limits (k8s.io/kubernetes pkg/quota/v1/evaluator/core/pods.go)."""
@@ -54,7 +55,7 @@ def _spec(spec: Field, status: Field) -> Iterator[tuple[str, Any]]:
     resources = _filled(
         {
             "requests": _quantities(pod_requests(spec, status)),
-            "limits": _quantities({key: value for key, value in pod_limits(spec).items() if key in _LIMITED}),
+            "limits": _quantities({key: value for key, value in pod_size.read(spec).limits.items() if key in _LIMITED}),
         }
     )
     yield "containers", [{"resources": resources}] if resources else None

@@ -1,4 +1,4 @@
-"""Quotas that refuse the second launcher pod which a migration needs.
+"""LimitRanges and quotas that refuse the second launcher pod which a migration needs.
 
 While a VMI migrates its namespace holds two launcher pods for it, and the quota counts both. Namespaces in which the
 application-aware quota operator counts VMs have no such ResourceQuota on pods. Sources: k8s.io/apiserver
@@ -12,13 +12,14 @@ from typing import Final
 
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import RESOURCE_QUOTA
-from virt_admit.model.kubevirt import room, vms
+from virt_admit.model.kubevirt import limit_ranges, room, vms
 from virt_admit.model.messages import Problem
 from virt_admit.model.objects import Field, Object
-from virt_admit.model.reads import Reads
-from virt_admit.model.scheduler.resources import Resources, amounts, show
+from virt_admit.model.reads import union
+from virt_admit.model.scheduler.pod_size import PodSize
+from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amounts, show
 
-READS: Final[Reads] = {RESOURCE_QUOTA: ("spec", "status")}
+READS: Final = union(limit_ranges.READS, {RESOURCE_QUOTA: ("spec", "status")})
 
 _NOT_OF_LAUNCHERS: Final = frozenset(("Terminating", "BestEffort"))
 """Scopes that leave out launcher pods: these have no deadline, and they request CPU and memory."""
@@ -26,16 +27,27 @@ _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why a quota refuses the target pod of a migration; None: none does, as far as quotas are known."""
-    found = [quota for quota in cluster.known(RESOURCE_QUOTA, vms.namespace_of(vmi)) if covers_launchers(quota)]
-    if not found:
+    """Return why a LimitRange or a quota refuses the target pod of a migration; None: none does, as far as known."""
+    namespace = vms.namespace_of(vmi)
+    ranges = limit_ranges.of_namespace(cluster, namespace)
+    found = [quota for quota in cluster.known(RESOURCE_QUOTA, namespace) if covers_launchers(quota)]
+    if not found and not ranges:
         return None
-    counted = usage(*room.requests_and_limits(vmi, cluster))
+    pod = limit_ranges.defaulted(room.new_pod(vmi, cluster), ranges)
+    refused = limit_ranges.refusal(pod, ranges)
+    if refused:
+        return Problem(f"{refused}: a second pod is refused", "change the LimitRange, or what the VM requests")
     for quota in found:
-        for resource, lack in missing(quota, counted):
-            reason = f"ResourceQuota {quota.name} leaves no room for a second pod: {resource}: {lack} missing"
+        for name, lack in missing(quota, pod):
+            reason = f"ResourceQuota {quota.name} leaves no room for a second pod: {name}: {lack}"
             return Problem(reason, "raise the quota, or use an ApplicationAwareResourceQuota")
     return None
+
+
+def admitted(vmi: Object, cluster: Cluster) -> PodSize:
+    """Return the size of a second launcher pod of a VMI, with the defaults of the LimitRanges of its namespace."""
+    ranges = limit_ranges.of_namespace(cluster, vms.namespace_of(vmi))
+    return limit_ranges.defaulted(room.new_pod(vmi, cluster), ranges)
 
 
 def covers_launchers(quota: Object) -> bool:
@@ -46,7 +58,33 @@ def covers_launchers(quota: Object) -> bool:
     return not (scopes & _NOT_OF_LAUNCHERS or scopes & {"PriorityClass", "CrossNamespacePodAffinity"})
 
 
-def usage(requests: Resources, limits: Resources) -> Mapping[str, int]:
+def missing(quota: Object, pod: PodSize) -> list[tuple[str, str]]:
+    """Return what of a quota refuses one more pod: the name of the resource, and what is missing.
+
+    A quota on CPU or memory refuses a pod with a container that does not set it.
+    """
+    hard = _amounts(quota.at("status", "hard")) or _amounts(quota.at("spec", "hard"))
+    used = _amounts(quota.at("status", "used"))
+    counted = _usage(pod.requests, pod.limits)
+    lacking = []
+    for name, limit in hard.items():
+        lack = used.get(name, 0) + counted.get(name, 0) - limit
+        if not _is_set(name, pod):
+            side = "limit" if name.startswith("limits.") else "request"
+            lacking.append((name, f"a {side} of each container is missing"))
+        elif counted.get(name, 0) > 0 and lack > 0:
+            lacking.append((name, f"{show(_resource(name), lack)} missing"))
+    return lacking
+
+
+def _is_set(name: str, pod: PodSize) -> bool:
+    resource = _resource(name)
+    if pod.summed or resource not in (CPU, MEMORY):
+        return True
+    return all(resource in (each.limits if name.startswith("limits.") else each.requests) for each in pod.every)
+
+
+def _usage(requests: Resources, limits: Resources) -> Mapping[str, int]:
     """Return what a quota counts for one more pod."""
     counted = {"pods": 1, "count/pods": 1}
     for name, value in requests.items():
@@ -55,18 +93,6 @@ def usage(requests: Resources, limits: Resources) -> Mapping[str, int]:
             counted[name] = value
     counted |= {f"limits.{name}": value for name, value in limits.items()}
     return counted
-
-
-def missing(quota: Object, usage: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Return the resources of which a quota has too little for one more pod, each with the missing amount."""
-    hard = _amounts(quota.at("status", "hard")) or _amounts(quota.at("spec", "hard"))
-    used = _amounts(quota.at("status", "used"))
-    lacking = []
-    for name, limit in hard.items():
-        lack = used.get(name, 0) + usage.get(name, 0) - limit
-        if name in usage and usage[name] > 0 and lack > 0:
-            lacking.append((name, show(_resource(name), lack)))
-    return lacking
 
 
 def _amounts(quantities: Field) -> dict[str, int]:

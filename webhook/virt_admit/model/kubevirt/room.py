@@ -18,10 +18,11 @@ from virt_admit.model.kubevirt import launcher, launcher_resources, migrations, 
 from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import CONDITIONS, union
-from virt_admit.model.scheduler import pods, volumes
+from virt_admit.model.scheduler import pod_size, pods, volumes
 from virt_admit.model.scheduler.filters import Placement, Scheduler
+from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.pods import FINISHED, Pod
-from virt_admit.model.scheduler.resources import Resources, pod_limits, pod_requests
+from virt_admit.model.scheduler.resources import Resources, pod_requests
 from virt_admit.model.scheduler.state import State, read_node
 from virt_admit.model.scheduler.volumes import Volumes
 
@@ -149,7 +150,7 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
         node = vmi.at("status", "nodeName").text
         if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES and known.on_node(vmi) is None:
             given = effective(vmi, cluster)
-            requests = launcher_resources.requests(given, cluster)
+            requests = launcher_resources.pod(given, cluster).requests
             yield replace(launcher.fresh_pod(given, cluster, requests), node=node)
 
 
@@ -180,8 +181,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     source pod is gone. The requests are those of the running pod where it can be seen, else as KubeVirt computes them.
     """
     given = effective(vmi, cluster)
-    requests, _ = requests_and_limits(vmi, cluster)
-    pod = launcher.fresh_pod(given, cluster, requests)
+    pod = launcher.fresh_pod(given, cluster, requests(vmi, cluster))
     if not moves:
         return pod
     running = launchers(cluster).on_node(vmi)
@@ -205,13 +205,20 @@ def _source_labels(vmi: Object, cluster: Cluster) -> Mapping[str, str]:
     return source.labels if source is not None else {}
 
 
-def requests_and_limits(vmi: Object, cluster: Cluster) -> tuple[Resources, Resources]:
-    """Return what the launcher pod of a VMI requests and is limited to: of the running pod, else as KubeVirt computes."""
+def requests(vmi: Object, cluster: Cluster) -> Resources:
+    """Return what the launcher pod of a VMI requests: the running pod, else as KubeVirt computes."""
     running = launchers(cluster).on_node(vmi)
     if running is not None:
-        return pod_requests(running["spec"], running["status"]), pod_limits(running["spec"])
-    computed = launcher_resources.pod(effective(vmi, cluster), cluster)
-    return computed.requests, computed.limits
+        return pod_requests(running["spec"], running["status"])
+    return launcher_resources.pod(effective(vmi, cluster), cluster).requests
+
+
+def new_pod(vmi: Object, cluster: Cluster) -> PodSize:
+    """Return the size of a second launcher pod of a VMI: of the running pod, else as KubeVirt computes."""
+    running = launchers(cluster).on_node(vmi)
+    if running is not None:
+        return pod_size.read(running["spec"])
+    return launcher_resources.pod(effective(vmi, cluster), cluster)
 
 
 class Target(NamedTuple):

@@ -135,20 +135,6 @@ def _by_name(status: Field | None, key: str) -> Mapping[str | None, Field]:
     return {} if status is None else {item["name"].text: item for item in status[key].items()}
 
 
-def pod_limits(spec: Field) -> dict[str, int]:
-    """Return the limits of a pod with this spec; a resource that some container leaves unlimited counts as well."""
-    total: dict[str, int] = {}
-    for container in spec["containers"].items():
-        add(total, amounts(container.at("resources", "limits").map))
-    for container in spec["initContainers"].items():
-        limits = amounts(container.at("resources", "limits").map)
-        if container["restartPolicy"].text == "Always":
-            add(total, limits)
-        else:
-            highest(total, limits)
-    return total
-
-
 def missing(requests: Resources, free: Resources) -> Iterable[tuple[str, int]]:
     """Yield each resource of which less is free than requested, and how much is missing."""
     for name, value in requests.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen, gather
 from virt_admit.model.kinds import RESOURCE_QUOTA, VMI
-from virt_admit.model.kubevirt import drain, quotas, room, vmis, vms
+from virt_admit.model.kubevirt import drain, limit_ranges, quotas, room, vmis, vms
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.messages import first_that_fits
 from virt_admit.model.objects import Object
@@ -31,7 +31,7 @@ def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unsee
         except Unseen as blind:
             yield blind
             continue
-        for resource, lack in quotas.missing(quota, quotas.usage(*room.requests_and_limits(vmi, cluster))):
+        for resource, lack in quotas.missing(quota, quotas.admitted(vmi, cluster)):
             refused.setdefault(resource, []).append((vmi.name, lack))
     for resource, lacking in sorted(refused.items()):
         name, lack = lacking[0]
@@ -42,9 +42,9 @@ def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unsee
             first_that_fits(
                 path,
                 RULE.id,
-                f"{lack} missing for a second pod of VM {name}{more}: its migration never starts, so a drain hangs. "
+                f"{lack} for a second pod of VM {name}{more}: its migration never starts, so a drain hangs. "
                 "Raise the quota, or use an ApplicationAwareResourceQuota.",
-                f"{lack} missing for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the quota.",
+                f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the quota.",
             ),
             value=resource,
         )
@@ -56,7 +56,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(RESOURCE_QUOTA,),
-    reads=union(drain.READS, room.READS),
+    reads=union(drain.READS, room.READS, limit_ranges.READS),
     action=Action.WARN,
     event="MigrationImpossible",
     at_admission=False,
