@@ -12,15 +12,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 import venv
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 
+from tests.apiserver.control_plane import free_port
+from tests.install.every_command import LIVE, RUNS, SERVERS, inputs
 from tests.paths import ROOT
+from tests.waiting import eventually
 from virt_admit import __version__
+from virt_admit.cli import main
 
 
 class Instruction(NamedTuple):
@@ -66,7 +72,7 @@ class TestGoodPractice:
     def test_what_is_installed_is_locked_by_hash(self):
         for run in values(BUILD, "RUN"):
             for command in run.split("&&"):
-                if "pip install" in command:
+                if re.search(r"\bpip .*\binstall\b", command):
                     assert "--require-hashes -r" in command or "--no-index" in command, command
                 if "pip wheel" in command:
                     assert "--no-build-isolation" in command  # isolation would fetch the newest build tools
@@ -119,6 +125,15 @@ def wheels() -> Path:
     return cache
 
 
+def is_ready(port: int) -> bool:
+    """Return whether the server on this port of loopback says that it is ready."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that the build stage has run in as if it were the root of a clean machine."""
@@ -161,14 +176,19 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 class TestBuild:
     def run(self, machine: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the installed program as the image does: no home, nowhere to write, no other path."""
+        process = self.start(machine, *arguments)
+        with process:
+            output, errors = process.communicate(timeout=240)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def start(self, machine: Path, *arguments: str) -> subprocess.Popen[str]:
+        """Start the installed program as the image does: no home, nowhere to write, no other path."""
         (variables,) = values(FINAL, "ENV")
         environment = dict(each.split("=", 1) for each in variables.split())
         environment["PATH"] = f"{machine}/opt/virt-admit/bin"
         program = f"{machine}/opt/virt-admit/bin/virt-admit"
-        return subprocess.run(
-            [program, *arguments], cwd="/", env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        pipe = subprocess.PIPE
+        return subprocess.Popen([program, *arguments], cwd="/", env=environment, stdout=pipe, stderr=pipe, text=True)
 
     def test_the_program_is_there_and_tells_its_version(self, machine):
         done = self.run(machine, "--version")
@@ -183,6 +203,45 @@ class TestBuild:
         done = self.run(machine, "serve", "--certs-external", "/none", "--policy", "/none")
         assert (done.returncode, done.stdout) == (2, "")
         assert "--policy /none: no such file" in done.stderr
+
+    def test_the_image_keeps_nothing_of_what_the_build_removes(self, machine):
+        (kubernetes,) = machine.glob("opt/virt-admit/lib/*/site-packages/kubernetes")
+        assert (kubernetes / "client" / "configuration.py").is_file()
+        assert not (kubernetes / "aio").exists()
+        assert not (kubernetes / "client" / "api").exists()
+        assert {path.name for path in (kubernetes / "client" / "models").iterdir()} == {"__init__.py", "__pycache__"}
+        assert not list(kubernetes.parent.glob("aiohttp*"))
+
+    def test_every_command_has_a_run(self):
+        commands = {run.arguments.split()[0] for run in RUNS}
+        assert commands.isdisjoint(SERVERS)
+        assert commands | set(SERVERS) == set(main.virt_admit.list_commands(click.Context(main.virt_admit)))
+
+    def test_every_command_runs_without_what_the_build_removes(self, machine, tmp_path):
+        with inputs(tmp_path):
+            for run in RUNS:
+                done = self.run(machine, *run.words(str(tmp_path)))
+                output = done.stdout + done.stderr
+                assert (done.returncode, run.says in output) == (run.exit_code, True), f"{run.arguments}\n{output}"
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            f"serve --bind 127.0.0.1:0 --certs {{folder}}/certs --policy default {LIVE}",
+            f"watch --policy default {LIVE}",
+        ],
+    )
+    def test_servers_run_without_what_the_build_removes(self, machine, tmp_path, command):
+        port = free_port()
+        with inputs(tmp_path):
+            words = command.format(folder=tmp_path).split()
+            process = self.start(machine, *words, "--ops-bind", f"127.0.0.1:{port}")
+            try:
+                eventually(lambda: process.poll() is not None or is_ready(port))
+            finally:
+                process.terminate()
+                _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
 
     def test_it_takes_along_neither_build_tools_nor_a_way_to_install(self, machine):
         names = {path.name.partition("-")[0] for path in machine.glob("opt/virt-admit/lib/*/site-packages/*.dist-info")}
