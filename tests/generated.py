@@ -14,7 +14,7 @@ from virt_admit.cli.rules import page
 from virt_admit.install import manifests
 from virt_admit.install.guard import guard
 from virt_admit.rule import Rule
-from virt_admit.rules import InvalidRule, load_rules
+from virt_admit.rules import INDEX, InvalidRule, index, load_rules
 
 NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
 
@@ -44,6 +44,7 @@ def files() -> dict[Path, str]:
             for patch in manifests.trusting_only(admission, ("openshift-cnv",))
         },
         folder / "monitoring" / "dashboard.json": dashboard() + "\n",
+        INDEX: index(rules),
         ROOT / "docs" / "rules.md": _rules_page(),
         **field_tables.files(),
     }

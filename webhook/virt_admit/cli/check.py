@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,15 +22,12 @@ from virt_admit.cli.options import (
     selector_option,
 )
 from virt_admit.cli.output import failure, has_findings, print_summary, publish, tell
-from virt_admit.cli.pages import evidence
 from virt_admit.cli.project import Project, find_project
 from virt_admit.cli.sources import Source, Sources, read_sources
 from virt_admit.documents.files import Exclude
 from virt_admit.documents.reader import Document
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
-from virt_admit.kube.cache import ClusterCache
-from virt_admit.kube.field_filter import looked_up_kinds
 from virt_admit.model import kinds, selectors
 from virt_admit.model.cluster import Cluster, Snapshot
 from virt_admit.model.kinds import Kind
@@ -38,11 +36,14 @@ from virt_admit.model.objects import Object
 from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.model.selectors import Selector
 from virt_admit.policy.policy import Policy, PolicyError
-from virt_admit.reports import formats
+from virt_admit.reports.formats import FORMATS
 from virt_admit.reports.report import ObjectResult, Report, active_rules, called
 from virt_admit.rule import Operation
-from virt_admit.rules import Rules, load_rules
+from virt_admit.rules import Rules, listed_rules
 from virt_admit.settings import SettingError
+
+if TYPE_CHECKING:
+    from virt_admit.kube.cache import ClusterCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     report = _with_reading(report, old, found, source, cluster, policy)
     publish(report, outputs, reporting)
     if options.fix and "-" in paths and not outputs:  # stdout has the fixed text
-        click.echo(formats.text.render(report), nl=False, err=True)
+        click.echo(FORMATS["text"](report), nl=False, err=True)
     if options.verbose:
         _print_rule_counts(sources, selector, report)
     if not reporting.quiet:
@@ -153,7 +154,7 @@ def _with_reading(
     report: Report, old: Sources, found: Sources, source: ClusterOptions, cluster: Cluster, policy: Policy
 ) -> Report:
     """Return the report with what was skipped or could not be read, and what it rests on."""
-    seen = evidence(source, cluster) if source.given else ()
+    seen = _evidence(source, cluster) if source.given else ()
     unreadable = (*old.unreadable, *found.unreadable)
     skipped = report.skipped + found.skipped
     return dataclasses.replace(
@@ -164,6 +165,12 @@ def _with_reading(
         policy=policy.name,
         evidence=seen,
     )
+
+
+def _evidence(source: ClusterOptions, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    from virt_admit.cli.pages import evidence  # noqa: PLC0415 - only reports about a cluster have evidence
+
+    return evidence(source, cluster)
 
 
 def _paths(paths: tuple[str, ...], project: Project) -> tuple[str, ...]:
@@ -250,7 +257,7 @@ class _FileJudge:
         old = {_identity(obj): obj for obj in self.old}
         cluster = with_objects(self.cluster, (obj for _, obj in objects))
         results, other_kinds = [], 0
-        supported = load_rules().about(self.target).by_kind
+        supported = listed_rules().about(self.target).by_kind
         for document, obj in objects:
             if not self.selector.matches(obj.labels):
                 continue
@@ -285,8 +292,10 @@ def _objects(sources: Iterable[Source], namespace: str) -> list[Object]:
 
 def _looks_up(objects: Iterable[Object], rules: Rules) -> tuple[Kind, ...]:
     """Return the kinds that the rules for these objects look up."""
+    from virt_admit.kube.field_filter import looked_up_kinds  # noqa: PLC0415 - checking files alone looks up nothing
+
     object_kinds = {kinds.of(obj) for obj in objects}
-    return looked_up_kinds(Rules(rule for rule in rules if not object_kinds.isdisjoint(rule.kinds)))
+    return looked_up_kinds(rules.where(lambda rule: not object_kinds.isdisjoint(rule.kinds)))
 
 
 def _only_namespace(objects: Iterable[Object]) -> str:

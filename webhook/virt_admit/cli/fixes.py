@@ -10,18 +10,19 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from virt_admit.cli.output import tell
 from virt_admit.cli.sources import Source
-from virt_admit.documents.diff import unified
-from virt_admit.documents.edit import EditResult, edit_text
 from virt_admit.model import sanitize
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
 from virt_admit.reports.report import Report, called
+
+if TYPE_CHECKING:
+    from virt_admit.documents.edit import EditResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ def _summary(verb: str, edits: Sequence[tuple[Source, EditResult]]) -> str:
 
 def _edits(sources: Iterable[Source], report: Report) -> Iterator[tuple[Source, EditResult]]:
     """Yield the sources that have fixes, with their edited text."""
+    from virt_admit.documents.edit import edit_text  # noqa: PLC0415 - only --diff and --fix need it
+
     by_document = {id(result.document): result.response.patch for result in report.results}
     for source in sources:
         patches = [by_document.get(id(document), ()) for document in source.documents]
@@ -94,6 +97,8 @@ def _edits(sources: Iterable[Source], report: Report) -> Iterator[tuple[Source, 
 
 
 def _diff(source: Source, edit: EditResult) -> str:
+    from virt_admit.documents.diff import unified  # noqa: PLC0415 - importing difflib takes time
+
     cuts = [(old.line - 1, new.line - 1) for old, new in zip(source.documents, edit.documents, strict=False)]
     return unified(sanitize.name(source.name), source.content.decode(), edit.content.decode(), cuts)
 

@@ -11,8 +11,6 @@ import click
 from virt_admit.cli.options import ClusterOptions
 from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import Document
-from virt_admit.kube import snapshots
-from virt_admit.kube.cache import ClusterCache, KindStore
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kinds import Kind
@@ -20,10 +18,11 @@ from virt_admit.model.objects import Object
 from virt_admit.policy import files
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.policy.policy import Policy
-from virt_admit.rules import load_rules
+from virt_admit.rules import listed_rules
 from virt_admit.settings import SettingError
 
 if TYPE_CHECKING:
+    from virt_admit.kube.cache import ClusterCache, KindStore
     from virt_admit.kube.client import ApiClient
 
 
@@ -52,7 +51,7 @@ def load_policy(name: str | None, configmap: str, live: ClusterOptions | None) -
     Raises:
         PolicyError, SettingError, OSError: the policy is not valid or cannot be read.
     """
-    rules, today = load_rules(), datetime.date.today()
+    rules, today = listed_rules(), datetime.date.today()
     if name or live is None:
         return files.load_policy(name or "default", rules).at(today)
     from virt_admit.kube import policy_configmap  # noqa: PLC0415 - checking files does not need urllib3
@@ -83,9 +82,13 @@ def load_cluster(
     if source.cluster and source.wants_live:
         raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
     if source.cluster is None:
+        from virt_admit.kube.cache import KindStore  # noqa: PLC0415 - checking files alone needs no cache
+
         stores = [KindStore(kind, packed=True) for kind in dict.fromkeys(looks_up)]
         return list_live(source, stores, namespace, quiet)
     try:
+        from virt_admit.kube import snapshots  # noqa: PLC0415 - checking files alone needs no snapshot
+
         return snapshots.load(source.cluster)
     except (SettingError, OSError) as error:
         raise failure(error) from None

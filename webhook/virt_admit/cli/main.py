@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import os
 import sys
 from typing import Final
 
 import click
-from click.shell_completion import get_completion_class
 
 from virt_admit import __version__
 
@@ -46,6 +44,8 @@ class _Verbs(click.Group):
         """Return the command for the first argument, or suggest the verbs with similar names."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
+            import difflib  # noqa: PLC0415 - only misspelled verbs need it
+
             similar = difflib.get_close_matches(name, VERBS)
             hint = f"did you mean {' or '.join(similar)}?" if similar else f"use one of {', '.join(VERBS)}"
             context.fail(f"no such verb {name!r}: {hint}")
@@ -60,6 +60,8 @@ def _complete(context: click.Context, _option: click.Parameter, shell: str | Non
     """Print the shell script that completes verbs, flags and files."""
     if shell is None or context.resilient_parsing:
         return
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - only --completion needs it
+
     completion = get_completion_class(shell)
     if completion is not None:
         click.echo(completion(context.command, {}, "virt-admit", "_VIRT_ADMIT_COMPLETE").source())

@@ -15,8 +15,8 @@ import click
 from virt_admit.cli.project import find_project
 from virt_admit.model import releases
 from virt_admit.model.releases import NO_TARGET, Target
-from virt_admit.reports import formats
-from virt_admit.rules import Rules, load_rules
+from virt_admit.reports.formats import FORMATS, parse_output
+from virt_admit.rules import Rules, listed_rules
 from virt_admit.settings import POLICY_CONFIGMAP, SettingError
 
 LEVELS: Final = ("deny", "warn", "audit", "never")
@@ -156,7 +156,7 @@ class ReportOptions:
         Raises:
             ValueError: a format is unknown, or two go to stdout.
         """
-        outputs = formats.parse_output(self.output)
+        outputs = parse_output(self.output)
         require_folder(self.pages_by, outputs)
         return outputs
 
@@ -171,7 +171,7 @@ class ReportOptions:
         Raises:
             SettingError: a pattern matches no rule, or all selected rules need another target.
         """
-        selected = selected_rules(load_rules(), self.select, self.ignore)
+        selected = selected_rules(listed_rules(), self.select, self.ignore)
         rules = selected.about(self.target)
         if self.select and selected and not rules:
             needed = min(f"{component}={release}" for rule in selected for component, release in rule.target.items())
@@ -220,9 +220,7 @@ report_options: Final = combined(
         "cluster, else default]",
     ),
     configmap_option,
-    click.option(
-        "-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(formats.FORMATS)}; repeatable."
-    ),
+    click.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(FORMATS)}; repeatable."),
     click.option(
         "--fail-on",
         type=click.Choice(LEVELS),
@@ -332,11 +330,11 @@ def selected_rules(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -
         SettingError: a pattern matches no rule.
     """
     for pattern in (*select, *ignore):
-        if not any(fnmatchcase(rule.id, pattern) for rule in rules):
+        if not any(fnmatchcase(rule_id, pattern) for rule_id in rules.by_id):
             raise SettingError(f"no rule matches {pattern}; `virt-admit rules` lists them")
-    return Rules(
-        rule
-        for rule in rules
-        if (not select or any(fnmatchcase(rule.id, pattern) for pattern in select))
-        and not any(fnmatchcase(rule.id, pattern) for pattern in ignore)
+    return rules.where(
+        lambda rule: (
+            (not select or any(fnmatchcase(rule.id, pattern) for pattern in select))
+            and not any(fnmatchcase(rule.id, pattern) for pattern in ignore)
+        )
     )

@@ -16,7 +16,7 @@ from virt_admit.model.kinds import Kind
 from virt_admit.model.sanitize import line
 from virt_admit.model.sanitize import name as safe_name
 from virt_admit.policy.policy import Policy
-from virt_admit.reports import formats
+from virt_admit.reports.formats import FORMATS
 from virt_admit.reports.report import Report
 from virt_admit.rule import Action
 
@@ -66,16 +66,24 @@ def publish(
         if name == "html" and reporting.pages_by:
             _publish_pages(result, file, reporting.pages_by)
             continue
-        render = formats.FORMATS[name]
+        render = FORMATS[name]
         if name == "text":
+            from virt_admit.reports.formats import text  # noqa: PLC0415 - one run prints one or two formats
+
             paint = _paint(reporting.color, file)
-            render = partial(formats.text.render, paint=paint, grouped=grouped and grouped_text)
+            render = partial(text.render, paint=paint, grouped=grouped and grouped_text)
         elif name == "markdown":
-            render = partial(formats.markdown.render, grouped=grouped)
+            render = partial(_markdown, grouped=grouped)
         write(render(result), file)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if name == "github" and summary:
-            write(formats.markdown.render(result, grouped=grouped), summary, "ab")
+            write(_markdown(result, grouped=grouped), summary, "ab")
+
+
+def _markdown(result: Report, *, grouped: bool) -> str:
+    from virt_admit.reports.formats import markdown  # noqa: PLC0415 - one run prints one or two formats
+
+    return markdown.render(result, grouped=grouped)
 
 
 def _publish_pages(result: Report, file: str | None, pages_by: str) -> None:

@@ -30,7 +30,7 @@ from virt_admit.model.objects import Object
 from virt_admit.policy.annotations import ignored_annotation
 from virt_admit.policy.policy import Exemption, Policy
 from virt_admit.rule import FROM_OBJECT, Action, Context, Finding, Operation, Rule
-from virt_admit.rules import Rules, load_rules
+from virt_admit.rules import Rules, listed_rules
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +259,7 @@ class _Evaluation:
         else:  # one step weaker than the rule allows: editors of an object may downgrade a denial, but not hide it
             limit, reason = _STEP_DOWN[max_action], self.policy.annotated(rule, self.obj)
         if not reason and exemption is None:
-            note = ignored_annotation(rule, self.obj, self.policy, load_rules().by_id)
+            note = ignored_annotation(rule, self.obj, self.policy, listed_rules().by_id)
             return lambda verdict: dataclasses.replace(verdict, note=note) if note else verdict
         return lambda verdict: Verdict(rule, verdict.finding, min(verdict.action, limit), reason)
 

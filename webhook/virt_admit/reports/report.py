@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from virt_admit.documents import edit
 from virt_admit.documents.reader import Document, DocumentError, Location
 from virt_admit.engine import admission_review, review
 from virt_admit.engine.admission_review import Request, Response, Verdict
@@ -191,6 +188,8 @@ class ReportRow:
         document = self.result.document
         if document is None or len(self.fix) != 1:
             return None
+        from virt_admit.documents import edit  # noqa: PLC0415 - few formats show edits
+
         (step,) = self.fix
         if not Object(document.data).root.at(*step.path[:-1]).is_map:  # another fix has to create the parent first
             return None
@@ -203,6 +202,9 @@ class ReportRow:
     @property
     def fingerprint(self) -> str:
         """A digest of rule, object and pointer: 32 hexadecimal digits that do not depend on line numbers."""
+        import hashlib  # noqa: PLC0415 - loading OpenSSL takes time, and few formats show digests
+        import json  # noqa: PLC0415
+
         obj = self.result.obj
         parts = [self.rule, obj.group, obj.kind, obj.namespace, obj.name, self.path.pointer]
         if self.result.cluster:

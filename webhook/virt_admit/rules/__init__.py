@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from virt_admit.model import kinds, reads
 from virt_admit.model.kinds import Kind
@@ -19,41 +20,91 @@ from virt_admit.model.messages import did_you_mean
 from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.rule import Rule
 
+FOLDER: Final = Path(__file__).parent
+INDEX: Final = FOLDER / "index.json"
+"""Generated: the rules with what is needed to select them."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _OnUse(Mapping[K, V]):
+    """A map with known keys whose values are made on first use."""
+
+    def __init__(self, keys: Iterable[K], make: Callable[[K], V]) -> None:
+        self._keys = dict.fromkeys(keys)
+        self._make = make
+        self._made: dict[K, V] = {}
+
+    def __getitem__(self, key: K) -> V:
+        if key not in self._made:
+            if key not in self._keys:
+                raise KeyError(key)
+            self._made[key] = self._make(key)
+        return self._made[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+
+class Listed(NamedTuple):
+    """What the index says about a rule: enough to select it without importing its module."""
+
+    id: str
+    kinds: tuple[Kind, ...]
+    at_admission: bool = True
+    in_scan: bool = True
+    target: Mapping[str, str] = MappingProxyType({})
+
 
 class Rules:
-    """All rules, by id and by kind."""
+    """All rules, by id and by kind. A rule that is only ``Listed`` is imported on first use."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self.by_id: Mapping[str, Rule] = MappingProxyType({rule.id: rule for rule in sorted(rules, key=lambda r: r.id)})
-        by_kind: dict[Kind, list[Rule]] = {}
-        for rule in self.by_id.values():
+    def __init__(self, rules: Iterable[Rule | Listed]) -> None:
+        self._entries = {rule.id: rule for rule in sorted(rules, key=lambda r: r.id)}
+        ids: dict[Kind, list[str]] = {}
+        for rule in self._entries.values():
             for kind in rule.kinds:
-                by_kind.setdefault(kind, []).append(rule)
-        self.by_kind: Mapping[Kind, tuple[Rule, ...]] = {kind: tuple(some) for kind, some in by_kind.items()}
-        self.metadata: Mapping[Kind, frozenset[str]] = {
-            kind: frozenset(key for rule in some for key in rule.metadata) for kind, some in by_kind.items()
-        }
+                ids.setdefault(kind, []).append(rule.id)
+        self.by_id: Mapping[str, Rule] = _OnUse(self._entries, lambda rule_id: _imported(self._entries[rule_id]))
+        self.by_kind: Mapping[Kind, tuple[Rule, ...]] = _OnUse(
+            ids, lambda kind: tuple(self.by_id[rule_id] for rule_id in ids[kind])
+        )
+        self.metadata: Mapping[Kind, frozenset[str]] = _OnUse(
+            ids, lambda kind: frozenset(key for rule in self.by_kind[kind] for key in rule.metadata)
+        )
         """The annotation and label keys that some rule for the kind names."""
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.by_id.values())
 
     def __len__(self) -> int:
-        return len(self.by_id)
+        return len(self._entries)
+
+    def where(self, wanted: Callable[[Rule | Listed], bool]) -> Rules:
+        """Return the rules for which this holds. It imports no rule."""
+        return Rules(filter(wanted, self._entries.values()))
 
     @property
     def at_admission(self) -> Rules:
         """The rules that the webhook asks."""
-        return Rules(rule for rule in self if rule.at_admission)
+        return self.where(lambda rule: rule.at_admission)
 
     def about(self, target: Target = NO_TARGET) -> Rules:
         """Return the rules that speak about these releases, and those that speak always."""
-        return Rules(rule for rule in self if not rule.target or target.reaches(rule.target))
+        return self.where(lambda rule: not rule.target or target.reaches(rule.target))
 
     @property
     def in_scan(self) -> Rules:
         """The rules that ``scan`` asks."""
-        return Rules(rule for rule in self if rule.in_scan)
+        return self.where(lambda rule: rule.in_scan)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -72,7 +123,38 @@ def load_rules() -> Rules:
     Raises:
         InvalidRule: a file has no valid ``RULE``.
     """
-    return Rules(map(_load, sorted(Path(__file__).parent.glob("*/[!_]*.py"))))
+    return Rules(map(_load, sorted(FOLDER.glob("*/[!_]*.py"))))
+
+
+@functools.cache
+def listed_rules() -> Rules:
+    """Return the same rules from the index, so that a command imports only those that it uses.
+
+    ``make docs`` writes the index, and ``make check`` fails if it is stale.
+    """
+    entries = json.loads(INDEX.read_text(encoding="utf-8"))
+    by_resource = {kind.resource: kind for kind in kinds.ALL}
+    return Rules(
+        Listed(rule_id, tuple(by_resource[resource] for resource in judged), **facts)
+        for rule_id, (judged, facts) in entries.items()
+    )
+
+
+def index(rules: Rules) -> str:
+    """Return the content of the index: for each rule its kinds, and the facts that differ from the usual ones."""
+    lines = []
+    for rule in rules:
+        usual = Listed(rule.id, rule.kinds)
+        facts = {key: getattr(rule, key) for key in ("at_admission", "in_scan", "target")}
+        unusual = {key: value for key, value in facts.items() if value != getattr(usual, key)}
+        lines.append(f"{json.dumps(rule.id)}: {json.dumps([[kind.resource for kind in rule.kinds], unusual])}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _imported(rule: Rule | Listed) -> Rule:
+    if isinstance(rule, Rule):
+        return rule
+    return _load(FOLDER / rule.id.partition("-")[0] / f"{rule.id.replace('-', '_')}.py")
 
 
 def _load(file: Path) -> Rule:

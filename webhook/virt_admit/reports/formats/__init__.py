@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from virt_admit.reports.formats import github, gitlab, html, json, junit, markdown, policy_reports, sarif, text
 from virt_admit.reports.report import Report
 
+
+def _render(name: str, report: Report) -> str:
+    """Return the report in a format. Its module is imported on first use, because one run prints one or two formats."""
+    render: Callable[[Report], str] = importlib.import_module(f"{__name__}.{name}").render
+    return render(report)
+
+
 FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
-    "text": text.render,
-    "json": json.render,
-    "sarif": sarif.render,
-    "junit": junit.render,
-    "github": github.render,
-    "gitlab": gitlab.render,
-    "markdown": markdown.render,
-    "html": html.render,
-    "openreports": partial(policy_reports.render, policy_reports.OPENREPORTS),
-    "policyreport": partial(policy_reports.render, policy_reports.POLICYREPORT),
+    name: partial(_render, name)
+    for name in (
+        "text",
+        "json",
+        "sarif",
+        "junit",
+        "github",
+        "gitlab",
+        "markdown",
+        "html",
+        "openreports",
+        "policyreport",
+    )
 }
 
 
