@@ -79,6 +79,24 @@ verify-launcher: .venv/.ready
 verify-rehearsal: .venv/.ready
 	@$(BIN)/python -m tests.upstream.migrations $(COUNT) $(SEED)
 
+.PHONY: fuzz soak
+MINUTES ?= 15
+## make fuzz MINUTES=15
+##                random inputs for the engine, the wire, files, policies and fixes; inputs that fail are kept in .fuzz
+fuzz: .venv/.ready
+	@$(BIN)/python -m tests.fuzz $(MINUTES)
+
+## make soak MINUTES=15
+##                valid and hostile traffic, rotations, API server restarts; fails on a lost call or on growth
+soak: .venv/.ready
+	@$(BIN)/python -m tests.soak $(MINUTES)
+
+.PHONY: audit
+## make audit     known vulnerabilities of the locked dependencies; asks the public database, so it needs the network
+audit:
+	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip install --quiet pip-audit; }
+	@.audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
+
 ## make coverage  branch coverage of the tests that need no API server
 coverage: .venv/.ready
 	@$(BIN)/coverage run -m pytest -m "not e2e and not slow"
