@@ -38,7 +38,7 @@ rule: .venv/.ready
 try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
-.PHONY: demo test unit verify-scheduler verify-launcher verify-rehearsal coverage sandbox bench check format docs manifests clean
+.PHONY: demo test unit verify-scheduler verify-launcher verify-rehearsal verify-upstream coverage sandbox bench check format docs manifests clean
 ## make demo      start the webhook on loopback, send it every example over HTTPS, print the results
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
@@ -78,6 +78,11 @@ verify-launcher: .venv/.ready
 ##                the rehearsal of upgrades against KubeVirt's own controllers, on so many random clusters from SEED=0 on
 verify-rehearsal: .venv/.ready
 	@$(BIN)/python -m tests.upstream.migrations $(COUNT) $(SEED)
+
+## make verify-upstream COUNT=20000
+##                our verdicts against upstream's own code, on so many random objects of each kind from SEED=0 on
+verify-upstream: .venv/.ready
+	@$(BIN)/python -m tests.upstream.admission $(COUNT) $(SEED)
 
 .PHONY: fuzz soak
 MINUTES ?= 15

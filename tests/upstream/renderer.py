@@ -19,6 +19,8 @@ LAUNCHER = Path(__file__).resolve().parent / "launcher"
 """The pods that KubeVirt creates for VMIs."""
 MIGRATIONS = LAUNCHER.with_name("migrations")
 """KubeVirt's evacuation and migration controllers, and kube-scheduler."""
+ADMISSION = LAUNCHER.with_name("admission")
+"""KubeVirt's webhooks, and the migration condition of virt-handler."""
 
 
 def _print(line: str) -> None:
@@ -67,5 +69,6 @@ if __name__ == "__main__":  # before pytest-xdist, whose workers cannot announce
     try:
         renderer()
         program(MIGRATIONS)
+        program(ADMISSION)
     except Unavailable as reason:
         _print(str(reason))
