@@ -144,6 +144,22 @@ def test_room_that_appears_while_nodes_come_back():
     assert data["possible"] is True
 
 
+def test_an_end_that_depends_on_who_goes_first():
+    """Two nodes of two VMs are drained at once, and the third has room for two: one node has to be emptied first."""
+    data = rehearse(
+        [node(name, memory="18Gi") for name in "abc"],
+        *[vm(f"{name}{number}", name, memory="7Gi") for name in "ab" for number in range(2)],
+        kubevirt(parallelMigrationsPerCluster=1),
+        driver=Driver.PLAIN,
+        max_unavailable="3",
+    )
+
+    assert data["possible"] is None
+    assert data["duration"] is None
+    assert "depends on which VMs KubeVirt moves first" in data["unseen"][0]
+    assert {stop["node"] for stop in data["stops"]} == {"a", "b"}
+
+
 def test_one_node():
     data = rehearse([node("a")], vm("db", "a"), kubevirt())
     assert data["possible"] is False

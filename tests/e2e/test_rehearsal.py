@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.apiserver.binaries import Unavailable
-from tests.upstream.migrations import compare, differences
+from tests.upstream.migrations import Agreement, compare
 from tests.upstream.renderer import MIGRATIONS, program
 
 
@@ -25,9 +25,9 @@ def binary() -> Path:
         give_up(str(reason))
 
 
-def test_nodes_limits_and_leftovers_are_those_of_kubevirt(binary: Path) -> None:
-    found = {seed: list(differences(ours, real)) for seed, ours, real in compare(binary, range(10))}
+def test_nodes_limits_leftovers_and_time_are_those_of_kubevirt(binary: Path) -> None:
+    found = list(compare(binary, range(10)))
 
-    # kube-scheduler chooses among equal nodes by chance, so the total of one cluster may differ
-    assert {seed: differs for seed, differs in found.items() if differs not in ([], ["seconds"])} == {}
-    assert sum(differs == ["seconds"] for differs in found.values()) <= 3
+    assert [one for one in found if one.agreement is Agreement.DIFFERENT] == []
+    assert sum(one.agreement is Agreement.SAME for one in found) >= 7
+    assert sum(one.real.moves for one in found) >= 20

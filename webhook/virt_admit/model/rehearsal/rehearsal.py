@@ -177,13 +177,14 @@ def _simulated(
     progress("simulating the longest run")
     high = simulate(worlds[1])
     stops = tuple(_stops(plan, pools, low, high))
-    exhausted = low.exhausted or high.exhausted
-    possible = False if stops else None if exhausted else True
+    unseen = tuple(_undetermined(low, high))
+    certain = bool(low.stops and high.stops) or any(pool.obstacle for pool in pools)
+    possible = False if certain else None if unseen else not stops
     result = Rehearsal(
         driver,
         possible,
-        (f"the simulation was given up after {MAX_EVENTS} events",) if exhausted else (),
-        Range(low.seconds, high.seconds) if possible else None,
+        unseen,
+        _range(low.seconds, high.seconds) if possible else None,
         tuple(_rests_on(estimates.values(), found, options)),
         tuple(_waves(pools, low, high)),
         tuple(_vms(plan, low.moves)),
@@ -191,6 +192,15 @@ def _simulated(
         (),
     )
     return result, worlds[1], high
+
+
+def _undetermined(low: Outcome, high: Outcome) -> Iterator[str]:
+    """Yield why the answer is unknown: a run was given up, or only one of the two completes."""
+    if low.exhausted or high.exhausted:
+        yield f"the simulation was given up after {MAX_EVENTS} events"
+    elif bool(low.stops) != bool(high.stops):
+        node, reason = next(iter({**low.stops, **high.stops}.items()))
+        yield f"the end on {node} depends on which VMs KubeVirt moves first and on how long they take: {reason}"
 
 
 def estimated(plan: Plan, cluster: Cluster) -> dict[str, Estimate]:
@@ -213,7 +223,7 @@ def world(
     estimates: Mapping[str, Estimate],
     bound: str,
 ) -> World:
-    """Return what the run with the ``low`` or the ``high`` durations starts from."""
+    """Return what a run starts from: with the ``low`` durations and favourable chance, or the opposite."""
     vms = tuple(
         Vm(
             row.vmi.full_name,
@@ -228,7 +238,7 @@ def world(
         for row in sorted(node.forecasts, key=lambda row: row.vmi.full_name)
     )
     stuck = {node.name: stop.reason for node in plan.nodes for stop in list(_other_pods(node))[:1]}
-    return World(scheduler(cluster), pools, vms, found, options.node_minutes * 60, stuck)
+    return World(scheduler(cluster), pools, vms, found, options.node_minutes * 60, stuck, favourable=bound == "low")
 
 
 def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
@@ -271,9 +281,14 @@ def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]
         if len(ends) == len(nodes):
             yield Wave(
                 tuple(nodes),
-                Range(start, max(start, *(high.started[node] for node in nodes), 0)),
-                Range(max(end for end, _ in ends), max(end for _, end in ends)),
+                _range(start, max(high.started[node] for node in nodes)),
+                _range(max(end for end, _ in ends), max(end for _, end in ends)),
             )
+
+
+def _range(low: int, high: int) -> Range:
+    """Return the range between two runs; chance that is best at each step is not always best in the end."""
+    return Range(min(low, high), max(low, high))
 
 
 def _vms(plan: Plan, moves: Mapping[str, int]) -> Iterator[VmMoves]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,6 +20,7 @@ from virt_admit.model.rehearsal.rollouts import Pool
 from virt_admit.model.rehearsal.targets import Targets
 from virt_admit.model.scheduler.filters import Scheduler
 from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.resources import MEMORY
 
 MAX_EVENTS: Final = 2_000_000
 """Events after which a simulation is given up; 10,000 VMs on 500 nodes need about 50,000."""
@@ -62,6 +63,9 @@ class World:
     """Seconds for the update and reboot of one node."""
     stuck: Mapping[str, str] = field(default_factory=dict)
     """Nodes that other pods keep from becoming empty, each with the reason."""
+    favourable: bool = True
+    """How chance decides: which VM KubeVirt moves first, when it looks at its queue, and which of equal nodes
+    kube-scheduler chooses. True: as it is best for the roll-out. False: as it is worst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ class _Run:
         self.now = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._targets = Targets(world.scheduler, [vm.pod for vm in world.vms])
+        self._targets = Targets(world.scheduler, [vm.pod for vm in world.vms], favourable=world.favourable)
         self._pending = {pool.name: deque(pool.nodes) for pool in world.pools}
         self._busy = dict.fromkeys(self._pending, 0)
         self._pool_of = {node: pool.name for pool in world.pools for node in pool.nodes}
@@ -116,8 +120,12 @@ class _Run:
         self._queues: dict[str, deque[Vm]] = {}
         self._running = 0
         self._outbound: dict[str, int] = {}
+        self._inbound: Counter[str] = Counter()
+        """Migrations under way to each node. A drain waits for them, because virt-api refuses to evict a target pod."""
         self._waiting: dict[str, Vm] = {}
         """VMs whose target pod exists and is unschedulable; each holds one of the places."""
+        self._paused: dict[str, Vm] = {}
+        """VMs whose migration failed and is repeated later."""
         self._failures: dict[str, int] = {}
         self._rechecks: set[str] = set()
         """Nodes whose next look at their queue is already an event."""
@@ -128,7 +136,7 @@ class _Run:
         self._start_nodes()
         self._start_moves()
         for count in itertools.count(1):
-            if not self._events:
+            if not self._events or self._is_stuck():
                 break
             if count > MAX_EVENTS:
                 self.outcome.exhausted = True
@@ -155,7 +163,8 @@ class _Run:
         self.outcome.started[node] = self.now
         self._targets.close(node)
         queue: deque[Vm] = deque()
-        for vm in list(self._on_node.get(node, {}).values()):
+        own = self._on_node.get(node, {}).values()
+        for vm in sorted(own, key=lambda vm: vm.pod.requests.get(MEMORY, 0), reverse=self.world.favourable):
             if vm.blocked:
                 self.outcome.stops.setdefault(node, f"{vm.name}: {vm.blocked}")
             elif vm.migrates:
@@ -169,7 +178,9 @@ class _Run:
         self._finish_if_empty(node)
 
     def _finish_if_empty(self, node: str) -> None:
-        if node in self._queues and not self._on_node.get(node) and node not in self.outcome.stops:
+        if node not in self._queues or node in self.outcome.stops:
+            return
+        if not self._on_node.get(node) and not self._inbound[node]:
             del self._queues[node]
             self._at_work += 1
             self._after(self._until_recheck(node) + self.world.reboot, lambda: self._updated(node))
@@ -217,20 +228,33 @@ class _Run:
         return self._running < limits.cluster and self._outbound.get(node, 0) < limits.node
 
     def _start_moves(self) -> None:
-        for node, queue in list(self._queues.items()):
-            if queue and self._has_place(node) and (wait := self._until_recheck(node)):
-                self._recheck_later(node, wait)
+        """Create target pods while there are places: node by node, or in turns if chance is not favourable."""
+        turns = deque(self._queues)
+        while turns:
+            node = turns.popleft()
+            if not self._may_start(node):
                 continue
-            while queue and self._has_place(node):
-                vm = queue.popleft()
-                self._running += 1
-                self._outbound[node] = self._outbound.get(node, 0) + 1
-                if not self._try(vm):
-                    self._waiting[vm.name] = vm
-                    self._after(UNSCHEDULABLE, lambda vm=vm: self._timed_out(vm))  # type: ignore[misc]
-                    if not self._at_work:
-                        self._give_up(vm)
-                        return
+            self._create_target(self._queues[node].popleft())
+            if self.world.favourable:
+                turns.appendleft(node)
+            else:
+                turns.append(node)
+                self._queues[node] = self._queues.pop(node)  # also the next free place is another node's first
+
+    def _may_start(self, node: str) -> bool:
+        if not self._queues[node] or not self._has_place(node):
+            return False
+        wait = 0 if self.world.favourable else self._until_recheck(node)
+        if wait:
+            self._recheck_later(node, wait)
+        return not wait
+
+    def _create_target(self, vm: Vm) -> None:
+        self._running += 1
+        self._outbound[vm.node] = self._outbound.get(vm.node, 0) + 1
+        if not self._try(vm):
+            self._waiting[vm.name] = vm
+            self._after(UNSCHEDULABLE, lambda: self._timed_out(vm))
 
     def _try(self, vm: Vm) -> bool:
         """Start the migration if some node takes the target pod."""
@@ -238,6 +262,7 @@ class _Run:
         if not target:
             return False
         self._at_work += 1
+        self._inbound[target] += 1
         self._targets.enter(vm.pod, target)  # the target pod counts from now on, the source pod still does
         start = self.now
         self._after(vm.seconds, lambda: self._migrated(vm, target, start))
@@ -245,6 +270,7 @@ class _Run:
 
     def _migrated(self, vm: Vm, target: str, start: int) -> None:
         self._at_work -= 1
+        self._inbound[target] -= 1
         self.outcome.migrations.append(Migration(vm.name, vm.node, target, start, self.now))
         self._release(vm)
         self._targets.leave(vm.pod, vm.node)
@@ -270,23 +296,35 @@ class _Run:
         """The target pod was unschedulable for too long: the migration fails and is repeated after a pause."""
         if self._waiting.get(vm.name) is not vm:
             return
-        if not self._at_work:
-            self._give_up(vm)
-            return
         del self._waiting[vm.name]
         self._release(vm)
         failures = self._failures[vm.name] = self._failures.get(vm.name, 0) + 1
+        self._paused[vm.name] = vm
         self._after(BACKOFF * 2 ** min(failures - 1, MAX_DOUBLINGS), lambda: self._again(vm))
 
     def _again(self, vm: Vm) -> None:
-        if vm.node in self._queues:
-            self._queues[vm.node].append(vm)
+        del self._paused[vm.name]
+        self._queues[vm.node].append(vm)
 
-    def _give_up(self, vm: Vm) -> None:
-        """Nothing is under way that could make room, so this migration never starts."""
-        self._waiting.pop(vm.name, None)
-        self._release(vm)
-        self.outcome.stops.setdefault(vm.node, f"{vm.name}: no other node can take it ({self._targets.why(vm.pod)})")
+    def _is_stuck(self) -> bool:
+        """Return whether nothing is under way that could make room, and no VM finds room as it is.
+
+        Each node with such VMs is a stop then.
+        """
+        if self._at_work:
+            return False
+        rest = [
+            *self._waiting.values(),
+            *self._paused.values(),
+            *(vm for queue in self._queues.values() for vm in queue),
+        ]
+        if not rest or any(self._targets.choose(vm.pod) for vm in rest):
+            return False
+        for vm in rest:
+            if vm.node not in self.outcome.stops:
+                why = self._targets.why(vm.pod)
+                self.outcome.stops[vm.node] = f"{vm.name}: no other node can take it ({why})"
+        return True
 
 
 def leftovers(pools: Sequence[Pool], outcome: Outcome) -> list[str]:

@@ -1,7 +1,8 @@
 """Which node kube-scheduler would choose for a pod: its filters, and the two scores that decide between nodes.
 
-Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins/noderesources/least_allocated.go, balanced_allocation.go. The
-scores of images, preferred affinity and preferred spread are left out: they do not change how often a VM moves.
+Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins/noderesources/least_allocated.go, balanced_allocation.go. Both
+are whole numbers up to 100, so many nodes are equal, and kube-scheduler chooses among them by chance. The scores of
+images, preferred affinity and preferred spread are left out: they do not change how often a VM moves.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from virt_admit.model.kubevirt import launcher
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.filters import Scheduler
 from virt_admit.model.scheduler.pods import Pod
@@ -18,20 +20,20 @@ from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS
 class Targets:
     """The nodes of a simulation with what they have left. Nodes that are being updated are closed."""
 
-    def __init__(self, scheduler: Scheduler, pods: Iterable[Pod]) -> None:
+    def __init__(self, scheduler: Scheduler, pods: Iterable[Pod], *, favourable: bool = True) -> None:
         every = list(pods)
+        self._favourable = favourable
         self._scheduler = scheduler.fork()
         self._simple = all(scheduler.is_simple(pod) for pod in every)
         self._accepting = {id(pod): scheduler.accepting(pod) for pod in every}
         self._free = {name: scheduler.state.free(node) for name, node in scheduler.state.nodes.items()}
         sizes = {name: node.allocatable or {} for name, node in scheduler.state.nodes.items()}
-        # shares are computed for every node and every move, so the two divisions are made once
-        self._per_cpu = {name: 1 / size[CPU] if size.get(CPU) else 0.0 for name, size in sizes.items()}
-        self._per_byte = {name: 1 / size[MEMORY] if size.get(MEMORY) else 0.0 for name, size in sizes.items()}
+        self._size = {name: (size.get(CPU, 0) or 1, size.get(MEMORY, 0) or 1) for name, size in sizes.items()}
         for name, free in self._free.items():
             for resource in (CPU, MEMORY, PODS):
                 free.setdefault(resource, -scheduler.state.used.get(name, {}).get(resource, 0))
         self._closed: set[str] = set()
+        self._updated: set[str] = set()
         self._bound: dict[tuple[str, str], list[Pod]] = {}
 
     def close(self, node: str) -> None:
@@ -39,6 +41,7 @@ class Targets:
 
     def open(self, node: str) -> None:
         self._closed.discard(node)
+        self._updated.add(node)
 
     def enter(self, pod: Pod, node: str) -> None:
         """Bind a pod to a node."""
@@ -57,9 +60,9 @@ class Targets:
         if bound:
             self._scheduler.state.unbind(bound.pop())
             return
-        uid = pod.labels.get("kubevirt.io/created-by")
+        uid = pod.labels.get(launcher.CREATED_BY)
         for other in self._scheduler.state.pods.get(node, ()):
-            if other.namespace == pod.namespace and uid and other.labels.get("kubevirt.io/created-by") == uid:
+            if other.namespace == pod.namespace and uid and other.labels.get(launcher.CREATED_BY) == uid:
                 self._scheduler.state.unbind(other)
                 return
 
@@ -72,16 +75,20 @@ class Targets:
             free[name] = free.get(name, 0) - sign * value
 
     def choose(self, pod: Pod) -> str:
-        """Return the node that kube-scheduler would choose; empty if none takes the pod."""
-        best, best_score = "", -1.0
+        """Return the node that kube-scheduler would choose; empty if none takes the pod.
+
+        Of equal nodes it is one that is updated, where a VM stays, or one that is not, if chance is not favourable.
+        """
+        best, best_score = "", -1
         cpu, memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
         for node in self._candidates(pod):
-            free = self._free[node]
+            free, (all_cpu, all_memory) = self._free[node], self._size[node]
             cpu_left, memory_left = free[CPU] - cpu, free[MEMORY] - memory
             if cpu_left < 0 or memory_left < 0:
                 continue
-            cpu_share, memory_share = cpu_left * self._per_cpu[node], memory_left * self._per_byte[node]
-            score = (cpu_share + memory_share) / 2 + 1 - abs(cpu_share - memory_share) / 2
+            least = (cpu_left * 100 // all_cpu + memory_left * 100 // all_memory) // 2
+            balanced = int(100 - 50 * abs(cpu_left / all_cpu - memory_left / all_memory))
+            score = 2 * (least + balanced) + ((node in self._updated) is self._favourable)
             if score > best_score and self._has_room(pod, node):
                 best, best_score = node, score
         return best
