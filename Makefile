@@ -46,14 +46,14 @@ demo: .venv/.ready
 ## make test      all tests; those against a real kube-apiserver build it once (Go 1.26), or use KUBEBUILDER_ASSETS;
 ##                VIRT_ADMIT_KUBERNETES=1.30.14 selects another release
 test: .venv/.ready
-	@$(PARALLEL) -m "not e2e" --ignore=tests/e2e
+	@$(PARALLEL) -m "not e2e" --ignore=tests/e2e --ignore=tests/image
 	@$(BIN)/python -m tests.apiserver.binaries
 	@$(BIN)/python -m tests.upstream.renderer
 	@$(PARALLEL) -m e2e tests/e2e
 
 ## make unit      the fast tests alone
 unit: .venv/.ready
-	@$(PARALLEL) -m "not e2e and not slow" --ignore=tests/e2e
+	@$(PARALLEL) -m "not e2e and not slow" --ignore=tests/e2e --ignore=tests/image
 
 .PHONY: browser
 ## make browser   the pages in a real browser; installs Debian's Chromium (as root) and two npm packages into .browser
@@ -61,6 +61,21 @@ browser: .venv/.ready
 	@command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium
 	@test -d .browser/node_modules/axe-core || npm install --silent --no-audit --no-fund --prefix .browser playwright-core axe-core
 	@VIRT_ADMIT_REQUIRE_BROWSER=1 $(BIN)/pytest -q -n0 tests/browser
+
+.PHONY: image image-test
+## make image     build the container image; ENGINE="podman build" instead of docker, IMAGE=… its name,
+##                BASE=… an image with Python instead of the one in the Dockerfile
+ENGINE ?= docker build
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' webhook/virt_admit/__init__.py)
+IMAGE ?= virt-admit:$(VERSION)
+image:
+	@$(ENGINE) $(if $(BASE),--build-arg PYTHON=$(BASE)) --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$$(git describe --always --dirty --abbrev=40 --exclude '*') --tag $(IMAGE) .
+
+## make image-test build the image with Debian's buildah on a base of debootstrap (as root), and run it; some minutes
+image-test: .venv/.ready
+	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends buildah debootstrap; }
+	@VIRT_ADMIT_REQUIRE_IMAGE=1 $(BIN)/pytest -q -n0 -rP tests/image
 
 ## make verify-scheduler COUNT=1000
 ##                our model of kube-scheduler against its real filters, on so many random clusters from SEED=0 on

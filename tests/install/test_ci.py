@@ -135,6 +135,7 @@ def test_completion_is_printed_for_each_shell(shell):
         ("virt-admit sc", "plain,scan"),
         ("virt-admit check --fail-on w", "plain,warn"),
         ("virt-admit check --no-such", ""),
+        ("virt-admit nonsense x", ""),
         ("virt-admit check --stdin-f", "plain,--stdin-filename"),
         ("virt-admit check man", "file,man"),
         ("virt-admit check --cluster snap", "file,snap"),

@@ -43,7 +43,7 @@ class _Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command for the first argument, or suggest the verbs with similar names."""
         name = args[0]
-        if name not in VERBS and not name.startswith("-"):
+        if name not in VERBS and not name.startswith("-") and not context.resilient_parsing:  # a completion
             import difflib  # noqa: PLC0415 - only misspelled verbs need it
 
             similar = difflib.get_close_matches(name, VERBS)
