@@ -49,6 +49,7 @@ test: .venv/.ready
 	@$(PARALLEL) -m "not e2e" --ignore=tests/e2e --ignore=tests/image
 	@$(BIN)/python -m tests.apiserver.binaries
 	@$(BIN)/python -m tests.upstream.renderer
+	@$(BIN)/python -m tests.apiserver.helm
 	@$(PARALLEL) -m e2e tests/e2e
 
 ## make unit      the fast tests alone

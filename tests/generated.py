@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from tests import field_tables
+from tests.chart import chart
 from tests.dashboard import dashboard
 from tests.paths import ROOT
 from virt_admit.cli.rules import page
@@ -28,7 +29,7 @@ def files() -> dict[Path, str]:
     rules = load_rules()
     admission = rules.at_admission
     folder = ROOT / "manifests"
-    return {
+    found = {
         folder / "base" / "rbac.yaml": NOTE + _yaml([*manifests.rbac(admission), *guard()]),
         **{
             folder / "components" / COMPONENTS[home] / "rbac.yaml": NOTE + _yaml(granted)
@@ -48,6 +49,7 @@ def files() -> dict[Path, str]:
         ROOT / "docs" / "rules.md": _rules_page(),
         **field_tables.files(),
     }
+    return {**found, **chart.files(found)}
 
 
 def _yaml(objects: list[dict[str, object]]) -> str:

@@ -12,6 +12,8 @@ import pytest
 from tests.apiserver.binaries import Announce, Unavailable, binaries, scheduler_oracle
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
+from tests.apiserver.helm import program
+from tests.e2e.helm import Helm
 
 HERE = str(Path(__file__).parent)
 
@@ -69,3 +71,10 @@ def crds(control_plane: ControlPlane) -> ControlPlane:
 def oracle(request: pytest.FixtureRequest) -> Path:
     """The program that answers as kube-scheduler's filters do."""
     return _built(request, scheduler_oracle)
+
+
+@pytest.fixture(scope="session", params=["helm3", "helm4"])
+def helm(request: pytest.FixtureRequest, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """The real helm, each of its two versions."""
+    found = _built(request, lambda announce: program(request.param, announce))
+    return Helm(found, int(request.param[-1]), tmp_path_factory.mktemp(request.param), control_plane.kubeconfig)

@@ -14,6 +14,7 @@ from tests.paths import ROOT
 PACKAGE = "webhook/virt_admit"
 COVERED = (
     *("webhook/**/*.py", "webhook/**/*.yaml", "certs/**/*.py", "docs/**/*.md", "manifests/**/*.yaml", "examples/*.*"),
+    *("charts/**/*.yaml", "charts/**/*.md", "charts/**/*.tpl", "charts/**/*.txt"),
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "Dockerfile"),
 )
 BANNED = {
