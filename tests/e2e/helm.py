@@ -66,7 +66,6 @@ def cluster_with_services(other: ControlPlane) -> Iterator[ControlPlane]:
     network = f"127.{64 + secrets.randbelow(128)}.{secrets.randbelow(256)}.0/24"
     with ControlPlane(other.binaries, [f"--service-cluster-ip-range={network}"]) as plane:
         install_crds(plane, (kinds.VM,))
-        plane.kubectl("create", "namespace", "shop", check=True)
         yield plane
 
 
