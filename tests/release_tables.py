@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from tests.paths import ROOT
+from virt_admit.model import kinds
 
 FOLDER: Final = ROOT / "webhook" / "virt_admit" / "model" / "release_tables"
 
@@ -53,6 +57,44 @@ def kubevirt(read: Read) -> dict[str, Any]:
         "defaults": defaults(settings),
         "instancetype_versions": sorted(set(_served(crds, "instancetypev"))),
     }
+
+
+def fields(read: Read) -> dict[str, set[str]]:
+    """Return the fields of each kind that we know, as ``spec.volumes[].name``; the status is left out."""
+    found = {}
+    for name, text in _SCHEMA.findall(read("pkg/virt-operator/resource/generate/components/validations_generated.go")):
+        schema = yaml.load(text, yaml.CSafeLoader)["openAPIV3Schema"]
+        kind = _KINDS.get(name)
+        if kind is not None:
+            found[kind] = {path for path in _fields(schema, "") if not path.startswith("status")}
+    return found
+
+
+_SCHEMA: Final = re.compile(r'"(\w+)":\s*`(openAPIV3Schema:.*?)`', re.DOTALL)
+_KINDS: Final = {kind.kind.lower(): kind.kind for kind in kinds.ALL if kind.group.endswith("kubevirt.io")}
+
+
+def _fields(schema: dict[str, Any], path: str) -> Iterator[str]:
+    for name, value in schema.get("properties", {}).items():
+        own = f"{path}.{name}" if path else name
+        yield own
+        yield from _fields(value, own)
+    for key, mark in (("items", "[]"), ("additionalProperties", "[]")):
+        if isinstance(schema.get(key), dict):
+            yield from _fields(schema[key], path + mark)
+
+
+def removed_fields(reads: Mapping[str, Read]) -> dict[str, dict[str, list[str]]]:
+    """Return the fields that each release removed, by release and kind; of a removed map only the map itself."""
+    every = {release: fields(read) for release, read in reads.items()}
+    found: dict[str, dict[str, list[str]]] = {}
+    for (_, before), (release, after) in itertools.pairwise(every.items()):
+        for kind in sorted(before):
+            gone = before[kind] - after.get(kind, set())
+            highest = sorted(path for path in gone if not any(path.startswith((f"{up}.", f"{up}[")) for up in gone))
+            if highest:
+                found.setdefault(release, {})[kind] = highest
+    return found
 
 
 def gates(read: Read) -> dict[str, str]:
@@ -135,11 +177,13 @@ def _git(checkout: Path, tag: str) -> Read:
 
 def main(kubevirt_checkout: Path, hyperconverged_checkout: Path) -> None:
     """Write the tables."""
-    releases = {release: kubevirt(_git(kubevirt_checkout, tag)) for release, tag in KUBEVIRT.items()}
+    reads = {release: _git(kubevirt_checkout, tag) for release, tag in KUBEVIRT.items()}
+    releases = {release: kubevirt(read) for release, read in reads.items()}
     other = {name for tag in OLDER for name in older_gates(_git(kubevirt_checkout, tag))}
     other |= set(gates(_git(kubevirt_checkout, "main")))
     known = {name for release in releases.values() for name in release["gates"]}
-    _write("kubevirt", {"releases": releases, "gates_of_other_releases": sorted(other - known)})
+    gone = removed_fields(reads)
+    _write("kubevirt", {"releases": releases, "gates_of_other_releases": sorted(other - known), "removed_fields": gone})
     products = {release: hyperconverged(_git(hyperconverged_checkout, tag)) for release, tag in HYPERCONVERGED.items()}
     _write("hyperconverged", {"releases": products})
 

@@ -45,3 +45,10 @@ def test_removed_bindings_are_those_of_the_validator(release, tag):
 
     for word in ("DeprecatedSlirp", "DeprecatedPasst", "DeprecatedMacvtap"):
         assert word in code, f"{release} admits {word}"
+
+
+def test_removed_fields_are_those_that_the_schemas_lost():
+    found = release_tables.removed_fields({release: reader(source(tag)) for release, tag in MODULES.items()})
+
+    table = releases.table(releases.KUBEVIRT)["removed_fields"]
+    assert found == {release: kinds for release, kinds in table.items() if release in list(MODULES)[1:]}

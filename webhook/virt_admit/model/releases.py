@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -50,6 +50,17 @@ def about(component: str, release: str) -> Mapping[str, Any]:
 def before(component: str, release: str) -> str:
     """Return the release before this one; empty if the table does not have it."""
     return max((each for each in releases(component) if order(each) < order(release)), key=order, default="")
+
+
+def removed_fields(component: str, kind: str, target: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a kind that the target release does not have any more, each with the release that removed it.
+
+    A field is written as ``spec.volumes[].name``.
+    """
+    by_release: Mapping[str, Mapping[str, list[str]]] = table(component).get("removed_fields", {})
+    for release in sorted(by_release, key=order):
+        if order(release) <= order(target):
+            yield from ((field, release) for field in by_release[release].get(kind, ()))
 
 
 @dataclass(frozen=True, slots=True)
