@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
+import contextlib
 import time
 import urllib.error
-import urllib.request
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +12,7 @@ from click.testing import CliRunner
 from tests.fake_api import FakeApi, path_of
 from tests.reports.html.structure import Structure
 from tests.waiting import eventually
+from tests.watching import Watching
 from virt_admit.cli import main
 from virt_admit.model.kinds import NODE, VM, VMI
 from virt_admit.rules import load_rules
@@ -40,52 +37,6 @@ def vmi(name, migratable="False"):
     }
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Server:
-    def __init__(self, port):
-        self.port = port
-
-    def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as response:
-            return response.read().decode()
-
-    def open(self, path, method="GET", **headers):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method, headers=headers)
-        return urllib.request.urlopen(request, timeout=10)
-
-    def shows(self, *texts):
-        """Return whether the page has all these texts. Its structure is always sound."""
-        page = Structure.of(self.get("/"))
-        assert page.is_complete, page.errors
-        return all(text in page.text for text in texts)
-
-    def answers(self):
-        try:
-            return self.get("/healthz") == "ok\n"
-        except OSError:
-            return False
-
-    def samples(self):
-        lines = (line.rpartition(" ") for line in self.get("/metrics").splitlines() if not line.startswith("#"))
-        return {name: float(value) for name, _, value in lines}
-
-    def sample(self, start):
-        return next((value for name, value in self.samples().items() if name.startswith(start)), None)
-
-    def wait_for(self, start, value, seconds=60):
-        """Return the seconds until the first sample with these first characters has the value."""
-        began = time.monotonic()
-        while (seen := self.sample(start)) != value:
-            assert time.monotonic() - began < seconds, (start, seen, value)
-            time.sleep(0.05)
-        return time.monotonic() - began
-
-
 @pytest.fixture
 def api():
     with FakeApi() as fake:
@@ -98,23 +49,9 @@ def api():
 
 @pytest.fixture
 def served(api, tmp_path):
-    """Start the watch in its own process. It ends on SIGTERM with exit code 0."""
-    server = Server(free_port())
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("KUBERNETES_", "VIRT_ADMIT_"))
-    }
-    options = ("--ops-bind", f"127.0.0.1:{server.port}", "--kubeconfig", api.kubeconfig(tmp_path))
-    processes = []
-
-    def start():
-        processes.append(subprocess.Popen([sys.executable, "-m", "virt_admit", "watch", *options], env=environment))
-        eventually(server.answers)
-        return server
-
-    yield start
-    for process in processes:
-        process.terminate()
-        assert process.wait(20) == 0
+    """Start the watch in its own process."""
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(Watching(api.kubeconfig(tmp_path)))
 
 
 FOUND = f'virt_admit_scan_findings{{action="deny",namespace="shop",rule="{RULE}"}}'

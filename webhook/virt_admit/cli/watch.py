@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
 import signal
@@ -18,7 +17,6 @@ from virt_admit.cli.serve import IN_CLUSTER
 from virt_admit.kube.cache import stores
 from virt_admit.policy.files import PolicyConfigMap, load_policy
 from virt_admit.reports.formats.policy_reports import WRITTEN
-from virt_admit.reports.report import Report
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
 from virt_admit.settings import SettingError, Settings, address
@@ -105,10 +103,11 @@ def start(settings: Settings, write_reports: str | None, events: bool, stopped: 
     Raises:
         SettingError, OSError, ValueError: a setting is not valid.
     """
-    from virt_admit.cli.watch_loop import Watch, Write  # noqa: PLC0415 - `virt-admit watch --help` does not need it
+    from virt_admit.cli.watch_loop import Watch  # noqa: PLC0415 - `virt-admit watch --help` does not need it
     from virt_admit.kube import informers  # noqa: PLC0415
     from virt_admit.kube.client import ApiClient  # noqa: PLC0415 - importing kubernetes takes 0.3 s
     from virt_admit.reports.html.page import content_security_policy  # noqa: PLC0415
+    from virt_admit.reports.live_writer import LiveWriter  # noqa: PLC0415
     from virt_admit.serving.metrics import ProcessMetrics  # noqa: PLC0415
     from virt_admit.serving.ops_server import serve_ops  # noqa: PLC0415
     from virt_admit.serving.policy_source import policy_source  # noqa: PLC0415
@@ -116,38 +115,17 @@ def start(settings: Settings, write_reports: str | None, events: bool, stopped: 
 
     rules = load_rules().in_scan
     kept = stores(rules)
-    api = ApiClient.connect(settings.kubeconfig, settings.context, connections=len(kept) + 2)
+    api = ApiClient.connect(settings.kubeconfig, settings.context, connections=len(kept) + 3)
     metrics = ProcessMetrics()
     policy = policy_source(settings, load_rules(), metrics)
     cluster = informers.LiveCluster(api, rules, stores=kept)
-    write: Write | None = _writer(api, write_reports, events) if write_reports or events else None
-    watch = Watch(cluster, rules, policy, metrics, write)
+    watch = Watch(cluster, rules, policy, metrics)
     app = watch_app(watch.checks, metrics, {"version": __version__}, watch.page, content_security_policy())
     serve_ops(settings.ops_bind, app)
     cluster.start()
     threading.Thread(target=watch.run, args=(stopped,), name="watch", daemon=True).start()
+    if write_reports or events:
+        writer = LiveWriter(api, WRITTEN[write_reports] if write_reports else None, events=events)
+        threading.Thread(target=watch.keep_written, args=(writer, stopped), name="writer", daemon=True).start()
     log.info("started", extra={"bind": settings.ops_bind, "rules": len(rules), "version": __version__})
     return cluster
-
-
-def _writer(api: Any, write_reports: str | None, events: bool) -> Any:
-    """Return the function that writes what changed since its last call."""
-    from virt_admit.reports import cluster_writer  # noqa: PLC0415
-
-    written: dict[cluster_writer.Address, Any] = {}
-    told: dict[cluster_writer.Address, Any] = {}
-
-    def write(report: Report, unreadable: frozenset[str]) -> None:
-        now = datetime.datetime.now(datetime.UTC)
-        try:
-            if write_reports:
-                form, seconds = WRITTEN[write_reports], int(now.timestamp())
-                cluster_writer.write_reports(api, form, report.results, unreadable, "", seconds, written)
-            if events:
-                cluster_writer.write_events(api, report.results, now, told)
-        except cluster_writer.NotWritten as error:
-            written.clear()
-            told.clear()
-            log.warning("reports could not be written", extra={"error": str(error)})
-
-    return write

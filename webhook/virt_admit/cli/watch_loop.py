@@ -24,8 +24,10 @@ from virt_admit.model.rehearsal.durations import Range
 from virt_admit.model.rehearsal.rehearsal import Options, rehearse
 from virt_admit.policy.policy import Policy
 from virt_admit.reports import scan_metrics
+from virt_admit.reports.cluster_writer import NotWritten
 from virt_admit.reports.html import page as pages
 from virt_admit.reports.html import watch as watch_page
+from virt_admit.reports.live_writer import LiveWriter
 from virt_admit.reports.report import Report
 from virt_admit.rules import Rules
 from virt_admit.serving.metrics import ProcessMetrics
@@ -37,10 +39,12 @@ DEBOUNCE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 """Seconds. The loop rests for a quarter of the time that it judged, at most this long."""
 UPGRADE_INTERVAL: Final = 60.0
-"""Seconds between two estimates of an upgrade. They take as long as a third of the judgement."""
+"""Seconds between two estimates of an upgrade. One takes a third of the time of a judgement."""
 
-Write = Callable[[Report, frozenset[str]], None]
-"""Writes reports and Events, given the report and the kinds that could not be listed."""
+WRITE_AGAIN: Final = 300.0
+"""Seconds after which an unchanged judgement is written again, because Events expire."""
+WRITE_RETRY: Final = 10.0
+"""Seconds before a failed write is repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +54,16 @@ class Judgement:
     report: Report
     blockers: Mapping[str, int]
     drainable: Mapping[str, bool | None]
-    upgrade: Range | None
     bundles: Mapping[tuple[str, str], float]
     seconds: float
     complete: bool
     unreadable: frozenset[str]
     page: pages.Page
 
-    def gauges(self) -> CollectorRegistry:
-        """Return the gauges of this judgement."""
+    def gauges(self, upgrade: Range | None) -> CollectorRegistry:
+        """Return the gauges of this judgement, and of an upgrade."""
         return scan_metrics.state_gauges(
-            self.report, self.blockers, self.seconds, self.upgrade, self.bundles, self.drainable
+            self.report, self.blockers, self.seconds, upgrade, self.bundles, self.drainable
         )
 
 
@@ -76,9 +79,8 @@ class Watch(Collector):
         rules: Rules,
         policy: Callable[[], Policy],
         metrics: ProcessMetrics,
-        write: Write | None = None,
     ) -> None:
-        self._cluster, self._rules, self._policy, self._write = cluster, rules, policy, write
+        self._cluster, self._rules, self._policy = cluster, rules, policy
         self.latest: Judgement | None = None
         self._shown = CollectorRegistry()
         self._complete: Judgement | None = None
@@ -117,6 +119,7 @@ class Watch(Collector):
         if stamp != self._stamp:
             self._show(self._judge(policy.at(today)))
             self._stamp = stamp
+            self._estimate()
         if self._complete is not None and self._complete is self.latest and current:
             self._last_success.set_to_current_time()
 
@@ -130,7 +133,6 @@ class Watch(Collector):
             report=report,
             blockers={node.name: node.blockers for node in drains.nodes},
             drainable={node.name: node.drainable for node in drains.nodes},
-            upgrade=self._estimate(cluster),
             bundles=webhook_bundles.expiry(cluster),
             complete=is_complete(report, self._cluster, self._rules.kinds),
             unreadable=unreadable,
@@ -138,23 +140,47 @@ class Watch(Collector):
             seconds=time.monotonic() - started,
         )
 
-    def _estimate(self, cluster: Cluster) -> Range | None:
+    def _estimate(self) -> None:
+        """Estimate an upgrade if the last estimate is old. This comes last, so that it delays no finding."""
         if time.monotonic() - self._estimated >= UPGRADE_INTERVAL:
-            self._upgrade = rehearse(cluster, Options(), forecast_only=True).duration
+            self._upgrade = rehearse(self._cluster, Options(), forecast_only=True).duration
             self._estimated = time.monotonic()
-        return self._upgrade
+            self._refresh_gauges()
 
     def _show(self, judged: Judgement) -> None:
+        self.latest = judged
         if judged.complete:
             self._complete = judged
-            self._shown = judged.gauges()
-        elif self._complete is not None:
-            unknown: dict[str, bool | None] = dict.fromkeys(self._complete.drainable)
-            self._shown = dataclasses.replace(self._complete, drainable=unknown | dict(judged.drainable)).gauges()
-        self.latest = judged
+        self._refresh_gauges()
         log.info("judged", extra={"objects": len(judged.report.results), "seconds": round(judged.seconds, 3)})
-        if self._write is not None:
-            self._write(judged.report, judged.unreadable)
+
+    def _refresh_gauges(self) -> None:
+        """Show the last complete judgement. While a later one is not complete, unknown drains are unknown."""
+        complete, latest = self._complete, self.latest
+        if complete is None or latest is None:
+            return
+        if latest is not complete:
+            unknown: dict[str, bool | None] = dict.fromkeys(complete.drainable)
+            complete = dataclasses.replace(complete, drainable=unknown | dict(latest.drainable))
+        self._shown = complete.gauges(self._upgrade)
+
+    def keep_written(self, writer: LiveWriter, stopped: threading.Event) -> None:
+        """Write the latest judgement whenever there is a new one, until the event is set. Repeat what failed."""
+        written, due = None, 0.0
+        while not stopped.wait(DEBOUNCE):
+            latest = self.latest
+            if latest is None or (latest is written and time.monotonic() < due):
+                continue
+            try:
+                writer.write(latest.report, latest.unreadable)
+            except NotWritten as error:
+                log.warning("reports could not be written", extra={"error": str(error)})
+                stopped.wait(WRITE_RETRY)
+            except Exception:
+                log.exception("reports could not be written")
+                stopped.wait(WRITE_RETRY)
+            else:
+                written, due = latest, time.monotonic() + WRITE_AGAIN
 
     def checks(self) -> Mapping[str, str]:
         """Return the readiness checks; an empty value means the check passed."""

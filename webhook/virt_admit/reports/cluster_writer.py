@@ -51,7 +51,6 @@ def write_reports(
     unreadable: frozenset[str],
     namespace: str,
     seconds: int,
-    written: dict[Address, Any] | None = None,
 ) -> None:
     """Apply a report for each object, then delete the reports about objects that no longer exist.
 
@@ -62,35 +61,35 @@ def write_reports(
         unreadable: kinds (``plural.group``) that could not be listed. Their reports stay.
         namespace: the namespace that was scanned; reports in others stay. Empty: all namespaces.
         seconds: the current time, since 1970.
-        written: what earlier calls applied. Reports that exist and did not change are not applied again.
 
     Raises:
         NotWritten: the report kinds are not installed, or a report could not be written or deleted.
     """
     stale: set[Address] = set()
     for kind in (form.namespaced,) if namespace else (form.namespaced, form.cluster):
-        stale |= _own_reports(api, kind, namespace, unreadable)
-    existing = frozenset(stale)
+        stale |= own_reports(api, kind, namespace, unreadable)
     for result in results:
         about = subject(result)
         if not about.results:  # no rule ran, because the object is being deleted
             continue
-        body = report(form, about, seconds)
-        kind = form.namespaced if "namespace" in body["metadata"] else form.cluster
-        address = kind, _namespace(body), body["metadata"]["name"]
+        address = address_of(form, about.obj)
         stale.discard(address)
-        if written is not None:
-            content = hash(repr(report(form, about)))
-            if address in existing and written.get(address) == content:
-                continue
-            written[address] = content
-        _apply(api, address, body)
+        apply(api, address, report(form, about, seconds))
     for address in sorted(stale):
-        _delete(api, address)
+        delete(api, address)
 
 
-def _own_reports(api: ApiClient, kind: Kind, namespace: str, unreadable: frozenset[str]) -> set[Address]:
-    """Return the reports that virt-admit wrote, except those about kinds that could not be listed."""
+def address_of(form: Format, obj: Object) -> Address:
+    """Return the address of the report about an object."""
+    return (form.namespaced if obj.namespace else form.cluster), line(obj.namespace), name(obj)
+
+
+def own_reports(api: ApiClient, kind: Kind, namespace: str, unreadable: frozenset[str]) -> set[Address]:
+    """Return the reports that virt-admit wrote, except those about kinds that could not be listed.
+
+    Raises:
+        NotWritten: the reports cannot be listed.
+    """
     labels = ",".join(f"{key}={value}" for key, value in MANAGED.items())
 
     def read() -> set[Address]:
@@ -109,7 +108,12 @@ def _is_about(body: dict[str, Any], unreadable: frozenset[str]) -> bool:
     return kind is not None and kind.resource in unreadable
 
 
-def _delete(api: ApiClient, address: Address) -> None:
+def delete(api: ApiClient, address: Address) -> None:
+    """Delete an object if it exists.
+
+    Raises:
+        NotWritten: it cannot be deleted.
+    """
     try:
         _retry(lambda: api.delete(path_of(*address)))
     except ApiError as error:
@@ -117,7 +121,12 @@ def _delete(api: ApiClient, address: Address) -> None:
             raise _not_written("delete", address, error) from None
 
 
-def _apply(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
+def apply(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
+    """Apply an object unless its namespace was deleted.
+
+    Raises:
+        NotWritten: it cannot be written.
+    """
     query = {"fieldManager": MANAGER, "force": "true"}
     try:
         _retry(lambda: api.patch(path_of(*address), "apply-patch+yaml", body, query))
@@ -126,28 +135,29 @@ def _apply(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
             raise _not_written("write", address, error) from None
 
 
-def write_events(
-    api: ApiClient, results: Iterable[ObjectResult], now: datetime.datetime, written: dict[Address, Any] | None = None
-) -> None:
+def write_events(api: ApiClient, results: Iterable[ObjectResult], now: datetime.datetime) -> None:
     """Write an Event for each rule and object with a denial or a warning. Update the Event if it exists.
-
-    An Event that ``written`` has with the same message is written again after half an hour: Events live for one hour.
 
     Raises:
         NotWritten: an Event could not be written.
     """
     for result in results:
-        for body in events(result, now):
-            address = EVENT, _namespace(body), body["metadata"]["name"]
-            if written is not None:
-                content = body["message"], int(now.timestamp()) // 1800
-                if written.get(address) == content:
-                    continue
-                written[address] = content
-            _update_or_create(api, address, body)
+        for address, body in addressed_events(result, now):
+            update_or_create(api, address, body)
 
 
-def _update_or_create(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
+def addressed_events(result: ObjectResult, now: datetime.datetime) -> Iterator[tuple[Address, dict[str, Any]]]:
+    """Yield the Events about one object with their addresses."""
+    for body in events(result, now):
+        yield (EVENT, _namespace(body), body["metadata"]["name"]), body
+
+
+def update_or_create(api: ApiClient, address: Address, body: dict[str, Any]) -> None:
+    """Write an Event unless its namespace was deleted.
+
+    Raises:
+        NotWritten: it cannot be written.
+    """
     update = {key: body[key] for key in ("message", "lastTimestamp")}
 
     def write() -> None:
