@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,6 +13,10 @@ from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOption
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain_plan import READS, Plan, plan
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
+    from virt_admit.reports.html.page import Page
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that a plan needs from a live cluster."""
@@ -57,12 +61,14 @@ def command(node: str | None, every: bool, summary: bool, clusters: ClustersOpti
     if len(sources) > 1:
         if node is not None:
             raise click.UsageError("several clusters need --all")
-        output.require_text_or_json()
-        return several.print_answers(several.ask_each(sources, lambda source: _answer(source, summary)), form)
+        answers = several.ask_each(sources, lambda source: _answer(source, summary, form))
+        return several.publish(answers, "Drain", form, file, output.pages_by)
     cluster = load_cluster(sources[0][1], LOOKS_UP)
     try:
         if form == "html":
-            return _publish(plan(cluster, node), cluster, file, output.pages_by, sources[0][1])
+            result = plan(cluster, node)
+            pages.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
+            return CODES[result.drainable]
         rendered, code = drain(cluster, node, form, summary=summary)
     except LookupError as error:
         raise click.ClickException(str(error)) from None
@@ -70,10 +76,13 @@ def command(node: str | None, every: bool, summary: bool, clusters: ClustersOpti
     return code
 
 
-def _answer(source: ClusterOptions, summary: bool) -> several.Answer:
+def _answer(source: ClusterOptions, summary: bool, form: str) -> several.Answer:
     """Return the answer about all nodes of one of several clusters."""
-    result = plan(load_cluster(source, LOOKS_UP), None)
+    cluster = load_cluster(source, LOOKS_UP)
+    result = plan(cluster, None)
     verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
+    if form == "html":
+        return several.Answer(CODES[result.drainable], verdicts, pages=_pages(result, cluster, source))
     rendered = drain_text.summary(result) if summary else drain_text.text(result)
     return several.Answer(CODES[result.drainable], verdicts, drain_data.as_data(result), rendered)
 
@@ -81,17 +90,13 @@ def _answer(source: ClusterOptions, summary: bool) -> several.Answer:
 _VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}
 
 
-def _publish(result: Plan, cluster: Cluster, file: str | None, pages_by: str | None, source: ClusterOptions) -> int:
-    """Write the page, or the pages of the owners, and return the exit code."""
+def _pages(result: Plan, cluster: Cluster, source: ClusterOptions) -> pages.Pages:
     from virt_admit.reports.html import drain as html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = pages.evidence(source, cluster)
-    pages.publish(
-        html.page(result, cluster, evidence),
-        file,
-        pages_by,
-        lambda by: {
-            owner: html.page(part, None, evidence, by.subject(owner)) for owner, part in html.split(result, by).items()
-        },
-    )
-    return CODES[result.drainable]
+
+    def split(by: Owners) -> dict[str, Page]:
+        parts = html.split(result, by).items()
+        return {owner: html.page(part, None, evidence, by.subject(owner)) for owner, part in parts}
+
+    return pages.Pages(html.page(result, cluster, evidence), split)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +23,10 @@ from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
 from virt_admit.model.sanitize import escape_json
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
+    from virt_admit.reports.html.page import Page
 
 
 @click.command("explain", short_help="Show what a health check would do, and when.")
@@ -82,14 +87,11 @@ def _publish(
         )
         for one in explanations
     ]
-    pages.publish(
-        html.page(checks, evidence),
-        file,
-        pages_by,
-        lambda by: {
-            owner: html.page(part, evidence, by.subject(owner)) for owner, part in html.split(checks, by).items()
-        },
-    )
+
+    def split(by: Owners) -> dict[str, Page]:
+        return {owner: html.page(part, evidence, by.subject(owner)) for owner, part in html.split(checks, by).items()}
+
+    pages.publish(pages.Pages(html.page(checks, evidence), split), file, pages_by)
 
 
 def _print(explanations: Sequence[Explanation], output: str) -> None:

@@ -284,15 +284,6 @@ class OutputOptions:
         require_folder(self.pages_by, [(form, file or None)])
         return form, file or None
 
-    def require_text_or_json(self) -> None:
-        """Refuse a page about several clusters.
-
-        Raises:
-            UsageError: the format is HTML.
-        """
-        if self.output.startswith("html"):
-            raise click.UsageError("-o html is for one cluster: run it for each cluster")
-
 
 def require_folder(pages_by: str | None, outputs: Sequence[tuple[str, str | None]]) -> None:
     """Accept ``--pages-by`` only if it is valid and a folder for the pages is named.

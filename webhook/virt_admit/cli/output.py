@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -19,6 +19,10 @@ from virt_admit.policy.policy import Policy
 from virt_admit.reports.formats import FORMATS
 from virt_admit.reports.report import Report
 from virt_admit.rule import Action
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
+    from virt_admit.reports.html.page import Page
 
 Progress = Callable[[Kind, int], None]
 """Receives a kind and the number of its objects that are done; 0 at its beginning."""
@@ -90,14 +94,10 @@ def _publish_pages(result: Report, file: str | None, pages_by: str) -> None:
     from virt_admit.cli import pages  # noqa: PLC0415 - importing Jinja2 takes time
     from virt_admit.reports.html import findings  # noqa: PLC0415
 
-    pages.publish(
-        findings.page(result),
-        file,
-        pages_by,
-        lambda by: {
-            owner: findings.page(part, by.subject(owner)) for owner, part in findings.split(result, by).items()
-        },
-    )
+    def split(by: Owners) -> dict[str, Page]:
+        return {owner: findings.page(part, by.subject(owner)) for owner, part in findings.split(result, by).items()}
+
+    pages.publish(pages.Pages(findings.page(result), split), file, pages_by)
 
 
 def print_summary(result: Report, policy: Policy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,16 @@ def evidence(source: ClusterOptions, cluster: Cluster) -> tuple[tuple[str, str],
     return (("cluster", where), *((("API server", version),) if version else ()))
 
 
-def publish(whole: Page, file: str | None, pages_by: str | None, split: Callable[[Owners], Mapping[str, Page]]) -> None:
-    """Write a page, or with ``--pages-by`` one page for each owner and the index.
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """The page about everything, and how to make one for each owner."""
+
+    whole: Page
+    split: Callable[[Owners], Mapping[str, Page]]
+
+
+def publish(pages: Pages, file: str | None, pages_by: str | None) -> None:
+    """Write the page, or with ``--pages-by`` one page for each owner and the index.
 
     Raises:
         ClickException: a file cannot be written.
@@ -34,10 +43,10 @@ def publish(whole: Page, file: str | None, pages_by: str | None, split: Callable
     from virt_admit.reports.html import owners, page  # noqa: PLC0415 - importing Jinja2 takes time
 
     if pages_by is None or file is None:
-        write(page.render(whole), file)
+        write(page.render(pages.whole), file)
         return
     by = owners.Owners.parse(pages_by)
     try:
-        owners.write(Path(file), owners.files(whole, split(by), by))
+        owners.write(Path(file), owners.files(pages.whole, pages.split(by), by))
     except OSError as error:
         raise failure(error) from None

@@ -31,6 +31,7 @@ from virt_admit.cli.options import (
 )
 from virt_admit.cli.output import Progress, failure, has_findings, print_summary, progress, publish, tell
 from virt_admit.cli.pages import evidence
+from virt_admit.documents.reader import DocumentError
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube import snapshots
@@ -132,6 +133,7 @@ def _scan_several(sources: Sequence[several.Named], run: _Scan, outputs: Sequenc
         results,
         other_kinds=sum(one.report.other_kinds for one in scanned.values()),
         policy=", ".join(dict.fromkeys(one.report.policy for one in scanned.values())),
+        unreadable=tuple(DocumentError(one.error, name) for name, one in answers.items() if one.error),
         clusters={name: one.error for name, one in answers.items()},
         heading="\n".join((*several.matrix(answers), "", "")),
         evidence=tuple(

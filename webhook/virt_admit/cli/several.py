@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from virt_admit.cli import pages
 from virt_admit.cli.options import ClusterOptions
+from virt_admit.cli.pages import Pages
 from virt_admit.model.sanitize import line
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
+    from virt_admit.reports.html.page import Page
 
 Named = tuple[str, ClusterOptions]
 """The name of a cluster, which is its context or path as given, and its options."""
@@ -26,6 +32,8 @@ class Answer:
     data: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
     error: str = ""
+    pages: Pages | None = None
+    """For HTML, in place of data and text."""
 
 
 def ask_each(sources: Sequence[Named], ask: Callable[[ClusterOptions], Answer]) -> dict[str, Answer]:
@@ -46,14 +54,46 @@ def worst_code(answers: Mapping[str, Answer]) -> int:
     return max(answer.code for answer in answers.values())
 
 
-def print_answers(answers: Mapping[str, Answer], output: str) -> int:
-    """Print the answers as ``text`` or ``json`` and return the worst exit code."""
-    if output == "json":
+def publish(answers: Mapping[str, Answer], title: str, output: str, file: str | None, pages_by: str | None) -> int:
+    """Print the answers as ``text`` or ``json``, or write pages as ``html``. Return the worst exit code.
+
+    Raises:
+        ClickException: a page cannot be written.
+    """
+    if output == "html":
+        pages.publish(_combined(title, answers), file, pages_by)
+    elif output == "json":
         clusters = [{"cluster": name, "error": one.error or None, **one.data} for name, one in answers.items()]
         click.echo(json.dumps({"version": 1, "clusters": clusters}, indent=2))
     else:
         click.echo("\n".join(_lines(answers)).rstrip("\n"))
     return worst_code(answers)
+
+
+def _combined(title: str, answers: Mapping[str, Answer]) -> Pages:
+    from virt_admit.reports.html import clusters  # noqa: PLC0415 - importing Jinja2 takes time
+
+    def part(name: str, one: Answer) -> clusters.Part:
+        return clusters.Part(name, one.pages.whole if one.pages else None, one.verdicts, one.error)
+
+    def split(by: Owners) -> dict[str, Page]:
+        """Return a page for each owner of any cluster. Each says which clusters cannot be read."""
+        own = {name: one.pages.split(by) if one.pages else {} for name, one in answers.items()}
+        owners = {owner for of_cluster in own.values() for owner in of_cluster}
+        return {
+            owner: clusters.combine(
+                title,
+                [
+                    clusters.Part(name, own[name].get(owner), error=one.error)
+                    for name, one in answers.items()
+                    if one.error or owner in own[name]
+                ],
+                by.subject(owner),
+            )
+            for owner in owners
+        }
+
+    return Pages(clusters.combine(title, [part(name, one) for name, one in answers.items()]), split)
 
 
 def _lines(answers: Mapping[str, Answer]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from virt_admit.model.rehearsal.rehearsal import READS, Options, Rehearsal, rehe
 from virt_admit.model.rehearsal.rollouts import Driver
 
 if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
     from virt_admit.reports.html.page import Page
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
@@ -83,12 +84,12 @@ def command(
     sources = clusters.each()
     try:
         if len(sources) > 1:
-            output.require_text_or_json()
-            return several.print_answers(several.ask_each(sources, lambda one: _answer(one, options, begin)), form)
+            answers = several.ask_each(sources, lambda one: _answer(one, options, begin, form))
+            return several.publish(answers, "Upgrade", form, file, output.pages_by)
         cluster = load_cluster(sources[0][1], LOOKS_UP)
         if form == "html":
             result = rehearse(cluster, options, _say)
-            _publish(result, begin, cluster, (file, output.pages_by), sources[0][1])
+            pages.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
             return CODES[result.possible]
         rendered, code = upgrade(cluster, options, form, begin, quiet=form == "json")
     except ValueError as error:
@@ -97,28 +98,23 @@ def command(
     return code
 
 
-def _answer(source: ClusterOptions, options: Options, start: datetime.datetime | None) -> several.Answer:
+def _answer(source: ClusterOptions, options: Options, start: datetime.datetime | None, form: str) -> several.Answer:
     """Return the answer about one of several clusters."""
-    result = rehearse(load_cluster(source, LOOKS_UP), options)
+    cluster = load_cluster(source, LOOKS_UP)
+    result = rehearse(cluster, options)
     verdicts = {
         "possible": {True: "yes", False: "no", None: "unknown"}[result.possible],
         "duration": upgrade_text.span(result.duration) if result.duration else "-",
         "stops": str(len(result.stops)),
     }
+    if form == "html":
+        return several.Answer(CODES[result.possible], verdicts, pages=_pages(result, start, cluster, source))
     text = upgrade_text.text(result, start)
     return several.Answer(CODES[result.possible], verdicts, upgrade_data.as_data(result), text)
 
 
-def _publish(
-    result: Rehearsal,
-    start: datetime.datetime | None,
-    cluster: Cluster,
-    target: tuple[str | None, str | None],
-    source: ClusterOptions,
-) -> None:
-    """Write the page, or the pages of the owners: ``target`` is the file and the value of ``--pages-by``."""
+def _pages(result: Rehearsal, start: datetime.datetime | None, cluster: Cluster, source: ClusterOptions) -> pages.Pages:
     from virt_admit.reports.html import upgrade as html  # noqa: PLC0415 - importing Jinja2 takes time
-    from virt_admit.reports.html.owners import Owners  # noqa: PLC0415
 
     evidence = pages.evidence(source, cluster)
 
@@ -127,7 +123,7 @@ def _publish(
         parts = html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
         return {owner: html.page(part, start, evidence, by.subject(owner)) for owner, part in parts.items()}
 
-    pages.publish(html.page(result, start, evidence), *target, split)
+    return pages.Pages(html.page(result, start, evidence), split)
 
 
 def _time(text: str | None) -> datetime.datetime | None:

@@ -71,7 +71,7 @@ class Report:
     templates: int = 0
     """The number of files in folders that were skipped as templates."""
     unreadable: tuple[DocumentError, ...] = ()
-    """The documents that could not be read. Their objects are unknown."""
+    """The documents, or the clusters of several, that could not be read. Their objects are unknown."""
     policy: str = ""
     """Where the policy comes from."""
     clusters: Mapping[str, str] = field(default_factory=dict)
@@ -120,7 +120,8 @@ class Report:
         if self.rules_without_data:
             parts.append(f"{count(len(self.rules_without_data), 'rule')} could not read the data they need")
         if self.unreadable:
-            parts.append(f"{count(len(self.unreadable), 'document')} could not be read")
+            what = "cluster" if self.clusters else "document"
+            parts.append(f"{count(len(self.unreadable), what)} could not be read")
         if self.crashed:
             parts.append("some rules crashed, which is a bug")
         return "; ".join(parts)

@@ -19,9 +19,11 @@ from virt_admit.reports.html.page import (
     SEVERE,
     UNKNOWN,
     Cause,
+    Cell,
     Figure,
     Item,
     Page,
+    Table,
     Tile,
     Verdict,
     grouped,
@@ -63,6 +65,7 @@ def page(report: Report, subject: str = "") -> Page:
         subject=subject,
         verdict=_verdict(report, numbers, incomplete=bool(broken)),
         tiles=tiles,
+        leading=(_matrix(report),) if report.clusters else (),
         causes_title="What was found",
         causes=worst_first((*_unreadable(report), *broken, *_causes(rows))),
         figures=tuple(_figures(rows)),
@@ -103,9 +106,22 @@ def _verdict(report: Report, numbers: Mapping[str, int], *, incomplete: bool) ->
     return Verdict(GOOD, "Clean", "No object would be denied or warned about.")
 
 
+def _matrix(report: Report) -> Table:
+    """Return the verdict and the counts of each of several clusters."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, error in report.clusters.items():
+        own = replace(report, results=tuple(one for one in report.results if one.cluster == name), unreadable=())
+        numbers = grouping.counts(own)
+        verdict = _verdict(own, numbers, incomplete=False).word
+        counted = (len(own.results), numbers["denied"], numbers["warned"], numbers["audited"])
+        rows.append((name, "cannot be read", *("-",) * 4, error) if error else (name, verdict, *counted, ""))
+    return Table("Clusters", ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited", "Error"), tuple(rows))
+
+
 def _unreadable(report: Report) -> Iterator[Cause]:
     for error in report.unreadable:
-        place = relative(error.file) + (f":{error.line}" if error.line else "")
+        place = error.file if report.clusters else relative(error.file)
+        place += f":{error.line}" if error.line else ""
         yield Cause(BAD, "unreadable", "", error.message, "", (Item(place),))
 
 
