@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from virt_admit.cli.scan import is_complete, judge
+from virt_admit.kube.cache import FrozenCache
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model import webhook_bundles
 from virt_admit.model.cluster import Cluster
@@ -81,6 +82,7 @@ class Watch(Collector):
         metrics: ProcessMetrics,
     ) -> None:
         self._cluster, self._rules, self._policy = cluster, rules, policy
+        self._frozen = FrozenCache(cluster)
         self.latest: Judgement | None = None
         self._shown = CollectorRegistry()
         self._complete: Judgement | None = None
@@ -125,16 +127,17 @@ class Watch(Collector):
 
     def _judge(self, policy: Policy) -> Judgement:
         started = time.monotonic()
-        cluster: Cluster = self._cluster
+        self._frozen.refresh()
+        cluster: Cluster = self._frozen
         report = dataclasses.replace(judge(cluster, self._rules.kinds, self._rules, policy), policy=policy.name)
-        drains, unreadable = plan(cluster), self._cluster.unreadable
+        drains, unreadable = plan(cluster), self._frozen.unreadable
         now = datetime.datetime.now(datetime.UTC)
         return Judgement(
             report=report,
             blockers={node.name: node.blockers for node in drains.nodes},
             drainable={node.name: node.drainable for node in drains.nodes},
             bundles=webhook_bundles.expiry(cluster),
-            complete=is_complete(report, self._cluster, self._rules.kinds),
+            complete=is_complete(report, self._frozen, self._rules.kinds),
             unreadable=unreadable,
             page=watch_page.page(report, drains, cluster, unreadable, now),
             seconds=time.monotonic() - started,
@@ -143,7 +146,7 @@ class Watch(Collector):
     def _estimate(self) -> None:
         """Estimate an upgrade if the last estimate is old. This comes last, so that it delays no finding."""
         if time.monotonic() - self._estimated >= UPGRADE_INTERVAL:
-            self._upgrade = rehearse(self._cluster, Options(), forecast_only=True).duration
+            self._upgrade = rehearse(self._frozen, Options(), forecast_only=True).duration
             self._estimated = time.monotonic()
             self._refresh_gauges()
 

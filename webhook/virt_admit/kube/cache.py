@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -124,6 +125,19 @@ class KindStore:
             if not objects:
                 del self._view.by_namespace[namespace]
             self.generation += 1
+
+    def twin(self) -> KindStore:
+        """Return an empty store that ``follow`` fills from this one."""
+        twin = copy.copy(self)
+        twin._view, twin.generation = View({}, State.WAITING), -1
+        return twin
+
+    def follow(self, other: KindStore) -> None:
+        """Take over the objects and the state of the store that this one is a twin of, if they changed."""
+        generation, view = other.generation, other._view  # generation first: the next call sees a change meanwhile
+        if generation != self.generation:
+            objects = {namespace: dict(found) for namespace, found in view.by_namespace.copy().items()}
+            self._view, self.generation = View(objects, view.state), generation
 
     def _pack(self, obj: dict[str, Any]) -> Any:
         """Return what is stored of an object; None if it is not kept."""
@@ -321,6 +335,24 @@ class ClusterCache:
             if store.generation != then:
                 return False
         return derived.server_version == self.server_version
+
+
+class FrozenCache(ClusterCache):
+    """The objects of another cache at one moment.
+
+    A judgement of a whole cluster takes seconds. Over a cache that changes meanwhile it would mix several states, and
+    each change would discard derived values that the rest of the judgement needs.
+    """
+
+    def __init__(self, live: ClusterCache) -> None:
+        super().__init__(store.twin() for store in live.stores.values())
+        self._live = live
+
+    def refresh(self) -> None:
+        """Take over the current objects. Values derived from kinds that did not change stay."""
+        for kind, store in self.stores.items():
+            store.follow(self._live.stores[kind])
+        self.server_version = self._live.server_version
 
 
 class _Watcher:
