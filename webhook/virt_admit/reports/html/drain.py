@@ -43,6 +43,13 @@ LEVEL_OF: Final = {
     VmOutcome.MIGRATES: GOOD,
 }
 """The color of each outcome."""
+_TILE: Final = {
+    VmOutcome.BLOCKS: "VMs block the drain",
+    VmOutcome.STOPS: "VMs stop for good",
+    VmOutcome.UNKNOWN: "VMs unknown",
+    VmOutcome.RESTARTS: "VMs restart elsewhere",
+    VmOutcome.MIGRATES: "VMs migrate",
+}
 LEGEND: Final = tuple((level, str(outcome)) for outcome, level in LEVEL_OF.items())
 _MOST_NODES: Final = 50
 """Nodes in the picture of all VMs."""
@@ -64,7 +71,7 @@ def page(plan: Plan, cluster: Cluster | None, evidence: Iterable[tuple[str, str]
         title="Drain" if len(plan.nodes) != 1 else f"Drain of {plan.nodes[0].name}",
         subject=subject,
         verdict=_verdict(plan),
-        tiles=tuple(Tile(level, len(plan.having(outcome)), str(outcome)) for outcome, level in LEVEL_OF.items()),
+        tiles=tuple(Tile(level, len(plan.having(outcome)), _TILE[outcome]) for outcome, level in LEVEL_OF.items()),
         causes_title="Causes and what to do",
         causes=worst_first((*_blockers(plan), *_no_room(plan), *vm_causes(plan))),
         figures=tuple(figures),

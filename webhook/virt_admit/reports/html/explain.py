@@ -37,6 +37,16 @@ _LEVEL: Final = {
     Event.EXHAUSTED: BAD,
 }
 _FATE: Final = {True: (GOOD, "restarted"), False: (SEVERE, "stays off"), None: (UNKNOWN, "unknown")}
+_TILE: Final = {True: "VMs restart", False: "VMs stay off", None: "VMs unknown"}
+_WHAT: Final = {
+    Event.SILENT: "node is silent",
+    Event.NOTICED: "noticed",
+    Event.ACTS: "check acts",
+    Event.STEP: "remediation step",
+    Event.CANCELLED: "cancelled",
+    Event.DOWN: "confirmed down",
+    Event.EXHAUSTED: "steps exhausted",
+}
 _LEGEND: Final = (
     (NOTICE, "noticed"),
     (SEVERE, "remediation"),
@@ -99,8 +109,7 @@ def _restarts(checks: Sequence[Check]) -> str:
 def _tiles(checks: Sequence[Check]) -> tuple[Tile, ...]:
     fates = [fate for check in checks for fate in check.fates]
     return tuple(
-        Tile(level, sum(fate.comes is comes for fate in fates), f"VMs: {word}")
-        for comes, (level, word) in _FATE.items()
+        Tile(level, sum(fate.comes is comes for fate in fates), _TILE[comes]) for comes, (level, _) in _FATE.items()
     )
 
 
@@ -131,7 +140,7 @@ def _figure(check: Check) -> Figure:
                     None if moment.at.most is None else moment.at.most // SECOND,
                 ),
             ),
-            str(moment.event),
+            _WHAT[moment.event],
         )
         for moment in moments
     ]

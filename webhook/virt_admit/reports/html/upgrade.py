@@ -86,7 +86,8 @@ def _moves(vms: Sequence[VmMoves]) -> Iterator[Cause]:
             Item(f"{vm.namespace}/{vm.name}")
         )
     for (level, outcome, moves), items in groups.items():
-        yield Cause(level, outcome, "", f"{count(moves, 'move')}: migrations and restarts", "", tuple(items))
+        text = f"{count(moves, 'move')} each: migrations or restarts" if moves else "They are not moved."
+        yield Cause(level, outcome, "", text, "", tuple(items))
 
 
 def _gantt(waves: Sequence[Wave]) -> Figure:
