@@ -5,6 +5,7 @@ A definition in ``variants/`` is another release of the same kind: its fields ar
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 
 from tests.paths import DATA
+from virt_admit.model import releases
 from virt_admit.model.kinds import Kind
 from virt_admit.model.unknown_fields import ANY, FOLDER, FREE
 from virt_admit.rules import load_rules
@@ -29,14 +31,29 @@ def files() -> dict[Path, str]:
 def definitions(kind: Kind) -> list[dict[str, Any]]:
     """Return the definitions of a kind, the newest release first."""
     paths = [CRDS / f"{kind.resource}.yaml", *sorted((CRDS / "variants").glob(f"{kind.resource}.*.yaml"))]
-    return [yaml.load(path.read_text(), yaml.CSafeLoader) for path in paths]
+    found = [yaml.load(path.read_text(), yaml.CSafeLoader) for path in paths]
+    newest = releases.releases(releases.KUBEVIRT)[-1]
+    removed = [field for field, _ in releases.removed_fields(releases.KUBEVIRT, kind.kind, newest)]
+    return [*found, *(_with(found[0], field) for field in removed if kind.group.endswith("kubevirt.io"))]
 
 
-def table(releases: list[dict[str, Any]]) -> str:
+def _with(definition: dict[str, Any], field: str) -> dict[str, Any]:
+    """Return the definition of an older release, which had one field more."""
+    older: dict[str, Any] = copy.deepcopy(definition)
+    for version in older["spec"]["versions"]:
+        schema = version["schema"]["openAPIV3Schema"]
+        for step in field.split("."):
+            name = step.removesuffix("[]")
+            schema = schema.setdefault("properties", {}).setdefault(name, {})
+            schema = schema.get("items", schema.get("additionalProperties", schema)) if step != name else schema
+    return older
+
+
+def table(found: list[dict[str, Any]]) -> str:
     """Return the table of a kind as JSON, with one type in each line so that changes are readable."""
     types = _Types()
     versions: dict[str, list[int]] = {}
-    for definition in releases:
+    for definition in found:
         for version in definition["spec"]["versions"]:
             node = types.add(version["schema"]["openAPIV3Schema"], top=True)
             known = versions.setdefault(version["name"], [])
