@@ -28,6 +28,18 @@ def as_data(result: Rehearsal) -> dict[str, Any]:
             {"setting": saving.setting, "from": saving.before, "to": saving.after, "saves": saving.seconds}
             for saving in result.faster
         ],
+        "health_checks": [
+            {
+                "kind": check.kind,
+                "namespace": check.namespace,
+                "name": check.name,
+                "nodes": list(check.nodes),
+                "acts": check.acts,
+                "after": check.after,
+                "reason": check.reason,
+            }
+            for check in result.health_checks
+        ],
     }
 
 

@@ -22,6 +22,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += _stops(result.stops)
     lines += _waves(result.waves, start)
     lines += _vms(result)
+    lines += _health_checks(result)
     lines += [
         f"{saving.setting} {saving.before} → {saving.after} saves up to {_hours(saving.seconds)}"
         for saving in result.faster
@@ -82,6 +83,14 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     off = [f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.STOPS]
     if off:
         yield f"  shut down, and stay off: {names(off)}"
+
+
+def _health_checks(result: Rehearsal) -> Iterator[str]:
+    """Yield the health checks that would, or may, act on a node that is only being updated."""
+    for check in result.health_checks[:_MOST]:
+        if check.acts is not False:
+            certain = "would act" if check.acts else "may act"
+            yield f"{check.title} {certain} on a node that is only being updated: {check.reason}"
 
 
 def _at(start: datetime.datetime | None, seconds: Range) -> str:

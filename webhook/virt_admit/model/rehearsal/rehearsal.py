@@ -14,9 +14,10 @@ from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.kubevirt.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.room import scheduler
 from virt_admit.model.reads import union
-from virt_admit.model.rehearsal import durations, rollouts
+from virt_admit.model.rehearsal import durations, reboots, rollouts
 from virt_admit.model.rehearsal.durations import Estimate, Range
 from virt_admit.model.rehearsal.limits import MigrationLimits, limits
+from virt_admit.model.rehearsal.reboots import RebootCheck
 from virt_admit.model.rehearsal.rollouts import Driver, Pool
 from virt_admit.model.rehearsal.simulation import MAX_EVENTS, Outcome, Vm, World, leftovers, simulate
 
@@ -90,6 +91,8 @@ class Rehearsal:
     vms: tuple[VmMoves, ...]
     stops: tuple[Stop, ...]
     faster: tuple[Saving, ...]
+    health_checks: tuple[RebootCheck, ...] = ()
+    """The health checks that watch the nodes, those first that would act on a node that is only being updated."""
 
 
 def rehearse(
@@ -119,6 +122,9 @@ def rehearse(
     if unseen or unknown:
         return _unknown(driver, plan, (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown)))
     result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress)
+    updated = [node for pool in pools for node in pool.nodes]
+    checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)
+    result = replace(result, health_checks=checks)
     if not result.possible or forecast_only:
         return result
     progress("trying other settings")

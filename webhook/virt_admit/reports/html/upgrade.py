@@ -52,7 +52,7 @@ def page(
         verdict=_verdict(result, start),
         tiles=tiles,
         causes_title="What stops it, and what happens to VMs",
-        causes=worst_first((*_stops(result), *_moves(result.vms))),
+        causes=worst_first((*_stops(result), *_health_checks(result), *_moves(result.vms))),
         figures=(_gantt(result.waves),) if result.waves else (),
         tables=tuple(_tables(result, start)),
         notes=tuple((title, lines) for title, lines in _notes(result) if lines),
@@ -76,6 +76,15 @@ def _stops(result: Rehearsal) -> Iterator[Cause]:
         groups.setdefault((stop.reason, stop.remedy), []).append(Item(stop.node or "a pool of nodes"))
     for (reason, remedy), items in groups.items():
         yield Cause(BAD, "stops the upgrade", "", reason, remedy, tuple(items))
+
+
+def _health_checks(result: Rehearsal) -> Iterator[Cause]:
+    """Yield the health checks that would, or may, act on a node that is only being updated."""
+    for check in result.health_checks:
+        if check.acts is not False:
+            level, title = (SEVERE, "would act on a node") if check.acts else (UNKNOWN, "may act on a node")
+            what = f"{check.title}: {check.reason}"
+            yield Cause(level, title, "", what, "", tuple(Item(node) for node in check.nodes))
 
 
 def _moves(vms: Sequence[VmMoves]) -> Iterator[Cause]:
