@@ -8,18 +8,24 @@ from typing import Any, Final
 NAMESPACE: Final = "shop"
 _MODEL: Final = "Skylake"
 _GIB: Final = 1024
+CLUSTER: Final = "virt-admit.io/cluster"
+"""The label of the nodes of one of several clusters on an API server."""
 DEADLINE: Final = 3600
 """Virtual seconds after which a roll-out that has not ended is stuck."""
 
 
-def case(seed: int) -> dict[str, Any]:
-    """Return a case for ``main.go``. One in four is too full to be updated, or has a VM that fits nowhere else."""
+def case(seed: int, cluster: str = "") -> dict[str, Any]:
+    """Return a case for ``main.go``. One in four is too full to be updated, or has a VM that fits nowhere else.
+
+    With a name of a cluster, it can share an API server with others: it has its own namespace and labelled nodes.
+    """
     chance = random.Random(seed)
-    nodes = [f"node{number}" for number in range(chance.randint(2, 6))]
+    prefix = cluster and f"{cluster}-"
+    nodes = [f"{prefix}node{number}" for number in range(chance.randint(2, 6))]
     room = chance.choice((8, 12, 16))
     vms = _vms(chance, nodes, room)
     order = chance.sample(nodes, len(nodes))
-    return {
+    found = {
         "kubevirt": kubevirt(chance.choice((1, 2, 3, 5)), chance.choice((1, 1, 2, 3))),
         "nodes": [node(name, room * _GIB, age) for age, name in enumerate(order)],
         "vmis": [vmi(name, where, size, 2 + chance.randrange(5)) for name, where, size in vms],
@@ -28,6 +34,16 @@ def case(seed: int) -> dict[str, Any]:
         "reboot": chance.choice((0, 7, 20)),
         "deadline": DEADLINE,
     }
+    return _shared(found, cluster) if cluster else found
+
+
+def _shared(given: dict[str, Any], cluster: str) -> dict[str, Any]:
+    for each in given["nodes"]:
+        each["metadata"]["labels"][CLUSTER] = cluster
+    for each in given["vmis"]:
+        each["metadata"]["namespace"] = cluster
+        each["spec"]["nodeSelector"] = {CLUSTER: cluster}
+    return given | {"selector": f"{CLUSTER}={cluster}"}
 
 
 def _vms(chance: random.Random, nodes: list[str], room: int) -> list[tuple[str, str, int]]:

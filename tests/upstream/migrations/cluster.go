@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/client-go/kubecli"
+	"kubevirt.io/client-go/kubevirt"
 	kubevirtfake "kubevirt.io/client-go/kubevirt/fake"
 	networkclient "kubevirt.io/client-go/networkattachmentdefinitionclient"
 	networkfake "kubevirt.io/client-go/networkattachmentdefinitionclient/fake"
@@ -121,9 +123,12 @@ func store(of *clienttesting.Fake, inner clienttesting.ObjectTracker) *tracker {
 // client has the APIs that the controllers use.
 type client struct {
 	kubecli.KubevirtClient
-	core     *fake.Clientset
-	virt     *kubevirtfake.Clientset
-	networks *networkfake.Clientset
+	core          kubernetes.Interface
+	virt          kubevirt.Interface
+	networks      networkclient.Interface
+	live          bool   // whether this is an API server, with kube-scheduler
+	nodes         string // selects the nodes of this cluster among those of the API server
+	unschedulable int    // seconds that a target pod may be unschedulable; 0: KubeVirt's default
 }
 
 func (c *client) CoreV1() corev1.CoreV1Interface         { return c.core.CoreV1() }
@@ -132,15 +137,28 @@ func (c *client) VirtualMachineInstance(ns string) kubecli.VirtualMachineInstanc
 	return c.virt.KubevirtV1().VirtualMachineInstances(ns)
 }
 func (c *client) VirtualMachineInstanceMigration(ns string) kubecli.VirtualMachineInstanceMigrationInterface {
-	return c.virt.KubevirtV1().VirtualMachineInstanceMigrations(ns)
+	return &migrationsOf{c.virt.KubevirtV1().VirtualMachineInstanceMigrations(ns), c.unschedulable}
 }
 
-func newClient() *client {
-	c := &client{core: fake.NewSimpleClientset(), virt: kubevirtfake.NewSimpleClientset(), networks: networkfake.NewSimpleClientset()}
-	objects := store(&c.core.Fake, c.core.Tracker())
-	store(&c.virt.Fake, c.virt.Tracker())
-	c.core.PrependReactor("create", "pods", objects.bind)
-	return c
+// migrationsOf creates migrations whose target pods may be unschedulable for so many seconds.
+type migrationsOf struct {
+	kubecli.VirtualMachineInstanceMigrationInterface
+	unschedulable int
+}
+
+func (m *migrationsOf) Create(ctx context.Context, made *v1.VirtualMachineInstanceMigration, opts metav1.CreateOptions) (*v1.VirtualMachineInstanceMigration, error) {
+	if m.unschedulable > 0 {
+		made.Annotations[v1.MigrationUnschedulablePodTimeoutSecondsAnnotation] = fmt.Sprint(m.unschedulable)
+	}
+	return m.VirtualMachineInstanceMigrationInterface.Create(ctx, made, opts)
+}
+
+func fakeClient() *client {
+	core, virt := fake.NewSimpleClientset(), kubevirtfake.NewSimpleClientset()
+	objects := store(&core.Fake, core.Tracker())
+	store(&virt.Fake, virt.Tracker())
+	core.PrependReactor("create", "pods", objects.bind)
+	return &client{core: core, virt: virt, networks: networkfake.NewSimpleClientset()}
 }
 
 // bind is what the API server does with the binding of kube-scheduler.
@@ -180,12 +198,14 @@ type informers struct {
 	vmis, pods, migrations, nodes cache.SharedIndexInformer
 }
 
-func watchAll(c *client) *informers {
+// watchAll watches the objects of one cluster: those of its namespace, and its nodes.
+func watchAll(c *client, namespace string) *informers {
+	virt := c.virt.KubevirtV1()
 	return &informers{
-		vmis:       informer(c.virt.KubevirtV1().VirtualMachineInstances(""), &v1.VirtualMachineInstance{}, controller.GetVMIInformerIndexers()),
-		migrations: informer(c.virt.KubevirtV1().VirtualMachineInstanceMigrations(""), &v1.VirtualMachineInstanceMigration{}, controller.GetVirtualMachineInstanceMigrationInformerIndexers()),
-		pods:       informer(c.core.CoreV1().Pods(""), &k8sv1.Pod{}, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-		nodes:      informer(c.core.CoreV1().Nodes(), &k8sv1.Node{}, cache.Indexers{}),
+		vmis:       informer(virt.VirtualMachineInstances(namespace), "", &v1.VirtualMachineInstance{}, controller.GetVMIInformerIndexers()),
+		migrations: informer(virt.VirtualMachineInstanceMigrations(namespace), "", &v1.VirtualMachineInstanceMigration{}, controller.GetVirtualMachineInstanceMigrationInformerIndexers()),
+		pods:       informer(c.core.CoreV1().Pods(namespace), "", &k8sv1.Pod{}, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
+		nodes:      informer(c.core.CoreV1().Nodes(), c.nodes, &k8sv1.Node{}, cache.Indexers{}),
 	}
 }
 
@@ -195,12 +215,14 @@ type source[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func informer[L runtime.Object](from source[L], of runtime.Object, by cache.Indexers) cache.SharedIndexInformer {
+func informer[L runtime.Object](from source[L], selector string, of runtime.Object, by cache.Indexers) cache.SharedIndexInformer {
 	listWatch := &cache.ListWatch{
 		ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = selector
 			return from.List(context.Background(), options)
 		},
 		WatchFunc: func(options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = selector
 			return from.Watch(context.Background(), options)
 		},
 	}

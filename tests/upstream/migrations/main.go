@@ -1,14 +1,17 @@
-// migrations runs KubeVirt's evacuation and migration controllers and kube-scheduler over one cluster, in virtual time.
+// migrations runs KubeVirt's evacuation and migration controllers over one cluster.
 //
-// One case on standard input, one result on standard output, both JSON. The controllers and the scheduler are the real
-// ones with their usual informers, on the fake clients of their own unit tests (cluster.go). What they talk to is
-// ours: a kubelet and a virt-handler that start pods and end migrations after the given seconds (node.go), and a
-// roll-out that cordons, evicts as `kubectl drain` does, waits and uncordons (rollout.go). Everything runs in a
-// testing/synctest bubble: time-outs of minutes pass at once, in the order in which they would really pass.
+// One case on standard input, one result on standard output, both JSON. The controllers are the real ones with their
+// usual informers. What they talk to is ours: a kubelet and a virt-handler that start pods and end migrations after the
+// given seconds (node.go), and a roll-out that cordons, evicts as `kubectl drain` does, waits and uncordons (rollout.go).
+//
+// Without flags they run with kube-scheduler on the fake clients of their own unit tests (cluster.go), in a
+// testing/synctest bubble: time-outs of minutes pass at once, in the order in which they would really pass. With
+// -kubeconfig they run in real time on an API server with kube-scheduler (live.go).
 package main
 
 import (
 	"encoding/json"
+	"flag"
 	"io"
 	"log"
 	"os"
@@ -33,7 +36,10 @@ type Case struct {
 	Seconds  map[string]int              `json:"seconds"`
 	Pools    []Pool                      `json:"pools"`
 	Reboot   int                         `json:"reboot"`
-	Deadline int                         `json:"deadline"` // virtual seconds after which the roll-out is given up
+	Deadline int                         `json:"deadline"` // seconds after which the roll-out is given up
+
+	Unschedulable int    `json:"unschedulable"` // seconds that a target pod may be unschedulable; 0: KubeVirt's default
+	Selector      string `json:"selector"`      // of the nodes of this cluster, where an API server holds several
 }
 
 // Pool has nodes that are updated in this order, so many at the same time.
@@ -42,7 +48,7 @@ type Pool struct {
 	Capacity int      `json:"capacity"`
 }
 
-// Result is what happened, in virtual seconds since the beginning.
+// Result is what happened, in seconds since the beginning.
 type Result struct {
 	VMIs       []v1.VirtualMachineInstance `json:"vmis"` // with KubeVirt's defaults, at the beginning
 	Pods       []k8sv1.Pod                 `json:"pods"` // at the beginning
@@ -65,6 +71,8 @@ type Migration struct {
 }
 
 func main() {
+	kubeconfig := flag.String("kubeconfig", "", "run in real time on this API server")
+	flag.Parse()
 	logs := io.Discard
 	if os.Getenv("MIGRATIONS_LOG") != "" {
 		logs = os.Stderr
@@ -72,26 +80,36 @@ func main() {
 	kubevirtlog.Log.SetIOWriter(logs)
 	klog.LogToStderr(false)
 	klog.SetOutput(logs)
-	// The first call starts a goroutine of the runtime, which must not belong to the bubble.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 	given := Case{}
 	if err := json.NewDecoder(os.Stdin).Decode(&given); err != nil {
 		log.Fatalf("not a case: %v", err)
 	}
 	out := os.Stdout
 	os.Stdout = os.Stderr // what the testing package prints is not part of the result
+	if *kubeconfig != "" {
+		c, err := liveClient(*kubeconfig, given.Selector)
+		if err != nil {
+			log.Fatal(err)
+		}
+		answer(out, &given, c)
+	}
+	// The first call starts a goroutine of the runtime, which must not belong to the bubble.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 	bubble := func(t *testing.T) {
-		synctest.Test(t, func(*testing.T) {
-			result, err := run(&given)
-			if err != nil {
-				log.Fatal(err)
-			}
-			if err := json.NewEncoder(out).Encode(result); err != nil {
-				log.Fatal(err)
-			}
-			os.Exit(0) // the controllers never end
-		})
+		synctest.Test(t, func(*testing.T) { answer(out, &given, fakeClient()) })
 	}
 	everything := func(pattern, name string) (bool, error) { return regexp.MatchString(pattern, name) }
 	testing.Main(everything, []testing.InternalTest{{Name: "cluster", F: bubble}}, nil, nil)
+}
+
+// answer runs a case, writes its result and exits, because the controllers never end.
+func answer(out io.Writer, given *Case, c *client) {
+	result, err := run(given, c)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := json.NewEncoder(out).Encode(result); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(0)
 }

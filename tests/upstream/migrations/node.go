@@ -63,9 +63,14 @@ func (w *world) runNodes() {
 	}
 }
 
-// startPods runs the containers of pods that kube-scheduler bound.
+// startPods runs the containers of pods that kube-scheduler bound, and ends those of deleted ones.
 func (w *world) startPods() {
 	for _, pod := range w.pods() {
+		if pod.DeletionTimestamp != nil {
+			// it may be gone, or is tried again in the next tick
+			_ = w.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, atOnce)
+			continue
+		}
 		if pod.Spec.NodeName == "" || pod.Status.Phase != k8sv1.PodPending {
 			continue
 		}

@@ -22,9 +22,12 @@ import (
 // retry is the time after which `kubectl drain` repeats a refused eviction (k8s.io/kubectl/pkg/drain/drain.go).
 const retry = 5 * time.Second
 
-func run(given *Case) (*Result, error) {
+// atOnce deletes a pod as the API server does when its kubelet has confirmed that its containers ended.
+var atOnce = metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+
+func run(given *Case, c *client) (*Result, error) {
 	config, _, _ := testutils.NewFakeClusterConfigUsingKV(&given.KubeVirt)
-	c := newClient()
+	c.unschedulable = given.Unschedulable
 	service := templateService(c, config)
 	w := &world{
 		client: c, given: given, begin: time.Now(), bound: map[string]time.Time{}, index: map[string]int{},
@@ -33,10 +36,12 @@ func run(given *Case) (*Result, error) {
 	if err := w.fill(config, service); err != nil {
 		return nil, err
 	}
-	if err := startScheduler(c); err != nil {
-		return nil, err
+	if !c.live {
+		if err := startScheduler(c); err != nil {
+			return nil, err
+		}
 	}
-	w.informers = watchAll(c)
+	w.informers = watchAll(c, given.namespace())
 	if err := startControllers(c, w.informers, config, service); err != nil {
 		return nil, err
 	}
@@ -46,6 +51,9 @@ func run(given *Case) (*Result, error) {
 	w.rollOut()
 	for _, vmi := range w.vmis() {
 		w.result.Where[vmi.Namespace+"/"+vmi.Name] = vmi.Status.NodeName
+	}
+	if c.live {
+		return w.result, w.leave()
 	}
 	return w.result, nil
 }
@@ -60,7 +68,11 @@ func (w *world) fill(config *virtconfig.ClusterConfig, service *services.Templat
 		}
 	}
 	for i := range w.given.Nodes {
-		if _, err := w.CoreV1().Nodes().Create(ctx, &w.given.Nodes[i], metav1.CreateOptions{}); err != nil {
+		node, err := w.CoreV1().Nodes().Create(ctx, &w.given.Nodes[i], metav1.CreateOptions{})
+		if err == nil {
+			err = w.untaint(node)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -85,9 +97,12 @@ func (w *world) fill(config *virtconfig.ClusterConfig, service *services.Templat
 	}
 	for i := range w.given.Pods {
 		pod := &w.given.Pods[i]
-		runPod(pod)
 		created, err := w.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if err != nil {
+			return err
+		}
+		runPod(created)
+		if created, err = w.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
 		w.result.Pods = append(w.result.Pods, *created)
@@ -174,7 +189,7 @@ func (w *world) evict(node string) int {
 			continue
 		}
 		if pod.Status.Phase == k8sv1.PodSucceeded || pod.Labels[v1.AppLabel] != "virt-launcher" {
-			err := w.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{})
+			err := w.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, atOnce)
 			if err != nil && !errors.IsNotFound(err) {
 				log.Fatal(err)
 			}
