@@ -91,6 +91,18 @@ def test_kubectl_messages() -> None:
         assert "\n" not in text
 
 
+def test_kubectl_messages_have_no_line_of_the_attacker() -> None:
+    obj = vm(f"db{ATTACK}\n* [virt-admit/forged]", "shop", runStrategy="Allways")
+    obj["spec"]["template"]["spec"]["evictionStrategy"] = "livemigrate"
+    status = answered(review(obj), "validate")["status"]
+    head, *lines = status["message"].split("\n")
+    assert head.startswith("VirtualMachine shop/db")
+    assert len(lines) == len(status["details"]["causes"]) > 1
+    for text in (head, *lines):
+        assert not RAW.search(text), ascii(text)
+    assert all(re.match(r"\* spec\.", text) for text in lines)
+
+
 def test_kubectl_messages_of_endless_names() -> None:
     obj = vm("n" * 10_000, "shop", running=True) | {"kind": "VirtualMachine"}
     obj["spec"]["runStrategy"] = "x" * 10_000

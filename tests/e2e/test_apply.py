@@ -63,6 +63,22 @@ def test_both_findings_in_one_answer(plane, namespace):
     assert "[virt-admit/vm-eviction-strategy-unknown]" in answer.stderr
 
 
+def test_several_denials_of_several_objects_have_a_line_each(plane, namespace):
+    """kubectl prints the message of the answer, not its causes, if a command sends more than one object."""
+    wrong = {"runStrategy": "Running", "template": {"evictionStrategy": "livemigrate"}}
+    answer = apply(plane, vm("db", namespace, **wrong), vm("web", namespace, **wrong))
+    print(answer.stderr)
+    lines = answer.stderr.splitlines()
+    for name in ("db", "web"):
+        start = next(i for i, line in enumerate(lines) if line.endswith(f"VirtualMachine {namespace}/{name}:"))
+        assert "Error from server (Invalid)" in lines[start]
+        assert lines[start + 1].startswith("* spec.template.spec.evictionStrategy: 'livemigrate' is not")
+        assert lines[start + 2].startswith("* spec.runStrategy: 'Running' is not")
+    findings = [line for line in lines if "[virt-admit/" in line]
+    assert len(findings) == 4
+    assert max(map(len, findings)) < 256
+
+
 def test_the_default_is_written_and_said(plane, namespace):
     answer = apply(plane, vm("db", namespace))
     assert answer.returncode == 0, answer.stderr

@@ -237,21 +237,26 @@ def _status(request: Request, denials: Sequence[Verdict], omitted: int) -> dict[
 
 
 def _message(subject: Object, denials: Sequence[Verdict], omitted: int) -> str:
-    """Return the text that kubectl prints instead of causes if several objects of one command are denied."""
-    head = name(f"{subject.kind} {subject.full_name}".strip()) + ": "
+    """Return the text that kubectl prints instead of causes if several objects of one command are denied.
+
+    Several denials are a list with one line each, because kubectl prints line breaks as they are (k8s.io/kubectl
+    pkg/cmd/util/helpers.go#MultipleErrors).
+    """
+    head = name(f"{subject.kind} {subject.full_name}".strip()) + ":"
+    bullet = "\n* " if len(denials) + omitted > 1 else " "
     texts: list[str] = []
     room = MAX_MESSAGE - len(head)
     for index, verdict in enumerate(denials):
         text = line(verdict.text)
         more = f"and {len(denials) + omitted - index} more; run: virt-admit check"
-        if len(text) + len(more) + 4 > room:
-            texts.append(more if texts else cut(text, room))
+        if len(text) + len(more) + 2 * len(bullet) > room:
+            texts.append(more if texts else cut(text, room - len(bullet)))
             break
         texts.append(text)
-        room -= len(text) + 2
+        room -= len(bullet) + len(text)
     else:
         texts += [f"and {omitted} more; run: virt-admit check"] if omitted else []
-    return head + "; ".join(texts)
+    return head + "".join(bullet + text for text in texts)
 
 
 def _warnings(response: Response) -> list[str]:
