@@ -116,6 +116,26 @@ def test_namespaces_that_are_trusted(plane: ControlPlane, path: str, trusted: tu
         assert built[obj["kind"]] == obj["webhooks"][0]
 
 
+def test_the_address_of_the_runbooks_is_the_installers(plane: ControlPlane, tmp_path: Path) -> None:
+    """As docs/metrics.md shows it."""
+    shutil.copytree(MANIFESTS, tmp_path / "manifests")
+    ours = tmp_path / "ours" / "monitoring"
+    ours.mkdir(parents=True)
+    page = (MANIFESTS.parent / "docs" / "metrics.md").read_text()
+    (shown,) = [block for block in blocks(page, "yaml") if "ours/monitoring" in block]
+    (ours / "kustomization.yaml").write_text(shown)
+    built = list(yaml.safe_load_all(plane.kubectl("kustomize", ours, check=True).stdout))
+    (alerts,) = [obj for obj in built if obj["kind"] == "PrometheusRule"]
+    urls = {
+        rule["alert"]: rule["annotations"]["runbook_url"]
+        for group in alerts["spec"]["groups"]
+        for rule in group["rules"]
+    }
+    runbooks = "https://git.example.com/tools/virt-admit/docs/runbooks"
+    assert urls == {name: f"{runbooks}/{name}.md" for name in urls}
+    assert [obj["metadata"]["name"] for obj in built if obj["kind"] == "ConfigMap"] == ["virt-admit-dashboard"]
+
+
 def test_the_guard_leaves_no_default_to_the_api_server(plane: ControlPlane) -> None:
     for shipped in guard():
         answer = plane.kubectl(

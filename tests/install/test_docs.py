@@ -63,6 +63,23 @@ def test_links_lead_somewhere(file):
             assert anchor in anchors(there.read_text()), target
 
 
+SHOWN_TO_USERS = (
+    "*.md",
+    "*.yml",
+    "docs/**/*.md",
+    "manifests/**/*",
+    "webhook/**/*.py",
+    "webhook/**/*.yaml",
+    "examples/*",
+)
+
+
+def test_no_page_link_or_manifest_has_a_placeholder_for_an_owner():
+    found = [file for pattern in SHOWN_TO_USERS for file in ROOT.glob(pattern) if file.is_file()]
+    assert len(found) > 300
+    assert [str(file) for file in found if re.search(r"\bOWNER/|\bORG/|<owner>", file.read_text())] == []
+
+
 @pytest.mark.parametrize("file", [file for file in PAGES if file.parent == ROOT / "docs"], ids=lambda file: file.name)
 def test_every_page_is_reached_from_the_readme(file):
     readme = (ROOT / "README.md").read_text()

@@ -19,6 +19,7 @@ from virt_admit.reports import scan_metrics
 from virt_admit.reports.report import Report
 from virt_admit.rules import load_rules
 from virt_admit.serving.metrics import Metrics
+from virt_admit.settings import DOCS_URL
 from virt_admit_certs.rotation_status import RotatorStatus
 
 ENTRIES = [entry for each in manifests.webhooks(load_rules().at_admission) for entry in each["webhooks"]]
@@ -76,7 +77,7 @@ def test_an_alert_asks_for_series_that_exist_and_says_what_to_do(name):
     assert alert["labels"]["kubernetes_operator_part_of"] == NAME
     assert alert["labels"]["kubernetes_operator_component"] in {"webhook", "scan"}
     assert alert["annotations"].keys() == {"summary", "description", "runbook_url"}
-    assert alert["annotations"]["runbook_url"] == f"https://virt-admit.io/runbooks/{name}"
+    assert alert["annotations"]["runbook_url"] == f"{DOCS_URL}/runbooks/{name}.md"
     assert (ROOT / "docs" / "runbooks" / f"{name}.md").read_text().startswith(f"# {name}\n")
 
 

@@ -7,7 +7,9 @@ import dataclasses
 from tests.cli.test_check import BOTH, FINE
 from tests.reports.formats.reports import DEPRECATED, RULE, both_keys, scanned, unclear
 from virt_admit.reports.formats import markdown
+from virt_admit.reports.formats.places import rule_page
 from virt_admit.reports.report import Report
+from virt_admit.settings import DOCS_URL
 
 
 def rows(text):
@@ -22,7 +24,7 @@ def test_markdown(check):
     unread, denied = rows(text)
     assert unread.startswith("| **unreadable** | `bad.yaml:")
     assert denied.startswith("| **deny** | `vm.yaml:7`<br>VirtualMachine/shop/db | spec.running: running (means Always")
-    assert denied.endswith(f"| [{RULE}](https://virt-admit.io/rules#{RULE}) |")
+    assert denied.endswith(f"| [{RULE}]({DOCS_URL}/rules.md#{RULE}) |")
 
 
 def test_markdown_has_the_worst_first(check):
@@ -52,3 +54,9 @@ def test_markdown_fits_into_a_comment():
 def test_markdown_escapes_markup():
     (row,) = [row for row in rows(markdown.render(scanned(both_keys(name="@all|<b>![x](y)`")))) if RULE in row]
     assert r"VirtualMachine/shop/@" + "\u200b" + r"all\|\<b\>!\[x\](y)\`" in row
+
+
+def test_links_lead_to_the_copy_of_the_pages_that_the_installer_names(monkeypatch):
+    monkeypatch.setenv("VIRT_ADMIT_DOCS_URL", "https://git.example.com/virt-admit/docs/")
+    link = rule_page("vm-running-deprecated")
+    assert link == "https://git.example.com/virt-admit/docs/rules.md#vm-running-deprecated"

@@ -10,10 +10,12 @@ import pytest
 
 from tests.cli.test_check import BOTH, FINE
 from tests.https.reviews import vm
+from tests.paths import ROOT
 from tests.reports.formats.reports import DEPRECATED, RULE, RULES, unclear
 from virt_admit.documents import reader
 from virt_admit.reports.formats import sarif
 from virt_admit.reports.report import DUPLICATE_KEY
+from virt_admit.settings import DOCS_URL
 
 
 def sarif_run(text):
@@ -79,7 +81,9 @@ def test_sarif_describes_every_rule(check):
     rules = {each["id"]: each for each in sarif_run(check("sarif", code=0, vm=FINE))["tool"]["driver"]["rules"]}
     assert rules.keys() == {*RULES.by_id, DUPLICATE_KEY}
     for name, rule in rules.items():
-        assert rule["helpUri"] == f"https://virt-admit.io/rules#{name}"
+        page, _, anchor = rule["helpUri"].removeprefix(f"{DOCS_URL}/").partition("#")
+        text = (ROOT / "docs" / page).read_text()
+        assert f"\n## {anchor}\n" in text if anchor else name in text, "a link that leads nowhere"
         assert "**Why.**" in rule["help"]["markdown"]
         assert "**Fix.**" in rule["help"]["markdown"]
         assert not re.search(r"\*\*|``", rule["help"]["text"])

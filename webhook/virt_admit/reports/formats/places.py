@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePath
-from typing import Final
 
-from virt_admit.settings import DOMAIN
+from virt_admit.reports.report import DUPLICATE_KEY
+from virt_admit.settings import DOCS_URL
 
-SITE: Final = f"https://{DOMAIN}"
+
+def docs_url() -> str:
+    """Return the URL of the folder ``docs``: the installer's, or the project's."""
+    return (os.environ.get("VIRT_ADMIT_DOCS_URL") or DOCS_URL).rstrip("/")
 
 
 def rule_page(rule: str) -> str:
     """Return the URL of a rule's page."""
-    return f"{SITE}/rules#{rule}"
+    return f"{docs_url()}/cli.md" if rule == DUPLICATE_KEY else f"{docs_url()}/rules.md#{rule}"
 
 
 def relative(file: str) -> str:

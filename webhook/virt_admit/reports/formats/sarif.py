@@ -14,7 +14,7 @@ from urllib.parse import quote
 from virt_admit import __version__
 from virt_admit.documents.reader import DocumentError, Location
 from virt_admit.model.sanitize import escape_json, line
-from virt_admit.reports.formats.places import SITE, relative, rule_page
+from virt_admit.reports.formats.places import docs_url, relative, rule_page
 from virt_admit.reports.report import DUPLICATE_KEY, Report, ReportRow
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import load_rules
@@ -30,7 +30,9 @@ def render(report: Report) -> str:
     index = {rule["id"]: position for position, rule in enumerate(rules)}
     rows = report.rows()
     run = {
-        "tool": {"driver": {"name": "virt-admit", "version": __version__, "informationUri": SITE, "rules": rules}},
+        "tool": {
+            "driver": {"name": "virt-admit", "version": __version__, "informationUri": docs_url(), "rules": rules}
+        },
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {ROOT: {"description": {"text": "The directory in which virt-admit was run."}}},
         "invocations": [
