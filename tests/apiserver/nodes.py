@@ -52,13 +52,17 @@ class Container:
     ops_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     ready: bool = False
+    ending: bool = False
 
     def start(self, container: Json, kubeconfig: Path, home: Path) -> None:
         """Run ``virt-admit`` with the arguments and variables of the container, on loopback."""
         environment = {each["name"]: each["value"] for each in container.get("env", ()) if "value" in each}
         arguments = [*container["args"], "--kubeconfig", str(kubeconfig)]
         if self.serves:
-            arguments += [f"--bind=127.0.0.1:{self.port}", f"--ops-bind=127.0.0.1:{self.ops_port}", "--stop-delay=0"]
+            arguments += [
+                f"--bind=127.0.0.1:{self.port}",
+                f"--ops-bind=127.0.0.1:{self.ops_port}",
+            ]
             arguments += ["--certs-secret", "virt-admit/virt-admit-certs"]  # the default where a kubelet runs the pod
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -77,12 +81,21 @@ class Container:
             return connection.getresponse().status == http.HTTPStatus.OK
         return False
 
-    def stop(self) -> None:
-        """End the process as a kubelet does."""
-        if self.process is not None and self.process.poll() is None:
+    def terminate(self) -> bool:
+        """Ask the process to end, as a kubelet does. Return whether it has ended."""
+        if self.process is None or self.process.poll() is not None:
+            return True
+        if not self.ending:
+            self.ready, self.ending = False, True
             self.process.send_signal(signal.SIGTERM)
+        return False
+
+    def kill(self) -> None:
+        """End the process now; a second call does nothing."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)  # gunicorn's workers end with their master
             try:
-                self.process.wait(20)
+                self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -113,7 +126,9 @@ class Cluster(ControlPlane):
         for thread in self._threads:
             thread.join(30)
         for container in self.containers.values():
-            container.stop()
+            container.terminate()
+        for container in self.containers.values():
+            container.kill()
         for listener in self._listeners:
             listener.shutdown()
             listener.server_close()
@@ -210,10 +225,8 @@ class Cluster(ControlPlane):
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         running = self.containers.get(metadata["uid"])
         if "deletionTimestamp" in metadata:
-            if running:
-                running.ready = False
-                running.stop()
-            self._send("DELETE", path, {"gracePeriodSeconds": 0})
+            if running is None or running.terminate():
+                self._send("DELETE", path, {"gracePeriodSeconds": 0})
         elif not pod["spec"].get("nodeName"):
             target = {"apiVersion": "v1", "kind": "Node", "name": node}
             name = {"name": metadata["name"]}

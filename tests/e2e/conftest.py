@@ -9,10 +9,11 @@ from typing import TypeVar
 
 import pytest
 
-from tests.apiserver.binaries import Announce, Unavailable, binaries, scheduler_oracle
+from tests.apiserver.binaries import Announce, Unavailable, binaries, controller_manager, scheduler_oracle
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.helm import program
+from tests.apiserver.nodes import Cluster
 from tests.e2e.helm import Helm
 
 HERE = str(Path(__file__).parent)
@@ -65,6 +66,15 @@ def crds(control_plane: ControlPlane) -> ControlPlane:
     """The running API server, with the CustomResourceDefinitions of every kind that we know."""
     install_crds(control_plane)
     return control_plane
+
+
+@pytest.fixture(scope="module")
+def nodes(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster of its own with controllers and two nodes, which run the pods of the webhook."""
+    found = _built(request, binaries)
+    _built(request, controller_manager)
+    with Cluster(found) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -1,163 +1,146 @@
-"""Commands of the pages, run on an installation that an administrator customised: the customisation survives them."""
+"""Every command of the pages, run on an installation that an administrator customised: the customisation survives them.
+
+test_walk.py runs the commands of docs/install.md, in the order of that page.
+"""
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.apiserver.control_plane import ControlPlane
-from tests.install.test_docs import PAGES, blocks
-from tests.paths import MANIFESTS
-from virt_admit.install import manifests
-from virt_admit.rules import load_rules
-from virt_admit_certs.certificates import certs_pem, new_signer
+from tests.apiserver.crds import permissive_crds, wait_until_discovered
+from tests.apiserver.nodes import NODES, Cluster
+from tests.e2e.installed import Installed
+from tests.e2e.test_manifests import THIRD_PARTY
+from tests.install.commands import NOT_RUN, pages_with_commands, steps, why_not_run
+from tests.install.test_docs import PAGES
+from tests.paths import EXAMPLES
 
-IMAGE = "registry.example.com/mirror/virt-admit:0.1.0-custom"
-POLICY = 'rules: {"*": {action: warn}}\n'
-CONFIGURATIONS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
-NOW = datetime.now(UTC)
-CA = base64.b64encode(certs_pem([new_signer(NOW, timedelta(days=1)).cert])).decode()
+VALUES = {
+    r"logs POD": "logs {pod}",
+    r"job/NAME": "job/scan-now",
+    r"\bNODE\b": NODES[0],
+    r"namespace NAME ": "namespace elsewhere ",
+    r"policy show NAMESPACE RULE": "policy show shop vm-running-and-run-strategy",
+    r"rules (ID|<rule>)": "rules vm-running-deprecated",
+    r"--save FILE": "--save saved.json",
+    r"lint FILE": "lint policy.yaml",
+    r"OBJECT\.yaml": "vm.yaml",
+    r"diff OLD NEW --cluster SNAPSHOT": "diff audit default --cluster snapshot.json",
+    r"--context prod-a --context prod-b": "--context prod-a --context prod-b --fail-on never",
+}
+"""What a reader writes instead of a placeholder."""
+
+MAY_FIND = re.compile(r"^(virt-admit (check|scan|drain|upgrade|policy diff)|kubectl kustomize)\b")
+"""Commands that exit with 1 when they find something."""
+
+MAY_FIND_NOTHING = re.compile(r"\| grep [^|]+$")
+
+EFFECTS = {r" scale .*--replicas=4": {"replicas": 4}, r" delete configmap virt-admit-policy": {"policy": None}}
+"""The customisations that a command changes on purpose."""
 
 
-RUN = r"apply -(k \w|f -)| (get|scale|patch) (?!.*[|\\\\])|delete validating"
-"""What can run without a kubelet or another controller: no logs, no rollout, no port-forward."""
-
-
-def commands_of_pages() -> dict[str, list[str]]:
-    """The commands of each page that an API server alone can run, from blocks and from the text."""
+def commands_to_run() -> dict[str, list[str]]:
+    """The commands by page. One that only reads is run once, for the first page that has it."""
     found: dict[str, list[str]] = {}
-    for page in PAGES:
-        text = page.read_text()
-        lines = [line for block in blocks(text, "console") for line in block.splitlines()]
-        inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-        commands = [line.partition(" #")[0].strip().removeprefix("$ ") for line in (*lines, *inline)]
-        chosen = [each for each in commands if each.startswith("kubectl") and re.search(RUN, each)]
-        if chosen:
-            found[page.name] = list(dict.fromkeys(chosen))
-    return found
+    known: set[str] = set()
+    for page, commands in pages_with_commands().items():
+        if page != "docs/install.md":
+            found[page] = [each for each in commands if not (each.startswith("virt-admit") and each in known)]
+            known.update(commands)
+    return {page: commands for page, commands in found.items() if commands}
 
 
-COMMANDS = commands_of_pages()
-
-
-def kustomization(resource: str, **more: object) -> str:
-    kind = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [resource]}
-    return yaml.safe_dump({**kind, **more})
+COMMANDS = commands_to_run()
 
 
 @pytest.fixture(scope="module")
-def folder(crds: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A checkout with ``ours``, applied, and the policy of the administrator."""
-    checkout = tmp_path_factory.mktemp("pages")
-    shutil.copytree(MANIFESTS, checkout / "manifests")
-    name, _, tag = IMAGE.rpartition(":")
-    images = [{"name": "virt-admit", "newName": name, "newTag": tag}]
-    for part in ("ours", "ours/webhooks", "ours/scan"):
-        (checkout / part).mkdir()
-    mine = {"labels": [{"pairs": {"team": "virtualization"}}]}
-    base = kustomization(
-        "../manifests/base", images=images, replicas=[{"name": "virt-admit-webhook", "count": 4}], **mine
-    )
-    (checkout / "ours/kustomization.yaml").write_text(base)
-    (checkout / "ours/webhooks/kustomization.yaml").write_text(kustomization("../../manifests/webhooks", **mine))
-    (checkout / "ours/scan/kustomization.yaml").write_text(kustomization("../../manifests/scan", images=images, **mine))
-    (checkout / "policy.yaml").write_text(POLICY)
-    crds.kubectl("apply", "-f", MANIFESTS / "base" / "namespace.yaml", check=True)
-    for namespace in manifests.rbac_elsewhere(load_rules().at_admission):
-        crds.kubectl("create", "namespace", namespace)  # it may be there
-    for part in ("ours", "ours/scan"):
-        crds.kubectl("apply", "-k", checkout / part, check=True)
-    policy = ("create", "configmap", "virt-admit-policy", "-n", "virt-admit", f"--from-file={checkout / 'policy.yaml'}")
-    crds.kubectl(*policy, check=True)
-    yield checkout
-    crds.kubectl("delete", CONFIGURATIONS, "virt-admit", "--ignore-not-found", check=True)
-    for part in ("ours/scan", "ours"):
-        built = yaml.safe_load_all(crds.kubectl("kustomize", checkout / part, check=True).stdout)
-        rest = yaml.safe_dump_all(obj for obj in built if obj["kind"] != "Namespace")
-        crds.kubectl("delete", "--ignore-not-found", "-f", "-", input=rest, check=True)
-    crds.kubectl("delete", "configmap", "virt-admit-policy", "-n", "virt-admit", "--ignore-not-found", check=True)
+def installed(nodes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    installed = Installed(nodes, tmp_path_factory.mktemp("pages"))
+    installed.customise()
+    installed.install()
+    further = json.dumps({"apiVersion": "v1", "kind": "List", "items": permissive_crds(THIRD_PARTY)})
+    nodes.kubectl("apply", "--server-side", "-f", "-", input=further, check=True)
+    wait_until_discovered(nodes, {f"{kind.plural}.{kind.group}" for kind in THIRD_PARTY})
+    for command in (
+        "kubectl create namespace elsewhere",
+        "kubectl -n virt-admit create job scan-now --from=cronjob/virt-admit-scan",
+        "kubectl -n virt-admit wait --for=condition=complete job/scan-now --timeout=120s",
+        "virt-admit scan --save snapshot.json --fail-on never",
+    ):
+        installed.must(command)
+    _further_files(installed)
+    return installed
 
 
-def run(plane: ControlPlane, folder: Path, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of a page in a shell, with the kubectl of the control plane."""
-    path = f"{Path(plane.binaries.kubectl).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig), "PATH": path}
-    shell = ["bash", "-o", "pipefail", "-c", command]
-    return subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+def _further_files(installed: Installed) -> None:
+    """Files and contexts that the pages take for granted."""
+    folder = installed.folder
+    for name in ("cluster.json", "prod-a.json", "prod-b.json"):
+        shutil.copy(folder / "snapshot.json", folder / name)
+    for name in ("vm.yaml", "tape-robot.yaml"):
+        shutil.copy(EXAMPLES / "05-live-migrate-cannot.yaml", folder / name)
+    prod = folder / "clusters" / "prod"
+    prod.mkdir(parents=True)
+    shutil.copy(EXAMPLES / "05-live-migrate-cannot.yaml", prod / "vm.yaml")
+    (prod / "kustomization.yaml").write_text("resources: [vm.yaml]\n")
+    config = json.loads(installed.cluster.kubeconfig.read_text())
+    (context,) = config["contexts"]
+    config["contexts"] += [{**context, "name": name} for name in ("prod-a", "prod-b")]
+    installed.cluster.kubeconfig.write_text(json.dumps(config))
 
 
-def test_the_pages_that_restore_an_installation_have_commands() -> None:
-    assert {
-        "README.md",
-        "install.md",
-        "policy.md",
-        "troubleshooting.md",
-        "VirtAdmitBundleNotInjected.md",
-    } <= COMMANDS.keys()
-    assert {"VirtAdmitCertificateCheckStale.md", "VirtAdmitCertificateExpiresSoon.md"} <= COMMANDS.keys()
+def filled_in(installed: Installed, command: str) -> str:
+    pod = next(each.pod for each in installed.cluster.pods_of_service())
+    for pattern, value in VALUES.items():
+        command = re.sub(pattern, value.format(pod=pod), command)
+    return command
 
 
 @pytest.mark.parametrize("page", COMMANDS)
-def test_a_command_keeps_image_replicas_labels_and_policy(crds: ControlPlane, folder: Path, page: str) -> None:
-    crds.kubectl("apply", "-k", folder / "ours/webhooks", check=True)
+def test_the_commands_of_a_page_work_and_keep_what_was_customised(installed: Installed, page: str) -> None:
+    expected = installed.customisation()
     for command in COMMANDS[page]:
-        if "monitoring" in command:
-            continue  # the kinds of the Prometheus operator are installed by test_manifests alone
-        done = run(crds, folder, command)
-        assert done.returncode == 0, (command, done.stderr)
-        deployment = json.loads(
-            run(crds, folder, "kubectl -n virt-admit get deployment virt-admit-webhook -o json").stdout
-        )
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        assert (container["image"], deployment["spec"]["replicas"]) == (IMAGE, 4), command
-        assert deployment["metadata"]["labels"]["team"] == "virtualization", command
-        policy = json.loads(run(crds, folder, "kubectl -n virt-admit get configmap virt-admit-policy -o json").stdout)
-        assert policy["data"] == {"policy.yaml": POLICY}, command
+        if "doctor" in command or "certs" in command:
+            installed.wait_for_bundles()
+        _run(installed, command)
+        changed = next((change for pattern, change in EFFECTS.items() if re.search(pattern, command)), {})
+        assert installed.customisation() == {**expected, **changed}, command
+        if changed:
+            _restore(installed)
+    if any("delete validating" in command for command in COMMANDS[page]):
+        _restore(installed)
 
 
-def test_enforce_after_the_bundle_changes_the_failure_policy_alone(crds: ControlPlane, folder: Path) -> None:
-    """The order of the pages: Ignore, the bundle, then Fail. Applying Fail keeps the bundle."""
-    crds.kubectl("delete", CONFIGURATIONS, "virt-admit", "--ignore-not-found", check=True)
-    assert run(crds, folder, "kubectl apply -k ours/webhooks").returncode == 0
+def _run(installed: Installed, command: str) -> None:
+    done = installed.run(filled_in(installed, command))
+    allowed = {0, 1} if MAY_FIND.search(command) else {0}
+    if MAY_FIND_NOTHING.search(command):
+        allowed, done.stderr = {0, 1}, re.sub(r"Found \d+ pods, using .*\n", "", done.stderr)
+        assert not done.stderr, (command, done.stderr)
+    assert done.returncode in allowed, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
 
-    def entries() -> list[dict[str, object]]:
-        found = crds.kubectl("get", CONFIGURATIONS, "-o", "json", check=True)
-        return [each for obj in json.loads(found.stdout)["items"] for each in obj.get("webhooks", ())]
 
-    assert {each["failurePolicy"] for each in entries()} == {"Ignore"}
-    for kind in CONFIGURATIONS.split(","):
-        webhooks = json.loads(crds.kubectl("get", kind, "virt-admit", "-o", "json", check=True).stdout)["webhooks"]
-        patch = [
-            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": CA}
-            for index in range(len(webhooks))
-        ]
-        flags = ("--type=json", "--field-manager=virt-admit-certs", "-p", json.dumps(patch))
-        crds.kubectl("patch", kind, "virt-admit", *flags, check=True)
-    before = entries()
-    file = folder / "ours/webhooks/kustomization.yaml"
-    text = file.read_text()
-    file.write_text(
-        kustomization("../../manifests/webhooks", components=["../../manifests/components/enforce/webhooks"])
-    )
-    try:
-        assert run(crds, folder, "kubectl apply -k ours/webhooks").returncode == 0
-        after = entries()
-    finally:
-        file.write_text(text)
-        crds.kubectl("delete", CONFIGURATIONS, "virt-admit", check=True)
-    failing = [each["name"] for each in after if each["failurePolicy"] == "Fail"]
-    assert failing == ["virtual-machines.validate.virt-admit.io"]
-    for each in after:
-        each["failurePolicy"] = "Ignore"
-    assert after == before  # each caBundle is still there
-    assert all(each["clientConfig"]["caBundle"] == CA for each in after)  # type: ignore[index]
+def _restore(installed: Installed) -> None:
+    configmap = "create configmap virt-admit-policy --from-file=policy.yaml --dry-run=client -o yaml"
+    for command in (
+        "kubectl apply -k ours",
+        f"kubectl -n virt-admit {configmap} | kubectl apply -f -",
+        "kubectl apply -k ours/webhooks",
+    ):
+        installed.must(command)
+
+
+def test_the_table_of_commands_that_are_not_run_is_needed() -> None:
+    everything = [step.command for page in PAGES for step in steps(page.read_text()) if step.command]
+    assert [pattern for pattern in NOT_RUN if not any(re.search(pattern, each) for each in everything)] == []
+    assert len([each for each in set(everything) if not why_not_run(each)]) > 60
+
+
+def test_the_pages_that_restore_an_installation_have_commands() -> None:
+    assert {"README.md", "docs/policy.md", "docs/troubleshooting.md"} <= COMMANDS.keys()
+    assert len([page for page in COMMANDS if "runbooks" in page]) >= 9

@@ -1,0 +1,142 @@
+"""An installation on a cluster, as the pages describe it, that its administrator customised in every way they name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.apiserver.crds import permissive_crds, wait_until_discovered
+from tests.apiserver.nodes import Cluster
+from tests.apiserver.webhook import VIRT_ADMIT
+from tests.paths import EXAMPLES, MANIFESTS
+from tests.waiting import eventually
+from virt_admit.model import kinds
+
+IMAGE: Final = "registry.example.com/mirror/virt-admit"
+POLICY: Final = 'extends: default\nrules: {"vm-live-migrate-not-migratable": {action: warn}}\n'
+CONFIGURATIONS: Final = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+EXEMPT: Final = "virt-admit.io/exempt.vm-live-migrate-not-migratable"
+VM_KINDS: Final = (kinds.VM, kinds.VMI, kinds.VMIRS, kinds.POOL, kinds.KUBEVIRT, kinds.VMIM)
+BUNDLED: Final = 60.0
+"""Seconds until the rotation has written each caBundle; it looks every 10 seconds."""
+
+
+class Installed:
+    """A checkout with ``ours`` next to ``manifests``, and a shell in it."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        shutil.copytree(MANIFESTS, folder / "manifests")
+        shutil.copytree(EXAMPLES, folder / "examples")
+        (folder / "policy.yaml").write_text(POLICY)
+        crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": permissive_crds(VM_KINDS)})
+        cluster.kubectl("apply", "--server-side", "-f", "-", input=crds, check=True)
+        wait_until_discovered(cluster, {f"{kind.plural}.{kind.group}" for kind in VM_KINDS})
+
+    def run(self, command: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+        """Run a command of a page as its reader does."""
+        programs = (Path(self.cluster.binaries.kubectl).parent, VIRT_ADMIT.parent)
+        environment = {
+            "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
+            "KUBECONFIG": str(self.cluster.kubeconfig),
+            "HOME": str(self.folder),
+        }
+        shell = ["bash", "-o", "pipefail", "-c", command]
+        return subprocess.run(
+            shell, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def must(self, command: str) -> str:
+        """Run a command that succeeds; return what it printed."""
+        done = self.run(command)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    def get(self, *what: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.cluster.kubectl("get", *what, "-o", "json", check=True).stdout)
+        return found
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The webhooks of both configurations."""
+        return [entry for obj in self.get(CONFIGURATIONS)["items"] for entry in obj.get("webhooks", ())]
+
+    def trusted(self) -> bool:
+        """Whether every entry has its caBundle."""
+        found = self.entries()
+        return bool(found) and all("caBundle" in entry["clientConfig"] for entry in found)
+
+    def wait_for_bundles(self) -> None:
+        eventually(self.trusted, BUNDLED)
+
+    def customise(self, components: Sequence[str] = (), tag: str = "0.1.0") -> None:
+        """Write ``ours`` with everything changed that the pages let an administrator change."""
+        images = [{"name": "virt-admit", "newName": IMAGE, "newTag": tag}]
+        mine = {"labels": [{"pairs": {"team": "virtualization"}}]}
+        webhooks = [f"{name}/webhooks" for name in components if name == "enforce"]
+        memory = [{"op": "replace", "path": "/spec/template/spec/containers/0/resources/limits/memory", "value": "1Gi"}]
+        schedule = [{"op": "replace", "path": "/spec/schedule", "value": "7 * * * *"}]
+        self._write("ours", "../manifests/base", components, images=images, **mine, **_patch("Deployment", memory),
+                    replicas=[{"name": "virt-admit-webhook", "count": 3}])  # fmt: skip
+        self._write("ours/webhooks", "../../manifests/webhooks", webhooks, **mine)
+        self._write("ours/scan", "../../manifests/scan", (), images=images, **mine, **_patch("CronJob", schedule))
+
+    def _write(self, place: str, resource: str, components: Sequence[str], **more: Any) -> None:
+        folder = self.folder / place
+        folder.mkdir(parents=True, exist_ok=True)
+        top = resource.rpartition("/")[0]
+        kind = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [resource]}
+        used = {"components": [f"{top}/components/{name}" for name in components]} if components else {}
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump({**kind, **used, **more}))
+
+    def install(self) -> None:
+        """Install ``ours`` in the order of the pages, with a policy, an exempt VM and an ignored namespace."""
+        for command in (
+            "kubectl apply -k ours",
+            "kubectl -n virt-admit rollout status deployment/virt-admit-webhook",
+            "kubectl apply -k ours/webhooks",
+            "kubectl apply -k ours/scan",
+            "kubectl -n virt-admit create configmap virt-admit-policy --from-file=policy.yaml",
+            "kubectl create namespace shop",
+            "kubectl create namespace ignored",
+            "kubectl label namespace ignored virt-admit.io/ignore=true",
+            "kubectl apply -f examples/05-live-migrate-cannot.yaml",
+            f"kubectl -n shop annotate vm tape-robot '{EXEMPT}=drained by hand; until=2027-01-31'",
+        ):
+            self.must(command)
+        self.wait_for_bundles()
+
+    def customisation(self) -> dict[str, Any]:
+        """What an administrator changed, as the API server has it now."""
+        deployment = self.get("-n", "virt-admit", "deployment", "virt-admit-webhook")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        vm = self.get("-n", "shop", "vm", "tape-robot")
+        policy = next(
+            (
+                each
+                for each in self.get("-n", "virt-admit", "configmap")["items"]
+                if each["metadata"]["name"] == "virt-admit-policy"
+            ),
+            {},
+        )
+        return {
+            "image": container["image"].rpartition(":")[0],
+            "memory": container["resources"]["limits"]["memory"],
+            "replicas": deployment["spec"]["replicas"],
+            "label": deployment["metadata"]["labels"]["team"],
+            "policy": policy.get("data"),
+            "signer": self.get("-n", "virt-admit", "secret", "virt-admit-certs")["data"]["ca.crt"],
+            "schedule": self.get("-n", "virt-admit", "cronjob", "virt-admit-scan")["spec"]["schedule"],
+            "exemption": vm["metadata"]["annotations"][EXEMPT],
+            "ignored": self.get("namespace", "ignored")["metadata"]["labels"]["virt-admit.io/ignore"],
+        }
+
+
+def _patch(kind: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"patches": [{"target": {"kind": kind}, "patch": yaml.safe_dump(operations)}]}
