@@ -16,6 +16,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.chart.chart import CHART, COMPONENTS
 from tests.e2e.helm import Helm
 from tests.paths import MANIFESTS
+from virt_admit import __version__
 from virt_admit.install import manifests
 from virt_admit.rules import load_rules
 
@@ -196,7 +197,7 @@ def deployment(helm: Helm, *values: str) -> dict[str, Any]:
     ("values", "image"),
     [
         ((), "virt-admit"),
-        (("image.repository=r.example.com/v",), "r.example.com/v:0.1.0"),
+        (("image.repository=r.example.com/v",), f"r.example.com/v:{__version__}"),
         (("image.repository=r.example.com/v", "image.tag=main"), "r.example.com/v:main"),
         (("image.repository=r.example.com/v", "image.tag=main", f"image.digest={DIGEST}"), f"r.example.com/v@{DIGEST}"),
     ],

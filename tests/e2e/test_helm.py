@@ -18,6 +18,7 @@ from tests.e2e.helm import CONFIGURATIONS, HTTPS, Cluster, Helm, cluster_with_se
 from tests.https.reviews import vm
 from tests.paths import EXAMPLES
 from tests.waiting import eventually
+from virt_admit import __version__
 
 FAILING = "virtual-machines.validate.virt-admit.io"
 MINE = "# changed by the administrator\nextends: strict\n"
@@ -149,7 +150,7 @@ def test_the_next_release_changes_adds_and_removes_entries(installed: Release) -
     following = installed.folder / "next"
     shutil.copytree(CHART, following)
     metadata, webhooks = following / "Chart.yaml", following / "templates" / "webhooks.yaml"
-    metadata.write_text(metadata.read_text().replace("0.1.0", "0.2.0"))
+    metadata.write_text(metadata.read_text().replace(__version__, "99.0.0"))
     text = webhooks.read_text()
     changed = text.replace("- name: nodes.validate", "- name: hosts.validate").replace(
         "timeoutSeconds: 3", "timeoutSeconds: 4"

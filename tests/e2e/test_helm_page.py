@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -52,7 +53,7 @@ class Walk:
         )
 
     def become_ready(self) -> None:
-        """Write what the controller of Deployments would write."""
+        """Write what the controllers of Deployments and EndpointSlices would write."""
         replicas = self.cluster.deployment()["replicas"]
         counts = ", ".join(
             f'"{name}": {replicas}' for name in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
@@ -60,6 +61,19 @@ class Walk:
         patch = f'{{"status": {{"observedGeneration": 99, {counts}}}}}'
         place = ("deployment", "virt-admit-webhook", "-n", "virt-admit", "--subresource=status", "--type=merge")
         self.cluster.plane.kubectl("patch", *place, "-p", patch, check=True)
+        endpoints = {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "virt-admit-webhook",
+                "namespace": "virt-admit",
+                "labels": {"kubernetes.io/service-name": "virt-admit-webhook"},
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": True}}],
+            "ports": [{"name": "https", "port": 8443}],
+        }
+        self.cluster.plane.kubectl("apply", "-f", "-", input=json.dumps(endpoints), check=True)
 
 
 @pytest.fixture
@@ -81,7 +95,7 @@ def walk(helm: Helm, control_plane: ControlPlane, tmp_path: Path) -> Iterator[Wa
 
 
 def test_the_commands_of_the_page(walk: Walk) -> None:
-    """A process stands for the pods: it starts after the install. Without kubelet, doctor cannot report success."""
+    """A process stands for the pods: it starts after the install."""
     printed: dict[str, str] = {}
     started = time.monotonic()
     kept: dict[str, object] = {}
@@ -91,8 +105,7 @@ def test_the_commands_of_the_page(walk: Walk) -> None:
                 walk.become_ready()
             done = walk.type(command)
             printed[command] = done.stdout + done.stderr
-            assert "Traceback" not in printed[command]
-            assert done.returncode == 0 or command == "virt-admit doctor", (command, printed[command])
+            assert done.returncode == 0, (command, printed[command])
             if command.startswith("helm install"):
                 stack.enter_context(walk.cluster.webhook(walk.folder))
             if "--dry-run=server" in command:
