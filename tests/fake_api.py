@@ -224,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1  # one write an answer
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """It is not read."""
 
     def do_GET(self) -> None:
         fake = self.fake

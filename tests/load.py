@@ -68,7 +68,7 @@ class Load:
 class Poster:
     """Posts the same body over and over, over one connection or over a new one each time.
 
-    A connection whose server says that it closes is opened anew, as every client does. ``pause`` is in seconds.
+    A connection whose server says that it closes is opened again, as every client does. ``pause`` is in seconds.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from tests.apiserver.binaries import Binaries, binaries
 
 START_SECONDS = 60.0
 ADMIN = "virt-admit-admin"
-# A socket in the working directory of both servers: no port to collide, nobody else's to read. Its name has a port
+# A socket in the working directory of both servers: no port to collide, readable by no other user. Its name has a port
 # because etcd 3.5 wants one.
 ETCD = "unix://etcd.sock:1"
 
@@ -137,7 +137,7 @@ class ControlPlane:
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",
                 f"--secure-port={self._port}",
-                "--endpoint-reconciler-type=none",  # loopback is no valid endpoint of the kubernetes Service
+                "--endpoint-reconciler-type=none",  # loopback is not a valid endpoint of the kubernetes Service
                 "--service-cluster-ip-range=10.0.0.0/24",
                 "--tls-cert-file=tls.crt",
                 "--tls-private-key-file=tls.key",
@@ -254,7 +254,7 @@ class ControlPlane:
                 self.binaries.etcd,
                 "--data-dir=etcd",
                 f"--listen-client-urls={ETCD}",
-                "--advertise-client-urls=http://127.0.0.1:2379",  # must be host:port; nobody asks for it
+                "--advertise-client-urls=http://127.0.0.1:2379",  # must be host:port; it is not used
                 "--listen-peer-urls=http://127.0.0.1:0",
                 "--unsafe-no-fsync",  # the data need not survive the machine
                 "--log-level=warn",
@@ -309,7 +309,7 @@ _given: set[int] = set()
 def free_port() -> int:
     """A free loopback port outside the range that the kernel hands out, and a different one each time.
 
-    So nobody is given it by chance between this call and its use, nor while the server on it restarts.
+    So no process is given it by chance between this call and its use, nor while the server on it restarts.
     """
     while True:
         port = 20_000 + secrets.randbelow(10_000)

@@ -29,7 +29,7 @@ def api(now) -> FakeApi:
 
 class TestGuard:
     def test_another_signer_is_shown_only_when_trusted(self, api, now):
-        """Somebody replaced the Secret by one that knows nothing of us, and the bundle cannot be published."""
+        """A person replaced the Secret by one that knows nothing of us, and the bundle cannot be published."""
         replica = Replica(api)
         replica.settle()
         shown = replica.chain

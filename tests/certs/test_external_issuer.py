@@ -33,7 +33,7 @@ def api(now) -> FakeApi:
 
 
 class TestExternal:
-    """Somebody else issues: look, check, show; never write."""
+    """Another issuer issues: look, check, show; never write."""
 
     def secret(self, api: FakeApi, serving: Any, signer: Any) -> None:
         data = {

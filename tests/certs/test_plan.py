@@ -67,14 +67,14 @@ ROWS: list[tuple[str, CertificateState, datetime, Observation, str | None]] = [
     ("signer five minutes early", STEADY, START - HOUR - 5 * MINUTE, INJECTED, None),
     ("signer from the future", STEADY, START - HOUR - 5 * MINUTE - SECOND, INJECTED, "bootstrap"),
     ("just begun", STEADY, START, INJECTED, None),
-    ("just begun, nobody injected", STEADY, START, NOT_INJECTED, None),
+    ("just begun, never injected", STEADY, START, NOT_INJECTED, None),
     ("a second before renewal", STEADY, RENEW - SECOND, INJECTED, None),
     ("renewal", STEADY, RENEW, INJECTED, "renew"),
-    ("renewal, nobody injected", STEADY, RENEW, NOT_INJECTED, "renew"),
+    ("renewal, never injected", STEADY, RENEW, NOT_INJECTED, "renew"),
     ("serving cert expired", STEADY, START + 48 * HOUR, INJECTED, "reissue"),
     ("a second before the announcement", FRESH, ANNOUNCE - SECOND, INJECTED, None),
     ("announcement", FRESH, ANNOUNCE, INJECTED, "announce"),
-    ("announcement, nobody injected", FRESH, ANNOUNCE, NOT_INJECTED, "announce"),
+    ("announcement, never injected", FRESH, ANNOUNCE, NOT_INJECTED, "announce"),
     ("announcement before renewal", STEADY, ANNOUNCE, INJECTED, "announce"),
     ("announced", ANNOUNCED, ANNOUNCE, INJECTED, None),
     ("a second before promotion", ANNOUNCED, ANNOUNCE + MINUTE - SECOND, INJECTED, None),
@@ -86,7 +86,7 @@ ROWS: list[tuple[str, CertificateState, datetime, Observation, str | None]] = [
     ("renewal during the overlap", OVERLAP, ANNOUNCE + DAY + MINUTE, INJECTED, "renew"),
     ("a second before retirement", FADED, RETIRE - SECOND, INJECTED, None),
     ("retirement", FADED, RETIRE, INJECTED, "retire"),
-    ("retirement, nobody injected", FADED, RETIRE, NOT_INJECTED, "retire"),
+    ("retirement, never injected", FADED, RETIRE, NOT_INJECTED, "retire"),
 ]
 
 

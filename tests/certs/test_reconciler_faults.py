@@ -83,7 +83,7 @@ class TestFaults:
         assert (replica.steps("restore"), replica.steps("reissue")) == ((1, 0) if key.startswith("ca.") else (0, 1))
 
     def test_secret_deleted_and_everybody_restarted(self, api, now, replica):
-        """Nobody remembers the signer, but the configurations still carry it, and old replicas still show it."""
+        """No replica remembers the signer, but the configurations still carry it, and old replicas still show it."""
         api.delete_secret()
         fresh = Replica(api, name="fresh")
 

@@ -54,9 +54,9 @@ def test_the_authority_of_clients_can_be_replaced(serve, signer):
     before.issue_cert("apiserver").configure_cert(old)
     after.issue_cert("apiserver").configure_cert(new)
 
-    for nobody in (b"no certificate", b""):
+    for no_ca in (b"no certificate", b""):
         with pytest.raises((ssl.SSLError, ValueError)):
-            front.replace_client_ca(nobody)
+            front.replace_client_ca(no_ca)
     assert connect(port, old)
     front.replace_client_ca(after.cert_pem.bytes())
 

@@ -1,7 +1,7 @@
 """Years of certificates in seconds: outages, restarts, wrong clocks, lost races, damage and deletion.
 
 At every instant each serving cert that is shown and has not expired is trusted by what the configurations carry; and
-one that has expired is shown only by somebody who was cut off for longer than a renewal has time.
+one that has expired is shown only by a replica that was cut off for longer than a renewal has time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Years:
         self.api = FakeApi(self.now)
         self.api.register(entries=1)
         self.replicas = [Replica(self.api, settings, name=name) for name in "abc"[:replicas]]
-        self.dirty = False  # what was published or stored is damaged, and nobody has had a round since
+        self.dirty = False  # what was published or stored is damaged, and no replica has had a round since
         self.gone: list[Replica] = []
         self.rounds()
 
@@ -131,7 +131,7 @@ class Years:
         if not self.dirty and len(self.api.state.bundle) < 5:
             self.api.delete_secret()
             self.dirty = True
-            if hours % 2:  # somebody still remembers
+            if hours % 2:  # a replica still remembers
                 self.rounds(number)
 
     def secret_is_damaged(self, number: int, hours: int) -> None:
@@ -171,16 +171,16 @@ class Years:
         return counts
 
     def heals(self) -> None:
-        """Whatever has happened: with everybody back, one tick mends all, and some days later nothing is left of it."""
+        """Whatever has happened: with everybody back, one tick repairs all, and some days later nothing is left of it."""
         self.everybody_is_back()
         self.rounds()
         assert all(self.api.trusts(replica.chain) for replica in self.replicas)
         assert not [fault for fault in self.api.state.faults if not fault.startswith("cross.crt")]
-        mended, state = self.now.now, self.api.state
+        repaired, state = self.now.now, self.api.state
         fading = set(state.bundle) - {pair.cert for pair in (state.signer, state.next) if pair}
         while fading & set(self.api.state.bundle):
             self.passes(0, 5)
-            assert self.now.now - mended < self.settings.signer_duration + self.settings.retire_after
+            assert self.now.now - repaired < self.settings.signer_duration + self.settings.retire_after
         assert len({replica.chain for replica in self.replicas}) == 1
 
 

@@ -47,7 +47,7 @@ class FakeApi:
 
     Server-side apply with field ownership per data key and annotation, ``resourceVersion`` as a precondition, an
     immutable type, JSON Patch with tests. ``down`` and ``forbidden`` (verbs) make it fail; ``before`` is called ahead
-    of each request, to let somebody else be quicker.
+    of each request, to let another client be quicker.
     """
 
     def __init__(self, time: Time) -> None:
@@ -61,7 +61,7 @@ class FakeApi:
         self.requests: Counter[str] = Counter()
         self._version = 100
 
-    # What somebody else does
+    # What another client does
 
     def register(self, *kinds: str, entries: int = 2) -> None:
         for kind in kinds or KINDS:
@@ -119,7 +119,7 @@ class FakeApi:
         ]
 
     def trusts(self, chain: tuple[Certificate, ...]) -> bool:
-        """Whether a call to somebody who shows this chain succeeds, through each entry."""
+        """Whether a call to a server that shows this chain succeeds, through each entry."""
         return all(trusts(bundle, chain, self.time.now) for bundle in set(self.published))
 
     # The API
@@ -266,7 +266,7 @@ class _Line:
 
 
 class Replica:
-    """A process with its own clock that serves from the Secret; ``cut`` off, it reaches nobody."""
+    """A process with its own clock that serves from the Secret; ``cut`` off, it reaches no replica."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The reviews beside this file came from a real kube-apiserver 1.36 while kubectl was at work, over the look-ups of
-``examples/cluster.yaml``; each stands with our exact answer. ``python -m tests.contract.test_answers`` writes the answers
-anew: the difference is what users will notice.
+``examples/cluster.yaml``; each stands with our exact answer. ``python -m tests.contract.test_answers`` writes the
+answers again: the difference is what users will notice.
 """
 
 from __future__ import annotations

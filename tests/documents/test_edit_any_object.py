@@ -202,7 +202,7 @@ ODD = ["\r", "\x85", "\u2028", "\ufeff"]
 
 
 @given(st.data())
-@settings(deadline=None, derandomize=True)  # nobody needs every odd text to be fixed
+@settings(deadline=None, derandomize=True)  # no run needs every odd text to be fixed
 def test_damaged_files_are_fixed_faithfully_or_left_alone(data: st.DataObject) -> None:
     text = MANY.replace("# broken\na: [", "a: |\n  text\n\nb:")
     for _ in range(data.draw(st.integers(1, 3))):

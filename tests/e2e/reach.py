@@ -1,7 +1,7 @@
-"""Rules met through kubectl: a rule's own cases as what somebody applies, over the cluster that the case describes.
+"""Rules met through kubectl: a rule's own cases as what a user applies, over the cluster that the case describes.
 
 The cluster of a case is the webhook's snapshot, rewritten for each case. What has to be there before (the old object
-of an update, a status) is written by somebody whom the policy exempts from everything.
+of an update, a status) is written by a user whom the policy exempts from everything.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Reach:
             self.kubectl("delete", obj, "--wait=false", "--ignore-not-found", user=BEFORE)
 
     def ask(self, rule: Rule, case: dict[str, Any]) -> str:
-        """All that kubectl prints to somebody who does what the case says, in server-side dry runs, until it is met."""
+        """All that kubectl prints to a user who does what the case says, in server-side dry runs, until it is met."""
         self.world(case.get("cluster", []), case.get("complete", ["*"]), case.get("serverVersion", ""))
         self._switch_on(rule, case.get("params", {}))
         said = ""

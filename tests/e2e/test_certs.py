@@ -171,7 +171,7 @@ def plane(crds: ControlPlane) -> ControlPlane:
 
 @pytest.fixture(scope="module")
 def kubeconfig(plane: ControlPlane) -> Path:
-    """A kubeconfig of the webhook's service account, and of nobody else."""
+    """A kubeconfig of the webhook's service account, and of no other account."""
     return plane.service_account_kubeconfig(NAMESPACE, SERVICE)
 
 
@@ -234,7 +234,7 @@ class TestFaults:
 
     @pytest.fixture(autouse=True)
     def all_is_well(self, cluster):
-        """Before and after each fault, and nobody needs to help."""
+        """Before and after each fault, and no person needs to help."""
         yield
         eventually(cluster.works)
         eventually(lambda: cluster.certs("status")[0] == 0)

@@ -63,14 +63,14 @@ def test_acting_as_somebody_else(control_plane: ControlPlane) -> None:
 
 
 def test_a_webhook_is_called_by_url(control_plane: ControlPlane) -> None:
-    """Nobody listens on that port, and the request fails for that very reason: the server did call."""
+    """No process listens on that port, and the request fails for that very reason: the server did call."""
     webhook = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "nobody"},
+        "metadata": {"name": "silent"},
         "webhooks": [
             {
-                "name": "nobody.validate.virt-admit.io",
+                "name": "silent.validate.virt-admit.io",
                 "clientConfig": {"url": "https://127.0.0.1:1/validate"},
                 "rules": [
                     {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
@@ -87,7 +87,7 @@ def test_a_webhook_is_called_by_url(control_plane: ControlPlane) -> None:
         create = ("create", "configmap", "webhook-by-url", "--dry-run=server")
         refusal = eventually(lambda: control_plane.kubectl(*create).stderr)  # once it has noticed the webhook
     finally:
-        control_plane.kubectl("delete", "validatingwebhookconfiguration", "nobody", check=True)
+        control_plane.kubectl("delete", "validatingwebhookconfiguration", "silent", check=True)
 
     assert "failed calling webhook" in refusal
     assert "127.0.0.1:1: connect: connection refused" in refusal

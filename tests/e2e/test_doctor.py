@@ -44,7 +44,7 @@ def test_a_webhook_on_a_laptop_is_sound_until_it_is_gone(crds: ControlPlane, web
 def test_a_certificate_of_somebody_else_is_not_trusted(crds: ControlPlane, webhook: Webhook) -> None:
     webhook.stop()
     shutil.rmtree(webhook.ca.parent)
-    webhook.start()  # with a new signer, which nobody published
+    webhook.start()  # with a new signer, which was not published
     code, found = doctor(crds)
     assert (code, found["trust"]["health"]) == (1, "wrong")
     assert "certificate verify failed" in found["trust"]["text"]

@@ -1,4 +1,4 @@
-"""Every rule that the webhook asks is met by somebody who uses kubectl, kind by kind, or it is said why it cannot be."""
+"""Every rule that the webhook asks is met by a user who uses kubectl, kind by kind, or it is said why it cannot be."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_the_guard_leaves_no_default_to_the_api_server(plane: ControlPlane) -> N
 
 
 def test_webhooks_leave_no_default_to_the_api_server(plane: ControlPlane) -> None:
-    """What the API server would add, a GitOps tool would take away, and so on for ever."""
+    """What the API server would add, a GitOps tool would take away, and so on without end."""
     sent = {obj["kind"]: obj for obj in manifests.webhooks(load_rules().at_admission)}
     taken = plane.kubectl(
         "apply", "--dry-run=server", "-o", "json", "-f", "-", input=yaml.safe_dump_all(sent.values()), check=True

@@ -118,7 +118,7 @@ def our_refusal(made: Json, ranges: list[Object], of_namespace: Object) -> str:
 
 
 def valid(made: Json) -> bool:
-    """Whether no container of the pod asks for more than its own limit: such a pod is no launcher pod."""
+    """Whether no container of the pod asks for more than its own limit: the API server refuses such a pod by itself."""
     size = pod_size.read(Object(made)["spec"])
     return not any(each.requests.get(name, 0) > limit for each in size.every for name, limit in each.limits.items())
 

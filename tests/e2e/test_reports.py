@@ -141,12 +141,12 @@ def test_reports_and_events(plane: ControlPlane, scan: Scan, name: str) -> None:
     assert (after["metadata"]["uid"], after["firstTimestamp"]) == (before["metadata"]["uid"], before["firstTimestamp"])
     assert after["lastTimestamp"] > before["lastTimestamp"]
 
-    # mended
+    # repaired
     apply(plane, runStrategy="Always")
     assert scan("--write-reports", name).returncode == 0
-    (mended,) = items(plane, str(kind))
-    assert {each["policy"]: each["result"] for each in mended["results"]}[RULE] == "pass"
-    assert mended["summary"]["fail"] == report["summary"]["fail"] - 1
+    (repaired,) = items(plane, str(kind))
+    assert {each["policy"]: each["result"] for each in repaired["results"]}[RULE] == "pass"
+    assert repaired["summary"]["fail"] == report["summary"]["fail"] - 1
 
     # gone; here no controller follows owner references
     plane.kubectl("delete", "virtualmachine", "db", "-n", HOME, check=True)

@@ -159,8 +159,10 @@ def test_the_policy_of_the_administrator_is_in_force_and_survives_every_apply(
 
 def test_without_its_role_every_look_up_is_out_of_sight(plane: ControlPlane, tmp_path: Path) -> None:
     """Each kind is listed by its own right, so none that is granted is superfluous."""
-    plane.service_account_token(NAMESPACE, "nobody")
-    with Webhook(tmp_path, "--live", "--kubeconfig", plane.service_account_kubeconfig(NAMESPACE, "nobody")) as blind:
+    plane.service_account_token(NAMESPACE, "without-rights")
+    with Webhook(
+        tmp_path, "--live", "--kubeconfig", plane.service_account_kubeconfig(NAMESPACE, "without-rights")
+    ) as blind:
         granted = {
             f"{plural}.{group}".rstrip(".")
             for role in (*manifests.rbac(RULES), *(obj for home in HOMES.values() for obj in home))
@@ -190,10 +192,10 @@ def test_the_scan_needs_no_other_right(plane: ControlPlane) -> None:
 
 
 def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane) -> None:
-    done = scan(plane.service_account_kubeconfig(NAMESPACE, "nobody"))
+    done = scan(plane.service_account_kubeconfig(NAMESPACE, "without-rights"))
     assert done.returncode == 2
     assert "--policy" in done.stderr  # it may not read the policy of the cluster either
-    done = scan(plane.service_account_kubeconfig(NAMESPACE, "nobody"), "--policy", "default")
+    done = scan(plane.service_account_kubeconfig(NAMESPACE, "without-rights"), "--policy", "default")
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("not allowed to list ")]
     wanted = {str(kind) for kind in (*load_rules().kinds, *looked_up_kinds(load_rules()))}

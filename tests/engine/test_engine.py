@@ -102,7 +102,7 @@ def test_what_changes_nothing_a_rule_looks_at_is_not_judged():
     [(kinds.VM, ["warn"], ["warn"]), (kinds.KUBEVIRT, ["warn"], []), (kinds.MHC, [], [])],
 )
 def test_which_changes_of_the_metadata_are_looked_at(kind, annotation, label):
-    """An old denial is told of when somebody edits the object; of some kinds only what a rule names counts."""
+    """An old denial is told of when a user edits the object; of some kinds only what a rule names counts."""
 
     def told(**metadata):
         obj, old = (

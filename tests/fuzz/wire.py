@@ -1,4 +1,4 @@
-"""Damaged TLS and HTTP against the running webhook: nobody else may notice."""
+"""Damaged TLS and HTTP against the running webhook: no other client may notice."""
 
 from __future__ import annotations
 

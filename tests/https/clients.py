@@ -73,7 +73,7 @@ class Client:
 
 
 def shown(webhook: Webhook) -> str:
-    """The fingerprint of what a new connection gets, whoever trusts it."""
+    """The fingerprint of what a new connection gets, whether it is trusted or not."""
     pem = ssl.get_server_certificate(("127.0.0.1", webhook.port), timeout=10)
     return sha256(x509.load_pem_x509_certificate(pem.encode()))
 

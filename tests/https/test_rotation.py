@@ -95,7 +95,7 @@ class Mount:
 
 
 class Issuer:
-    """Somebody else who issues."""
+    """Another issuer."""
 
     def __init__(self, folder: Path) -> None:
         self._signer = new_signer(NOW, timedelta(days=1))

@@ -178,7 +178,7 @@ def test_derived_values_hold_until_what_they_came_from_changes():
     assert ask() == (2, 1, ["twice", "count"])
     assert ask() == (2, 1, [])
     claims.upsert(claim("a"))
-    assert ask() == (2, 1, []), "nobody looked at claims"
+    assert ask() == (2, 1, []), "claims were not looked at"
     nodes.upsert(node("a", heartbeat="10:05"))
     assert ask() == (2, 1, []), "a heartbeat is not kept"
     nodes.upsert(node("b"))
@@ -284,7 +284,7 @@ def test_reading_while_somebody_writes():
 
 
 def test_facts_of_looked_up_objects_are_not_mixed_up():
-    """Each look-up makes an object anew, often where the last one was."""
+    """Each look-up makes a new object, often where the last one was."""
     cluster = ClusterCache([store(PVC, *(claim(f"{i}") for i in range(50)))])
     context = Context(cluster, NoParams(), {})
 

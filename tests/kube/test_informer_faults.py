@@ -136,7 +136,7 @@ def test_one_kind_in_trouble_does_not_hurt_the_others(api, follow):
 
 
 def test_a_namespace_that_this_cluster_does_not_have(api, follow):
-    """Nobody can be given rights in it; there is nothing to see."""
+    """No account can be given rights in it; there is nothing to see."""
     path = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases"
     api.install(LEASE)
     api.forbidden.add(path)

@@ -69,7 +69,7 @@ def test_a_bookmark_says_where_to_go_on(api, nodes):
     eventually(lambda: api.asked(NODE, watch="true", resourceVersion=mark))
     api.put(NODE, obj("two"))
     eventually(lambda: answer(nodes, NODE, "two") == "there")
-    assert api.asked(NODE, limit="500") == 1, "nothing was listed anew"
+    assert api.asked(NODE, limit="500") == 1, "nothing was listed again"
 
 
 def test_a_watch_that_ends_goes_on_where_it_was(api, follow):
@@ -164,7 +164,7 @@ def test_metrics(api, tmp_path):
 def test_threads_end(api, nodes):
     began = time.monotonic()
     nodes.stop()
-    assert time.monotonic() - began < QUICK.silence / 2, "nobody waits for the end of a watch"
+    assert time.monotonic() - began < QUICK.silence / 2, "no caller waits for the end of a watch"
     assert not {"nodes", "version"} & {thread.name for thread in threading.enumerate()}
     assert answer(nodes, NODE, "one") == "there"
 

@@ -1,4 +1,4 @@
-"""A saved cluster answers as the live one did, and tells nobody's secrets; snapshots are read as they say themselves."""
+"""A saved cluster answers as the live one did, and tells no secrets; snapshots are read as they say themselves."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class TestVirtualMachines:
 
     @never_break("vm", 9)
     def test_server_side_apply(self) -> None:
-        """We write as rarely as possible: where a VM inherits the same value, and over nothing that somebody wrote."""
+        """We write as rarely as possible: where a VM inherits the same value, and over nothing that a user wrote."""
         names = {"name": "kubevirt", "namespace": "kubevirt"}
         kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": names}
         for strategy in ("LiveMigrate", "None", "External"):

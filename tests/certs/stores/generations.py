@@ -18,5 +18,5 @@ def mode(path: Path) -> int:
 
 
 def by_name(path: Path) -> dict[str, bytes]:
-    """What somebody finds who opens the files by their names."""
+    """What a reader finds who opens the files by their names."""
     return {file.name: file.read_bytes() for file in path.iterdir() if not file.name.startswith(".") and file.exists()}

@@ -189,8 +189,8 @@ class TestVerify:
         assert "fails      MutatingWebhookConfiguration as elsewhere.test (1.virt-admit.io)" in run("verify", url)[1]
 
     def test_it_cannot_be_told(self, api, folder):
-        with socket.create_server(("127.0.0.1", 0)) as nobody:
-            port = nobody.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
         code, out, err = run("verify", f"https://127.0.0.1:{port}", "--ca-file", folder / "ca.crt")
         assert (code, out) == (2, "")
         assert "Connection refused" in err

@@ -137,7 +137,7 @@ class TestVirtualMachines:
 
     @never_break("vm", 8)
     def test_pools(self, asker: Reach) -> None:
-        """The template is mutated when somebody makes the pool, its members never."""
+        """The template is mutated when a user makes the pool, its members never."""
         owner = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "workers", "uid": "1"}
         member = vm("db")
         member["metadata"]["ownerReferences"] = [owner | {"controller": True}]
@@ -147,7 +147,7 @@ class TestVirtualMachines:
 
     @never_break("vm", 9)
     def test_server_side_apply(self, asker: Reach) -> None:
-        """Our field belongs to nobody: it stays when a manager applies again, and any manager may take it."""
+        """Our field has no field manager: it stays when a manager applies again, and any manager may take it."""
         ours, theirs = "--field-manager=gitops", "--field-manager=console"
         plain = vm("db")
         assert "evictionStrategy was set to LiveMigrate" in asker.kubectl("apply --server-side", plain, ours)[1]
@@ -221,7 +221,7 @@ class TestVirtualMachines:
 
     @never_break("vm", 19)
     def test_odd_types(self, asker: Reach) -> None:
-        """We are asked before the schema is: it refuses them, and we get in nobody's way."""
+        """We are asked before the schema is: it refuses them, and we are in no other client's way."""
         odds: list[Any] = [None, "text", 7, [None], {}]
         spec = vm("db")["spec"]
         with failing(asker):

@@ -90,7 +90,7 @@ def namespace(name: str, **labels: str) -> dict[str, Any]:
 
 
 def quiet(answer: tuple[int, str]) -> bool:
-    """Whether kubectl was content and nobody said a word."""
+    """Whether kubectl was content and no warning was printed."""
     return answer[0] == 0 and "Warning" not in answer[1] and "virt-admit" not in answer[1]
 
 
@@ -146,7 +146,7 @@ def must_be_editable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
 
 
 def must_pass_while_we_are_down(asker: Reach, faulty: list[dict[str, Any]]) -> None:
-    """Objects that would be refused today are created while nobody answers the API server."""
+    """Objects that would be refused today are created while no webhook answers the API server."""
     must_be_refused_today(asker, faulty)
     asker.webhook.stop()
     try:

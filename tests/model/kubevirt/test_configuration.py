@@ -352,7 +352,7 @@ def test_settings_that_decide_on_migrations():
     )
     assert configuration.binding_migrates(cluster, "moving")
     assert not configuration.binding_migrates(cluster, "stuck")
-    assert not configuration.binding_migrates(cluster, "nobody")
+    assert not configuration.binding_migrates(cluster, "unknown")
     assert configuration.mediated_devices(cluster) == {"example.com/vgpu"}
     assert configuration.minimum_tsc_frequency(cluster) == 2_000_000_000
     assert configuration.default_architecture(cluster) == "s390x"

@@ -28,7 +28,7 @@ class World(NamedTuple):
     name: str
     cluster: Snapshot
     says: str | None = None
-    """The eviction strategy that somebody says."""
+    """The eviction strategy that is said."""
     binding: str | None = None
     """How a VM without networks is tied to the pod network; None: unknown."""
     plugin: str = UNKNOWN
