@@ -20,6 +20,7 @@ from tests.paths import ROOT
 from virt_admit import __version__
 from virt_admit.install import manifests
 from virt_admit.rules import load_rules
+from virt_admit.settings import DOCS_URL
 
 CHART: Final = ROOT / "charts" / "virt-admit"
 FEATURES: Final = {name: f".Values.{name}.enabled" for name in ("scan", "watch", "monitoring")}
@@ -38,7 +39,8 @@ COMPONENTS: Final = {
     "watch-reports": "and .Values.watch.enabled .Values.watch.reports",
 }
 """When a component applies."""
-TRUSTED: Final = '{{ include "virt-admit.trusted" . }}'
+TRUSTED: Final = "the-trusted-namespaces"
+"""Stands for the trusted namespaces in the expressions of the webhook configurations."""
 NOTE: Final = "{{- /* Made from manifests/ by `make manifests`; do not edit. */}}\n"
 
 
@@ -84,16 +86,17 @@ def _documents(read: Read) -> list[Document]:
 
 
 def _webhooks() -> list[dict[str, Any]]:
-    return [_templated(obj) for obj in manifests.webhooks(load_rules().at_admission, trusted=(TRUSTED,))]
+    shipped = manifests.webhooks(load_rules().at_admission, trusted=(TRUSTED,))
+    return [_replaced(obj, TRUSTED, '{{ include "virt-admit.trusted" . }}') for obj in shipped]
 
 
-def _templated(tree: Tree) -> Tree:
-    """Return the tree with strings in which expressions stay."""
+def _replaced(tree: Tree, text: str, expression: str) -> Tree:
+    """Return the tree with an expression in place of a text, inside of strings."""
     if isinstance(tree, dict):
-        return {key: _templated(value) for key, value in tree.items()}
+        return {key: _replaced(value, text, expression) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_templated(item) for item in tree]
-    return Template(tree) if isinstance(tree, str) and TRUSTED in tree else tree
+        return [_replaced(item, text, expression) for item in tree]
+    return Template(tree.replace(text, expression)) if isinstance(tree, str) and text in tree else tree
 
 
 def _insert_values(document: Document) -> None:
@@ -112,6 +115,8 @@ def _insert_values(document: Document) -> None:
             container["ports"][0]["containerPort"] = Expression(".Values.port")
         case "PodDisruptionBudget", _:  # it would stop each drain of a node with the only pod
             document.tree = If("gt (int .Values.replicas) 1", document.tree)
+        case "PrometheusRule", _:
+            obj["spec"] = _replaced(obj["spec"], DOCS_URL, '{{ trimSuffix "/" .Values.monitoring.docsUrl }}')
         case "CronJob", _:
             obj["spec"]["schedule"] = Expression(".Values.scan.schedule | quote")
         case "NetworkPolicy", _:

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import yaml
 
+from virt_admit.settings import DOCS_URL
+
 NAME: Final = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}
 QUANTITY: Final = {"type": ["string", "number"], "pattern": r"^[0-9]+([.][0-9]+)?(m|[kKMGTP]i?)?$"}
 QUANTITIES: Final = {"type": "object", "additionalProperties": QUANTITY}
@@ -18,6 +20,7 @@ RESOURCES: Final = {
     "additionalProperties": False,
     "properties": {"requests": QUANTITIES, "limits": QUANTITIES},
 }
+URL: Final = {"type": "string", "pattern": "^https?://"}
 BOOLEAN: Final = {"type": "boolean"}
 
 
@@ -53,6 +56,7 @@ def values(resources: Mapping[str, Any], schedule: str) -> tuple[Value, ...]:
         Value("watch.reports", False, BOOLEAN, "It writes OpenReports and Events."),
         _resources("watch.resources", resources["watch"], "watch's pod"),
         Value("monitoring.enabled", False, BOOLEAN, "ServiceMonitors, alerts and dashboard, for the Prometheus operator."),
+        Value("monitoring.docsUrl", DOCS_URL, URL, "The address of the folder docs, for links in alerts."),
     )  # fmt: skip
 
 

@@ -156,6 +156,7 @@ BAD = {
     "trustedNamespaces={a|b}": "trustedNamespaces",
     "resources.requests.cpu=much": "resources.requests.cpu",
     "policy=7": "policy",
+    "monitoring.docsUrl=docs": "monitoring.docsUrl",
 }
 
 
@@ -256,6 +257,14 @@ def test_the_policy_is_created_once_and_kept(helm: Helm, tmp_path: Path, policy:
         "helm.sh/hook-delete-policy": "hook-failed",
         "helm.sh/resource-policy": "keep",
     }
+
+
+def test_alerts_link_to_the_pages_of_the_value(helm: Helm) -> None:
+    found = rendered(helm, ["monitoring.enabled=true", "monitoring.docsUrl=https://git.example.com/docs/"])
+    groups = found["PrometheusRule", "virt-admit", "virt-admit"]["spec"]["groups"]
+    links = {rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"]}
+    assert "https://git.example.com/docs/runbooks/VirtAdmitDown.md" in links
+    assert all(link.startswith("https://git.example.com/docs/runbooks/") for link in links)
 
 
 def test_helm_lint_finds_nothing(helm: Helm) -> None:
