@@ -87,6 +87,9 @@ class NoParams:
     """A rule without parameters."""
 
 
+NO_PARAMS: Final = NoParams()
+
+
 def param(default: Any, doc: str) -> Any:
     """A parameter of a rule: a field of its frozen ``Params`` dataclass, documented where it is declared."""
     return field(default=default, metadata={"doc": doc})
@@ -152,7 +155,7 @@ class Rule:
     """Sub-resources that are judged too (``scale``)."""
     metadata: tuple[str, ...] = ()
     """Annotation and label keys that matter; an update that changes neither these nor the spec is not judged."""
-    params: Any = field(default_factory=NoParams)
+    params: Any = NO_PARAMS
     """The thresholds with their defaults: a frozen dataclass, each field documented with its unit."""
     at_admission: bool = True
     """Whether the webhook asks the rule too; the others are for ``check`` and ``scan`` alone."""

@@ -150,18 +150,22 @@ def decode(body: bytes) -> Request:
     uid = request.get("uid")
     if not isinstance(uid, str) or not uid:
         raise ReviewError("the request has no uid")
-    return _request(Object(request), uid)
+    return _request(request, uid)
 
 
-def _request(request: Object, uid: str) -> Request:
-    namespace = request["namespace"].text or ""
-    user = request["userInfo"]
-    resource = request["resource"]
-    kind = kinds.by_resource(".".join(part for part in (resource["resource"].text, resource["group"].text) if part))
-    if kind is None and not resource.is_map:
-        kind = kinds.find(request.at("kind", "group").text or "", request.at("kind", "kind").text or "")
-    operation = request["operation"].text or ""
-    data = request["object"].value
+# Plain look-ups, because no path of the envelope is ever shown
+
+
+def _request(request: Mapping[str, Any], uid: str) -> Request:
+    namespace = _text(request, "namespace")
+    user, resource = _map(request, "userInfo"), _map(request, "resource")
+    kind = kinds.by_resource(".".join(filter(None, (_text(resource, "resource"), _text(resource, "group")))))
+    if kind is None and not isinstance(request.get("resource"), dict):
+        named = _map(request, "kind")
+        kind = kinds.find(_text(named, "group"), _text(named, "kind"))
+    operation = _text(request, "operation")
+    groups = user.get("groups")
+    data = request.get("object")
     if operation == Operation.CREATE and kind and kind.status_from_elsewhere and isinstance(data, dict):
         data = {key: value for key, value in data.items() if key != "status"}
     return Request(
@@ -169,14 +173,27 @@ def _request(request: Object, uid: str) -> Request:
         operation=operation,
         kind=kind,
         obj=_object(data, namespace),
-        old=_object(request["oldObject"].value, namespace),
-        name=request["name"].text or "",
+        old=_object(request.get("oldObject"), namespace),
+        name=_text(request, "name"),
         namespace=namespace,
-        user=user["username"].text or "",
-        groups=frozenset(item.text for item in user["groups"].items() if item.text),
-        subresource=request["subResource"].text or "",
-        dry_run=request["dryRun"].boolean is True,
+        user=_text(user, "username"),
+        groups=frozenset(filter(None, map(_only_text, groups)) if isinstance(groups, list) else ()),
+        subresource=_text(request, "subResource"),
+        dry_run=request.get("dryRun") is True,
     )
+
+
+def _only_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _text(holder: Mapping[str, Any], key: str) -> str:
+    return _only_text(holder.get(key))
+
+
+def _map(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = holder.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _object(data: Any, namespace: str) -> Object | None:

@@ -56,7 +56,6 @@ NO_LIMITS: Final = Limits()
 class RuleResult:
     """The findings of one rule on one object."""
 
-    rule: Rule
     findings: tuple[Finding, ...] = ()
     unseen: tuple[str, ...] = ()
     error: str = ""
@@ -64,16 +63,20 @@ class RuleResult:
     """Whether the time of the review was over before the rule ended."""
 
 
+_CLEAN: Final = RuleResult()
+"""The usual result."""
+
+
 def run(rule: Rule, obj: Object, context: Context[Any], limits: Limits = NO_LIMITS) -> RuleResult:
     """Run one rule until it ends or the time of the review is over. Never raises; keeps the findings that precede a failure."""
     found: list[Finding] = []
     unseen: list[str] = []
     if limits.expired():
-        return RuleResult(rule, unseen=(OUT_OF_TIME,), stopped=True)
+        return RuleResult(unseen=(OUT_OF_TIME,), stopped=True)
     try:
         for item in rule.check(obj, context):
             if limits.expired():
-                return RuleResult(rule, tuple(found), (*dict.fromkeys(unseen), OUT_OF_TIME), stopped=True)
+                return RuleResult(tuple(found), (*dict.fromkeys(unseen), OUT_OF_TIME), stopped=True)
             if isinstance(item, Unseen):
                 unseen.append(item.what)
             else:
@@ -82,8 +85,8 @@ def run(rule: Rule, obj: Object, context: Context[Any], limits: Limits = NO_LIMI
         unseen.append(missing.what)
     except Exception as error:  # a broken rule must not stop a cluster
         log.exception("rule failed", extra={"rule": rule.id, "kind": obj.kind, "object": obj.full_name})
-        return RuleResult(rule, tuple(found), tuple(unseen), repr(error))
-    return RuleResult(rule, tuple(found), tuple(dict.fromkeys(unseen)))
+        return RuleResult(tuple(found), tuple(unseen), repr(error))
+    return RuleResult(tuple(found), tuple(dict.fromkeys(unseen))) if found or unseen else _CLEAN
 
 
 def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
@@ -99,13 +102,7 @@ def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
         return ()
     if request.operation == Operation.UPDATE and (request.kind.created_only or _unchanged(request, rules)):
         return ()
-    return tuple(
-        rule
-        for rule in rules.by_kind.get(request.kind, ())
-        if request.operation in rule.operations
-        and (not request.subresource or request.subresource in rule.subresources)
-        and (not rule.target or request.target.reaches(rule.target))
-    )
+    return rules.asked(request.kind, request.operation, request.subresource, request.target)
 
 
 def _unchanged(request: Request, rules: Rules) -> bool:
@@ -167,26 +164,35 @@ class _Evaluation:
         self.request, self.obj, self.cluster, self.policy, self.limits = request, obj, cluster, policy, limits
         self.operation = Operation(request.operation)
         self.cached: dict[Any, Any] = {}
+        self._contexts: dict[int, Context[Any]] = {}
         self.unseen: list[tuple[Rule, str]] = []
         self.errors: list[tuple[Rule, str]] = []
         self.not_judged: list[Rule] = []
         self.omitted: Counter[Action] = Counter()
 
+    def _context(self, params: Any) -> Context[Any]:
+        """Return what a check may know. Rules with the same parameters, which are mostly none, share it."""
+        found = self._contexts.get(id(params))
+        if found is None:
+            request = self.request
+            found = self._contexts[id(params)] = Context(
+                self.cluster,
+                params,
+                self.cached,
+                self.operation,
+                request.old,
+                request.user,
+                request.groups,
+                request.subresource,
+                request.kind,
+                request.target,
+            )
+        return found
+
     def run_rule(self, rule: Rule, params: Any) -> tuple[Finding, ...]:
-        request = self.request
-        context = Context(
-            self.cluster,
-            params,
-            self.cached,
-            self.operation,
-            request.old,
-            request.user,
-            request.groups,
-            request.subresource,
-            request.kind,
-            request.target,
-        )
-        result = run(rule, self.obj, context, self.limits)
+        result = run(rule, self.obj, self._context(params), self.limits)
+        if result is _CLEAN:
+            return ()
         self.unseen += [(rule, what) for what in result.unseen]
         self.errors += [(rule, result.error)] if result.error else []
         self.not_judged += [rule] if result.stopped else []

@@ -7,8 +7,10 @@ cases read alike. A rule therefore only judges values that are present and well-
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
@@ -158,11 +160,22 @@ class Object:
     ``namespace`` overrides ``metadata.namespace``, because an admission request may carry it outside the object.
     """
 
-    __slots__ = ("_namespace", "data")
+    __slots__ = ("_cached", "_namespace", "data")
 
     def __init__(self, data: Any, namespace: str = "") -> None:
         self.data: dict[str, Any] = data if isinstance(data, dict) else {}
         self._namespace = namespace
+        self._cached: dict[Callable[[Object], Any], Any] | None = None
+
+    def cached(self, function: Callable[[Object], T]) -> T:
+        """Return ``function(self)``, computed once: the data of an object never change."""
+        cached = self._cached
+        if cached is None:
+            cached = self._cached = {}
+        if function not in cached:
+            cached[function] = function(self)
+        value: T = cached[function]
+        return value
 
     def __getitem__(self, step: str) -> Field:
         return Field(self.data.get(step), Path(step))

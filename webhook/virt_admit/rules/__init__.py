@@ -82,6 +82,18 @@ class Rules:
         )
         """The annotation and label keys that some rule for the kind names."""
 
+        self.asked = functools.lru_cache(maxsize=256)(self._asked)  # some keys are text of users
+
+    def _asked(self, kind: Kind, operation: str, subresource: str = "", target: Target = NO_TARGET) -> tuple[Rule, ...]:
+        """Return the rules for a request about an object, or about this sub-resource of it."""
+        return tuple(
+            rule
+            for rule in self.by_kind.get(kind, ())
+            if operation in rule.operations
+            and (not subresource or subresource in rule.subresources)
+            and (not rule.target or target.reaches(rule.target))
+        )
+
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.by_id.values())
 

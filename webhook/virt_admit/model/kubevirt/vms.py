@@ -24,6 +24,10 @@ _NOWHERE: Final = ("-",)
 
 def vm_spec(obj: Object) -> Field:
     """Return ``S``, the spec of a VM or of the template of a pool; absent for other kinds."""
+    return obj.cached(_vm_spec)
+
+
+def _vm_spec(obj: Object) -> Field:
     kind = kinds.of(obj)
     if kind is kinds.VM:
         return obj["spec"]
@@ -34,15 +38,23 @@ def vm_spec(obj: Object) -> Field:
 
 def vmi_template(obj: Object) -> Field:
     """Return the template of the VMI (``metadata`` and ``spec``); for a VMI, the object itself."""
-    return obj.at(*_vmi_template(obj))
+    return obj.cached(_vmi_template)
 
 
 def vmi_spec(obj: Object) -> Field:
     """Return ``T``, the VMI spec inside the object. Rules skip one that is not a map, because the schema rejects it."""
-    return obj.at(*_vmi_template(obj), "spec")
+    return obj.cached(_vmi_spec)
 
 
-def _vmi_template(obj: Object) -> tuple[str, ...]:
+def _vmi_template(obj: Object) -> Field:
+    return obj.at(*_template_steps(obj))
+
+
+def _vmi_spec(obj: Object) -> Field:
+    return obj.at(*_template_steps(obj), "spec")
+
+
+def _template_steps(obj: Object) -> tuple[str, ...]:
     kind = kinds.of(obj)
     if kind is kinds.VM or kind is kinds.VMIRS:
         return ("spec", "template")
