@@ -13,8 +13,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from virt_admit.cli import fixes, main
+from virt_admit.cli import main
 from virt_admit.cli.fixes import replace
+from virt_admit.documents import edit
 from virt_admit.documents.edit import EditResult
 
 UNSET = """\
@@ -290,9 +291,7 @@ def test_a_pipe_cannot_be_fixed(folder):
 def test_what_would_be_wrong_is_shown_and_not_written(check, folder, monkeypatch):
     """It cannot happen; so here is a splice that errs."""
     (folder / "vm.yaml").write_text(UNSET)
-    monkeypatch.setattr(
-        fixes, "edit_text", lambda content, *_: EditResult(content.upper(), (), 1, {}, roundtrips=False)
-    )
+    monkeypatch.setattr(edit, "edit_text", lambda content, *_: EditResult(content.upper(), (), 1, {}, roundtrips=False))
     for option in ("--fix", "--diff"):
         code, out, err = check(option, "vm.yaml")
         assert code == 2

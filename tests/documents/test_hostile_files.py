@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from virt_admit.cli import fixes, main
+from virt_admit.cli import main
+from virt_admit.documents import edit
 from virt_admit.kube import snapshots
 from virt_admit.policy import files as policies
 from virt_admit.policy.parser import MAX_BYTES
@@ -90,13 +91,13 @@ def test_unknown_rules_do_not_stall_answers(tmp_path: Path) -> None:
 def test_a_fix_does_not_overwrite_an_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "vm.yaml"
     file.write_text(FIXABLE)
-    edited, edit_text = FIXABLE + "# by an editor\n", fixes.edit_text
+    edited, edit_text = FIXABLE + "# by an editor\n", edit.edit_text
 
     def slow(*arguments: object) -> object:
         file.write_text(edited)
         return edit_text(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fixes, "edit_text", slow)
+    monkeypatch.setattr(edit, "edit_text", slow)
     done = CliRunner().invoke(main.virt_admit, ["check", "--fix", str(file)], standalone_mode=False)
     assert file.read_text() == edited
     assert "vm.yaml: not fixed: the file changed while its fixes were computed" in done.stderr

@@ -10,7 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.documents.reading import VM, as_sent, one, typed
+from virt_admit.documents.plain_yaml import MANY
 from virt_admit.documents.reader import Document, DocumentError, parse
+from virt_admit.documents.tree import Span, SpanPositions
+from virt_admit.documents.yaml_reader import YamlReader
+from virt_admit.model.objects import PathStep
 
 TEXT = st.text(max_size=8) | st.sampled_from(["yes", "1e3", "0o10", "1:30", "~", "<<", "a: b", "- a", "#", "\t", "{{"])
 
@@ -43,6 +47,26 @@ def test_any_value_in_yaml_reads_back(value: dict[str, Any], flow: bool, indent:
 def test_any_value_in_json_reads_back(value: dict[str, Any], ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     assert typed(one(text).data) == typed(as_sent(value))
+
+
+@given(OBJECT, st.booleans(), st.integers(1, 6))
+def test_recorded_offsets_are_those_of_the_spans(value: dict[str, Any], flow: bool, indent: int) -> None:
+    text = yaml.dump(value, Dumper=Dumper, default_flow_style=flow, indent=indent, allow_unicode=True, sort_keys=False)
+    (plain,), (complete,) = YamlReader().documents(text), YamlReader().any_documents(text)
+    assert isinstance(complete.positions, SpanPositions)
+    assert plain.positions.span == complete.positions.span
+    for path in [*paths(complete.positions.span), ("not there",), ("a", 0, "b")][: 2 * MANY]:
+        assert plain.positions.find(path) == complete.positions.find(path)
+
+
+def paths(span: Span, path: tuple[PathStep, ...] = ()) -> list[tuple[PathStep, ...]]:
+    """The paths of all values in a document."""
+    children = span[2]
+    if isinstance(children, dict):
+        below = [(key, member[2]) for key, member in children.items()]
+    else:
+        below = list(enumerate(children or ()))
+    return [path, *(found for step, child in below for found in paths(child, (*path, step)))]
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='ab:-{}[]"\\u0d8&*!<> \n\t#|\x00é', max_size=40).map(str.encode))

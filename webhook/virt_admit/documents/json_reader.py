@@ -7,7 +7,17 @@ import math
 import re
 from typing import Any, Final
 
-from virt_admit.documents.tree import MAX_DEPTH, SURROGATE, MarkupError, Repeated, Span, Tree, integral, too_deep
+from virt_admit.documents.tree import (
+    MAX_DEPTH,
+    SURROGATE,
+    MarkupError,
+    Repeated,
+    Span,
+    SpanPositions,
+    Tree,
+    integral,
+    too_deep,
+)
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _STRING: Final = re.compile(r'"([^"\\\x00-\x1f]*)(\\.[^"\\\x00-\x1f]*)*"')
@@ -35,7 +45,8 @@ class JsonReader:
             MarkupError: the text is JSON that the API server would reject.
         """
         self._repeated = []
-        return Tree(*self._value(1), self._repeated)
+        value, span = self._value(1)
+        return Tree(value, SpanPositions(span), self._repeated)
 
     def space(self) -> int:
         """Skip white space and return the new position."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from virt_admit.documents.json_reader import JsonReader, NotJsonError
-from virt_admit.documents.tree import MarkupError, Span, Tree
+from virt_admit.documents.tree import MarkupError, Positions, Span, SpanPositions, Tree
 from virt_admit.documents.yaml_reader import YamlReader, may_be_object
 from virt_admit.model.objects import Path, PathStep
 from virt_admit.model.units import show
@@ -65,26 +65,21 @@ class Document:
     line: int
     duplicates: tuple[Duplicate, ...]
     part: TextChunk = field(repr=False)
-    span: Span = field(repr=False)
-    """The span of the object in the text of its part."""
+    positions: Positions = field(repr=False)
+    """The positions of the object's fields in the text of its part."""
+
+    @property
+    def span(self) -> Span:
+        """The span of the object in the text of its part."""
+        return self.positions.span
 
     def location(self, path: Iterable[PathStep]) -> Location:
         """Return the location of a value: a member of a map from its key on, an item of a list from its start.
 
         A path that is not in the file gets the location of the key of the nearest map or list around it.
         """
-        span = self.span
-        start = head = span[0]
-        for step in path:
-            children = span[2]
-            if isinstance(children, dict) and step in children:
-                start, head, span = children[step]
-            elif isinstance(children, list) and isinstance(step, int) and 0 <= step < len(children):
-                span = children[step]
-                start = head = span[0]
-            else:
-                return self.part.location(start, head)
-        return self.part.location(start, span[1])
+        start, _, end = self.positions.find(path)
+        return self.part.location(start, end)
 
 
 class TextChunk:
@@ -201,9 +196,9 @@ def _documents(text: TextChunk, tree: Tree) -> Iterator[Document | DocumentError
         repeated[id(children), key].append((first, again))
     duplicates = [
         Duplicate(path, text.place(first)[0], text.place(again)[0])
-        for path, first, again in (_repetitions(tree.span, repeated, Path()) if repeated else ())
+        for path, first, again in (_repetitions(tree.positions.span, repeated, Path()) if repeated else ())
     ]
-    for each in _objects(text, tree.value, tree.span, duplicates):
+    for each in _objects(text, tree.value, tree.positions, duplicates):
         if isinstance(each, DocumentError):
             each.is_object = is_object(tree.value)
         yield each
@@ -225,17 +220,17 @@ def _repetitions(
 
 
 def _objects(
-    text: TextChunk, value: Any, span: Span, duplicates: list[Duplicate]
+    text: TextChunk, value: Any, positions: Positions, duplicates: list[Duplicate]
 ) -> Iterator[Document | DocumentError]:
     """Yield the object itself, or the members of a List or a Template."""
-    line, column = text.place(span[0])
+    line, column = text.place(positions.start)
     if not isinstance(value, dict):
         yield DocumentError(f"{show(value)} is not a Kubernetes object", text.file, line, column)
         return
     name = _holder(value)
     members = value.get(name) if name else None
     if not name or not isinstance(members, list):
-        yield Document(value, text.file, line, tuple(duplicates), text, span)
+        yield Document(value, text.file, line, tuple(duplicates), text, positions)
         return
     own: list[Duplicate] = []
     within: defaultdict[PathStep, list[Duplicate]] = defaultdict(list)
@@ -246,9 +241,10 @@ def _objects(
             own.append(each)
     if own:  # otherwise the duplicates would not be reported
         frame = {key: item for key, item in value.items() if key != name}
-        yield Document(frame, text.file, line, tuple(own), text, span)
+        yield Document(frame, text.file, line, tuple(own), text, positions)
+    spans = positions.span[2][name][2][2]
     for index, member in enumerate(members):
-        yield from _objects(text, _named(member, value), span[2][name][2][2][index], within[index])
+        yield from _objects(text, _named(member, value), SpanPositions(spans[index]), within[index])
 
 
 def _holder(value: dict[str, Any]) -> str | None:

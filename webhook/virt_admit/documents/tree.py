@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from virt_admit.model.objects import PathStep
 
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Half a character, which an escape can express but UTF-8 cannot."""
@@ -21,12 +24,54 @@ Repeated: TypeAlias = tuple[dict[str, Any], str, int, int]
 """A duplicate key: the children of its map, the key, the offsets of its first and its later occurrence."""
 
 
+class Positions(Protocol):
+    """The positions of the values in one document."""
+
+    @property
+    def start(self) -> int:
+        """The offset at which the document starts."""
+
+    @property
+    def span(self) -> Span:
+        """The spans of all its values."""
+
+    def find(self, path: Iterable[PathStep]) -> tuple[int, int, int]:
+        """Return three offsets of a value: where it starts with its key, the end of its key, and its end.
+
+        For a path that is not in the document, return those of the nearest map or list around it without its children.
+        """
+
+
+class SpanPositions(NamedTuple):
+    """Positions whose spans are known."""
+
+    span: Span
+
+    @property
+    def start(self) -> int:
+        return int(self.span[0])
+
+    def find(self, path: Iterable[PathStep]) -> tuple[int, int, int]:
+        span = self.span
+        start = head = span[0]
+        for step in path:
+            children = span[2]
+            if isinstance(children, dict) and step in children:
+                start, head, span = children[step]
+            elif isinstance(children, list) and isinstance(step, int) and 0 <= step < len(children):
+                span = children[step]
+                start = head = span[0]
+            else:
+                return start, head, head
+        return start, head, span[1]
+
+
 class Tree(NamedTuple):
-    """One document: its value, the spans of all parts, and its duplicate keys."""
+    """One document: its value, the positions of all parts, and its duplicate keys."""
 
     value: Any
-    span: Span
-    repeated: list[Repeated]
+    positions: Positions
+    repeated: Sequence[Repeated] = ()
 
 
 class MarkupError(Exception):

@@ -20,7 +20,8 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from virt_admit.documents.tree import MAX_DEPTH, MarkupError, Repeated, Span, Tree, too_deep
+from virt_admit.documents.plain_yaml import NotPlainError, PlainReader
+from virt_admit.documents.tree import MAX_DEPTH, MarkupError, Repeated, Span, SpanPositions, Tree, too_deep
 from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, scalar
 from virt_admit.model.units import show
 
@@ -62,13 +63,22 @@ class YamlReader:
             MarkupError: the rest of the part cannot be parsed.
         """
         try:
+            found = [Tree(*document) for document in PlainReader(PARSER(text).get_event).documents()]
+        except (NotPlainError, MarkupError, yaml.YAMLError):
+            return self.any_documents(text)
+        return iter(found)
+
+    def any_documents(self, text: str) -> Iterator[Tree]:
+        """Yield the documents of a part that is not plain."""
+        try:
             self._next = PARSER(text).get_event
             event: Any
             while (event := self._next()).__class__ is not StreamEndEvent:
                 if event.__class__ is DocumentStartEvent:
                     self._repeated = []
                     self._anchors = {}
-                    yield Tree(*self._node(self._next(), 1), self._repeated)
+                    value, span = self._node(self._next(), 1)
+                    yield Tree(value, SpanPositions(span), self._repeated)
         except yaml.MarkedYAMLError as error:
             raise _error(error, text) from None
         except yaml.reader.ReaderError:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Final
+from typing import Any, Final
 
 from virt_admit.model import kinds, messages
 from virt_admit.model.kinds import Kind
-from virt_admit.model.objects import Field, Key, Object, Path
+from virt_admit.model.objects import Key, Object, Path
 
 FOLDER: Final = FilePath(__file__).parent / "field_tables"
 
@@ -60,7 +60,7 @@ _SAME_PREFIX: Final = 4
 _ENOUGH: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FieldTable:
     """The fields of one kind in all known versions and releases."""
 
@@ -74,7 +74,14 @@ class FieldTable:
         types = [self.types[node] for node in nodes]
         return frozenset(fields.get(key, fields.get(ANY, -1)) for fields in types) - {-1}
 
-    @property
+    @functools.cached_property
+    def fields(self) -> Callable[[frozenset[int]], Mapping[str, frozenset[int]]]:
+        """Return for some types the fields that any of them defines, each with its types."""
+        return functools.cache(
+            lambda nodes: {key: self.below(nodes, key) for key in {key for node in nodes for key in self.types[node]}}
+        )
+
+    @functools.cached_property
     def roots(self) -> frozenset[int]:
         return frozenset(node for nodes in self.versions.values() for node in nodes)
 
@@ -112,10 +119,10 @@ def find(obj: Object) -> Iterator[UnknownField]:
     """Yield the fields of an object that no known release defines, in the order of the file."""
     kind = kinds.of(obj)
     table = load(kind) if kind is not None else None
-    if table is None:
+    if table is None or FREE in table.roots:
         return
-    for field in _unknown(obj.root, table.roots, table):
-        yield UnknownField(field.path, nearest(table, table.root(obj.version), field.path))
+    for path in _unknown(obj.data, table.roots, table, Path()):
+        yield UnknownField(path, nearest(table, table.root(obj.version), path))
 
 
 def defines(kind: Kind, *path: str) -> bool:
@@ -141,24 +148,24 @@ def load(kind: Kind) -> FieldTable | None:
     return FieldTable(data["types"], data["versions"])
 
 
-def _unknown(field: Field, nodes: frozenset[int], table: FieldTable) -> Iterator[Field]:
-    if FREE in nodes:
+def _unknown(value: Any, nodes: frozenset[int], table: FieldTable, path: Path) -> Iterator[Path]:
+    """Yield the paths of unknown fields in a value. It walks plain values, because nearly all fields are known."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, dict):  # no list of lists, so the depth is that of the schema
+                yield from _unknown(item, nodes, table, path / index)
         return
-    if field.is_list:
-        for item in field.items():
-            if item.is_map:  # no list of lists, so the depth is that of the schema
-                yield from _unknown(item, nodes, table)
+    if not isinstance(value, dict):
         return
-    named = frozenset(key for node in nodes for key in table.types[node])
-    for key, value in field.map.items():
-        if value is None or not isinstance(key, str):
+    known = table.fields(nodes)
+    for key, child in value.items():
+        if child is None or not isinstance(key, str):
             continue
-        child = field[key if key in named or ANY not in named else Key(key)]
-        below = table.below(nodes, key)
-        if below:
-            yield from _unknown(child, below, table)
-        else:
-            yield child
+        below = known.get(key) or known.get(ANY)
+        if below is None:
+            yield path / key
+        elif isinstance(child, (dict, list)) and FREE not in below:
+            yield from _unknown(child, below, table, path / (key if key in known else Key(key)))
 
 
 def nearest(table: FieldTable, root: int, path: Path) -> Path | None:

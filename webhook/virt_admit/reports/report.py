@@ -83,7 +83,9 @@ class Report:
 
     def at_least(self, action: Action) -> bool:
         """Return whether a finding has this action or a stricter one."""
-        return any(row.action is not None and row.action >= action for row in self.rows())
+        return any(
+            row.action is not None and row.action >= action for result in self.results for row in rows_of(result)
+        )
 
     def rows(self) -> list[ReportRow]:
         """Return every row, sorted by place and rule."""

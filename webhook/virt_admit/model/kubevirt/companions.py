@@ -40,7 +40,7 @@ def anti_affinity(obj: Object) -> Field:
 
 def required(block: Field, obj: Object) -> tuple[PodTerm, ...]:
     """Return the required terms of an affinity or anti-affinity of the VMI of an object."""
-    return pod_terms(block, vms.namespace_of(obj), launcher_labels(obj))
+    return pod_terms(block, vms.namespace_of(obj), launcher_labels(obj)) if block.is_map else ()
 
 
 def matches_itself(obj: Object, term: PodTerm) -> bool:
