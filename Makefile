@@ -78,6 +78,21 @@ image-test: .venv/.ready
 	@command -v buildah >/dev/null && command -v debootstrap >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends buildah debootstrap; }
 	@VIRT_ADMIT_REQUIRE_IMAGE=1 $(BIN)/pytest -q -n0 -rP tests/image
 
+.PHONY: release-prepare release-dry-run
+## make release-prepare NEW=1.2.3
+##                write a new version and its section of the changelog; CONTRIBUTING.md has the next steps
+release-prepare: .venv/.ready
+	@$(BIN)/python -m release prepare "$(NEW)"
+	@$(MAKE) --no-print-directory docs
+
+## make release-dry-run
+##                every step of a release, offline and with a throw-away key, into dist/; needs root for the image
+release-dry-run: .venv/.ready
+	@$(BIN)/python -m release.dry_run
+
+release-%: .venv/.ready
+	@$(BIN)/python -m release $*
+
 ## make verify-scheduler COUNT=1000
 ##                our model of kube-scheduler against its real filters, on so many random clusters from SEED=0 on
 COUNT ?= 1000

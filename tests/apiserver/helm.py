@@ -28,7 +28,12 @@ def program(name: str, announce: Announce = _print) -> Path:
 
     Raises Unavailable without Go, and RuntimeError with the output of Go if the build fails.
     """
-    package, _, version = PACKAGES[name].partition("@")
+    return go_program(name, PACKAGES[name], announce)
+
+
+def go_program(name: str, installable: str, announce: Announce = _print) -> Path:
+    """Return the path of what ``go install`` makes of a package and its version; raises as ``program`` does."""
+    package, _, version = installable.partition("@")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "virt-admit"
     found = cache / f"{name}-{version}"
     if found.is_file():
@@ -41,7 +46,7 @@ def program(name: str, announce: Announce = _print) -> Path:
             announce(f"building {name} {version} once, some minutes, into {found}")
             with TemporaryDirectory(dir=cache, prefix=f"{found.name}.") as scratch:
                 environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOBIN": scratch}
-                command = [go, "install", "-trimpath", "-ldflags", "-s -w", PACKAGES[name]]
+                command = [go, "install", "-trimpath", "-ldflags", "-s -w", installable]
                 done = subprocess.run(command, env=environment, check=False, text=True, capture_output=True)
                 if done.returncode:
                     raise RuntimeError(f"go install failed:\n{done.stderr[-4000:]}")

@@ -5,15 +5,11 @@ There need not be a container engine: the steps of the build stage run in a temp
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.request
-import venv
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +19,7 @@ import pytest
 
 from tests.apiserver.control_plane import free_port
 from tests.install.every_command import LIVE, RUNS, SERVERS, inputs
+from tests.install.wheels import wheels
 from tests.paths import ROOT
 from tests.waiting import eventually
 from virt_admit import __version__
@@ -57,7 +54,8 @@ def values(stage: list[Instruction], name: str) -> list[str]:
 
 class TestGoodPractice:
     def test_both_stages_have_the_base_that_a_release_pins(self):
-        assert values(BEFORE, "ARG") == ["PYTHON=docker.io/library/python:3.13-slim"]
+        (base,) = values(BEFORE, "ARG")
+        assert re.fullmatch(r"PYTHON=docker\.io/library/python:3\.13-slim(@sha256:[0-9a-f]{64})?", base)
         assert values(BUILD, "FROM") == ["${PYTHON} AS build"]
         assert values(FINAL, "FROM") == ["${PYTHON}"]
 
@@ -108,23 +106,6 @@ def copied() -> list[str]:
     return [part for value in values(BUILD, "COPY") for part in value.split()[:-1]]
 
 
-def wheels() -> Path:
-    """A folder with all that the locks name; filled once for each content of them, so that a second run is offline."""
-    locks = [ROOT / "requirements.lock", ROOT / "requirements-build.lock"]
-    digest = hashlib.sha256(b"".join(lock.read_bytes() for lock in locks) + sys.version.encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "virt-admit" / f"wheels-{digest}"
-    if not cache.is_dir():
-        unfinished = cache.with_name(f"{cache.name}.{os.getpid()}")
-        with tempfile.TemporaryDirectory() as environment:
-            venv.create(environment, with_pip=True)  # the environment of the tests has no pip if uv made it
-            pip = [f"{environment}/bin/python", "-m", "pip", "download", "-q", "--require-hashes", "-d", unfinished]
-            for lock in locks:
-                done = subprocess.run([*pip, "-r", lock], capture_output=True, text=True, check=False)
-                assert done.returncode == 0, f"cannot download what {lock.name} names:\n{done.stderr}"
-        unfinished.rename(cache)
-    return cache
-
-
 def is_ready(port: int) -> bool:
     """Return whether the server on this port of loopback says that it is ready."""
     try:
@@ -142,7 +123,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "PATH": f"{machine}/bin:/usr/bin:/bin",
         "HOME": str(machine),
         "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(wheels()),
+        "PIP_FIND_LINKS": str(wheels(sys.executable)),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
     (machine / "bin").mkdir()

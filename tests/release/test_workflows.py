@@ -1,0 +1,68 @@
+"""The workflows: valid for actionlint, and every command is a script of this repository that tests run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from release import __main__ as steps
+from release import dry_run
+from release.tools import tool
+from tests.apiserver.binaries import Unavailable
+from tests.paths import ROOT
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+GATE = {".ci/run", "make setup", "sudo --preserve-env make image-test"}
+"""The commands of test.yaml: the gate itself, and what CONTRIBUTING.md tells everyone to run."""
+
+
+def commands(workflow: Path) -> list[str]:
+    jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
+    return [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+
+
+def test_actionlint_accepts_the_workflows():
+    try:
+        actionlint = tool("actionlint")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    command = [actionlint, "-shellcheck=", "-pyflakes=", *WORKFLOWS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_each_command_is_a_script_of_this_repository():
+    makefile = (ROOT / "Makefile").read_text()
+    assert {file.name for file in WORKFLOWS} == {"release.yaml", "test.yaml"}
+    assert set(commands(ROOT / ".github/workflows/test.yaml")) == GATE
+    for command in commands(ROOT / ".github/workflows/release.yaml"):
+        found = re.fullmatch(r"(?:sudo --preserve-env )?make release-([a-z]+)", command)
+        assert found, command
+        assert found[1] in {*steps.STEPS, "image"}
+    assert re.search(r"^release-%:.*\n\t@\$\(BIN\)/python -m release \$\*$", makefile, re.MULTILINE)
+
+
+def test_the_dry_run_executes_each_command_of_the_release_in_its_order():
+    release = [
+        command.removeprefix("sudo --preserve-env ") for command in commands(ROOT / ".github/workflows/release.yaml")
+    ]
+    assert list(dry_run.steps()) == release
+    assert [command.rpartition("-")[2] for command in release][:3] == ["check", "login", "files"]
+    assert {command.rpartition("-")[2] for command in release} == {*steps.STEPS, "image"}
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_workflow_has_few_rights_and_runs_no_input(workflow):
+    content = yaml.safe_load(workflow.read_text())
+    assert content["permissions"] in ({}, {"contents": "read"})
+    assert all("${{" not in command for command in commands(workflow))
+    for job in content["jobs"].values():
+        assert job["timeout-minutes"] <= 90
+        uses = [step["uses"] for step in job["steps"] if "uses" in step]
+        assert all(re.fullmatch(r"[\w.-]+/[\w./-]+@(v[\d.]+|[0-9a-f]{40})", use) for use in uses), uses
+        checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+        assert all(step["with"]["persist-credentials"] is False for step in checkouts)
