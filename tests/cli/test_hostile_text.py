@@ -54,6 +54,39 @@ def test_check_prints_nothing_raw(manifest: str, form: str) -> None:
         json.loads(done.stdout)
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_endless_names_in_every_format(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    obj = vm("x" * 10_000, "x" * 10_000, {"evictionStrategy": "x" * 10_000}, runStrategy="x" * 10_000)
+    Path("vm.json").write_text(json.dumps(obj))
+    done = run("check", "vm.json", "-o", form)
+    assert done.exception is None
+    assert "x" * 10 in done.stdout
+    assert_clean(done.stdout)
+    if form == "junit":
+        ET.fromstring(done.stdout)
+    if form in ("json", "sarif", "gitlab", "openreports", "policyreport"):
+        json.loads(done.stdout)
+    if form == "markdown":
+        assert len(done.stdout) < 65_536
+    if form in ("text", "github"):
+        assert max(map(len, done.stdout.splitlines())) < 5_000
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_markup_is_text_in_every_format(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    attack = "<script>alert(1)</script><img src=x onerror=alert(2)>]]>"
+    Path("vm.json").write_text(json.dumps(vm(attack, attack, {"evictionStrategy": attack}, running=True)))
+    done = run("check", "vm.json", "-o", form)
+    assert "alert" in done.stdout
+    if form in ("markdown", "html", "junit"):
+        assert "<script>alert" not in done.stdout.replace("\\<", "")
+        assert "<img" not in done.stdout.replace("\\<", "")
+    if form == "junit":
+        ET.fromstring(done.stdout)
+
+
 @pytest.mark.parametrize("flags", [("-v",), ("--fix",)])
 def test_notes_on_stderr(manifest: str, flags: tuple[str, ...]) -> None:
     assert_clean(run("check", manifest, *flags).stderr)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 import urllib.error
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
+from tests.paths import MANIFESTS
 from tests.reports.html.structure import Structure
 from tests.waiting import eventually
 from tests.watching import Watching
@@ -157,6 +160,31 @@ def test_not_ready_before_everything_is_listed(api, served):
         assert response.code == 503
     assert server.shows("Not judged yet")
     assert server.sample(FOUND) is None
+
+
+def test_the_alerts_about_the_cluster_need_only_what_the_watch_serves(api, served):
+    """VirtAdmitDrainBlocked fires for a node with a blocking VM, from the target that the ServiceMonitor selects."""
+    groups = yaml.safe_load((MANIFESTS / "monitoring" / "alerts.yaml").read_text())["spec"]["groups"]
+    alerts = {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+    server = served()
+    api.put(VMI, vmi("db"))
+    server.wait_for(BLOCKERS, 1)
+    eventually(lambda: server.sample(COMPLETE))
+    names = {sample.partition("{")[0] for sample in server.samples()}
+    for alert in ("VirtAdmitDrainBlocked", "VirtAdmitScanStale", "VirtAdmitInformerNotSynced"):
+        assert set(re.findall(r"virt_admit_\w+", alerts[alert])) <= names, alert
+    expression = re.fullmatch(r"max by \((\w+)\) \((\w+)\) > 0", alerts["VirtAdmitDrainBlocked"])
+    label, name = expression.groups()
+    assert [value for sample, value in server.samples().items() if sample.startswith(f"{name}{{{label}=")] == [1]
+
+    monitor = yaml.safe_load((MANIFESTS / "monitoring" / "servicemonitor-watch.yaml").read_text())["spec"]
+    (labels,) = yaml.safe_load((MANIFESTS / "watch" / "kustomization.yaml").read_text())["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels["pairs"].items()
+    objects = yaml.safe_load_all((MANIFESTS / "watch" / "workload.yaml").read_text())
+    (service,) = [obj for obj in objects if obj["kind"] == "Service"]
+    (endpoint,) = monitor["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+    assert endpoint["honorLabels"] is True  # else the label node would be that of the pod
 
 
 @pytest.mark.parametrize(

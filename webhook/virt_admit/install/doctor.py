@@ -17,6 +17,7 @@ from virt_admit.install.impact import EMERGENCY_EXIT, failed_open, rejected_now
 from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.install.observations import CheckResult, Observation, Outcome, Status
+from virt_admit.install.sweeps import check_sweeps
 from virt_admit.install.trust import check_trust
 from virt_admit.model.kubevirt.versions import Version, parse_version
 from virt_admit.model.messages import count, names
@@ -308,6 +309,7 @@ TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {
     "policy": _policy,
     "other webhooks": _others,
     "webhook bundles": _product_bundles,
+    "watch": check_sweeps,
     "failing open": _failing_open,
 }
 """In the order of an installation: a problem comes before its consequences."""

@@ -114,8 +114,8 @@ def _matrix(report: Report) -> Table:
         numbers = grouping.counts(own)
         verdict = _verdict(own, numbers, incomplete=False).word
         counted = (len(own.results), numbers["denied"], numbers["warned"], numbers["audited"])
-        rows.append((name, "cannot be read", *("-",) * 4, error) if error else (name, verdict, *counted, ""))
-    return Table("Clusters", ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited", "Error"), tuple(rows))
+        rows.append((name, f"cannot be read: {error}", *("-",) * 4) if error else (name, verdict, *counted))
+    return Table("Clusters", ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited"), tuple(rows))
 
 
 def _unreadable(report: Report) -> Iterator[Cause]:

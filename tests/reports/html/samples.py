@@ -1,0 +1,72 @@
+"""One page of each kind, with given names and texts: for the tests of hostile input and for the browser."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+
+from tests.paths import EXAMPLES
+from tests.reports.formats.reports import both_keys, scanned
+from tests.reports.html.test_pages import node, run, snapshot, vmi
+from virt_admit.model.kubevirt.drain_plan import plan
+from virt_admit.model.rehearsal.rehearsal import Options, rehearse
+from virt_admit.reports.html import clusters, drain, findings, page, upgrade, watch
+from virt_admit.reports.html.owners import Owners, files
+from virt_admit.reports.report import Report
+
+NAMED = ("findings", "drain", "upgrade", "clusters", "watch", "index")
+"""The pages of ``named``."""
+
+
+def named(name):
+    """Return pages whose objects, nodes, reasons and clusters have this name."""
+    report = Report(
+        tuple(one for each in ("a", "b", name) for one in scanned(both_keys(name=each, namespace=name)).results)
+    )
+    stuck = [vmi(f"db-{number}", name, "w1", "False") for number in range(5)]
+    for one in stuck:
+        one["status"]["conditions"][0]["reason"] = name
+    cluster = snapshot(node("w1"), node(name), *stuck, vmi(name, name, name))
+    drained = plan(cluster)
+    findings_page, drain_page = findings.page(report, name), drain.page(drained, cluster, [("cluster", name)])
+    at = datetime.datetime(2027, 1, 31, tzinfo=datetime.UTC)
+    parts = [clusters.Part(name, drain_page, {"blocked": "1"}), clusters.Part(f"{name}2", error=name)]
+    pages = {
+        "findings": findings_page,
+        "drain": drain_page,
+        "upgrade": upgrade.page(rehearse(cluster, Options()), None, [("cluster", name)]),
+        "clusters": clusters.combine("Drain", parts),
+        "watch": watch.outdated(watch.page(report, drained, cluster, (name,), at), (name,)),
+    }
+    index = files(findings_page, {"shop": findings_page, name: findings_page}, Owners())["index.html"]
+    return {kind: page.render(one) for kind, one in pages.items()} | {"index": index}
+
+
+def explained(folder, name):
+    """Return the page of a health check in a file."""
+    check = {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": name, "namespace": "openshift-machine-api"},
+        "spec": {
+            "maxUnhealthy": f"40%{name}",
+            "selector": {},
+            "unhealthyConditions": [{"type": f"Ready{name}", "status": "False", "timeout": "300s"}],
+        },
+    }
+    (folder / "check.json").write_text(json.dumps(check))
+    target = str(folder / "page.html")
+    done = run(
+        "explain", str(folder / "check.json"), "--cluster", str(EXAMPLES / "cluster.yaml"), "-o", f"html={target}"
+    )
+    assert done.exception is None, done.exception
+    return (folder / "page.html").read_text()
+
+
+def many():
+    """Return the page of a drain of 200 nodes with 10,000 VMs."""
+    drained = plan(snapshot(node("w1"), node("w2"), *(vmi(f"db-{number}", migratable="False") for number in range(50))))
+    (one,) = [each for each in drained.nodes if each.forecasts]
+    nodes = tuple(dataclasses.replace(one, name=f"node-{number:03}") for number in range(200))
+    return page.render(drain.page(dataclasses.replace(drained, nodes=nodes), None))
