@@ -106,9 +106,10 @@ verify-launcher: .venv/.ready
 	@$(BIN)/python -m tests.upstream.launcher_pods $(COUNT) $(SEED)
 
 ## make verify-rehearsal COUNT=200
-##                the rehearsal of upgrades against KubeVirt's own controllers, on so many random clusters from SEED=0 on
+##                the rehearsal of upgrades against KubeVirt's own controllers, on so many random clusters from SEED=0 on;
+##                LIVE=1 COUNT=20 runs them in real time on a real API server with kube-scheduler, AT_ONCE=4 together
 verify-rehearsal: .venv/.ready
-	@$(BIN)/python -m tests.upstream.migrations $(COUNT) $(SEED)
+	@$(BIN)/python -m tests.upstream.$(if $(LIVE),live_)migrations $(COUNT) $(SEED)
 
 ## make verify-upstream COUNT=20000
 ##                our verdicts against upstream's own code, on so many random objects of each kind from SEED=0 on

@@ -181,7 +181,13 @@ def test_vms_that_stay_off_do_not_stop_it():
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"), [({"paused": True}, "paused"), ({"maxUnavailable": "50%"}, None), ({"maxUnavailable": "x"}, None)]
+    ("spec", "said"),
+    [
+        ({"paused": True}, "paused"),
+        ({"maxUnavailable": "50%"}, None),
+        ({}, None),
+        ({"maxUnavailable": "x"}, "not valid"),
+    ],
 )
 def test_machine_config_pools(spec, said):
     worker = {"node-role.kubernetes.io/worker": ""}
@@ -193,7 +199,7 @@ def test_machine_config_pools(spec, said):
         assert said in data["stops"][0]["reason"]
     else:
         assert [len(wave["nodes"]) for wave in data["waves"]] == (
-            [2, 2] if spec["maxUnavailable"] == "50%" else [1] * 4
+            [2, 2] if spec.get("maxUnavailable") == "50%" else [1] * 4
         )
 
 

@@ -1,6 +1,6 @@
 """Our rehearsal against KubeVirt's own evacuation and migration controllers, for a few random clusters.
 
-``make verify-rehearsal COUNT=200`` compares many.
+``make verify-rehearsal COUNT=200`` compares many, and with ``LIVE=1`` on a real API server.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.apiserver.binaries import Unavailable
+from tests.apiserver.control_plane import ControlPlane
+from tests.upstream.live_migrations import compare_live
 from tests.upstream.migrations import Agreement, compare
 from tests.upstream.renderer import MIGRATIONS, program
 
@@ -31,3 +33,15 @@ def test_nodes_limits_leftovers_and_time_are_those_of_kubevirt(binary: Path) -> 
     assert [one for one in found if one.agreement is Agreement.DIFFERENT] == []
     assert sum(one.agreement is Agreement.SAME for one in found) >= 7
     assert sum(one.real.moves for one in found) >= 20
+
+
+QUICK = (4, 14, 27)
+"""Clusters whose roll-out ends within 40 seconds."""
+
+
+def test_on_a_real_api_server_with_kube_scheduler(binary: Path, crds: ControlPlane) -> None:
+    with crds.scheduler():
+        found = list(compare_live(binary, crds, QUICK))
+
+    assert [(one.seed, one.agreement) for one in found if one.agreement is not Agreement.SAME] == []
+    assert sum(one.real.moves for one in found) >= 5

@@ -29,8 +29,10 @@ AT_ONCE: Final = 4
 """Clusters that run at the same time."""
 UNSCHEDULABLE: Final = 10
 """Seconds that a target pod may be unschedulable, for both sides: KubeVirt's five minutes would take too long."""
-DEADLINE: Final = 240
-"""Seconds after which a roll-out that has not ended is stuck. The longest that ends takes about as long."""
+DEADLINE: Final = 800
+"""Seconds after which a roll-out is given up in any case."""
+STALL: Final = 75
+"""Seconds without progress after which a roll-out is stuck: with these time-outs every VM had its turn by then."""
 _KINDS: Final = (kinds.VMI, kinds.VMIM, kinds.KUBEVIRT)
 
 
@@ -46,7 +48,8 @@ def _compared(binary: Path, plane: ControlPlane, seed: int) -> Comparison:
     tries = iter(range(100))
 
     def once() -> Any:
-        given = case(seed, f"c{seed}-{next(tries)}") | {"unschedulable": UNSCHEDULABLE, "deadline": DEADLINE}
+        times = {"unschedulable": UNSCHEDULABLE, "deadline": DEADLINE, "stall": STALL}
+        given = case(seed, f"c{seed}-{next(tries)}") | times
         return run(binary, given, "-kubeconfig", str(plane.kubeconfig))
 
     return judged(seed, once)

@@ -38,6 +38,7 @@ type Case struct {
 	Reboot   int                         `json:"reboot"`
 	Deadline int                         `json:"deadline"` // seconds after which the roll-out is given up
 
+	Stall         int    `json:"stall"`         // seconds without progress after which the roll-out is given up; 0: never
 	Unschedulable int    `json:"unschedulable"` // seconds that a target pod may be unschedulable; 0: KubeVirt's default
 	Selector      string `json:"selector"`      // of the nodes of this cluster, where an API server holds several
 }

@@ -135,6 +135,9 @@ func (w *world) rollOut() {
 			places := make(chan struct{}, pool.Capacity)
 			for _, node := range pool.Nodes {
 				places <- struct{}{}
+				lock.Lock()
+				w.result.Started[node] = w.now() // before any request, so that the order is the order of the pool
+				lock.Unlock()
 				all.Add(1)
 				go func() {
 					defer all.Done()
@@ -149,16 +152,44 @@ func (w *world) rollOut() {
 	select {
 	case <-done:
 	case <-time.After(seconds(w.given.Deadline)):
+	case <-w.stalled():
 	}
 	time.Sleep(2 * tick) // the last migrations are recorded
+}
+
+// stalled tells when no migration has succeeded for the seconds of the case, and no node has been updated.
+func (w *world) stalled() <-chan struct{} {
+	told := make(chan struct{})
+	if w.given.Stall == 0 {
+		return told
+	}
+	go func() {
+		last, since := -1, time.Now()
+		for time.Since(since) < seconds(w.given.Stall) {
+			time.Sleep(time.Second)
+			steps := 0
+			for _, each := range w.migrations() {
+				if each.Status.Phase == v1.MigrationSucceeded {
+					steps++
+				}
+			}
+			for _, node := range all[*k8sv1.Node](w.informers.nodes) {
+				if !node.Spec.Unschedulable {
+					steps += 1000 // neither can make up for the other
+				}
+			}
+			if steps != last {
+				last, since = steps, time.Now()
+			}
+		}
+		close(told)
+	}()
+	return told
 }
 
 // update cordons a node, drains it, waits for its reboot and uncordons it.
 func (w *world) update(node string, lock *sync.Mutex) {
 	w.cordon(node, true)
-	lock.Lock()
-	w.result.Started[node] = w.now()
-	lock.Unlock()
 	time.Sleep(tick) // all nodes of one moment are cordoned before the first eviction
 	for w.evict(node) > 0 {
 		time.Sleep(retry)

@@ -1,8 +1,8 @@
 """Who updates the nodes, in which order, and how many at the same time.
 
 Sources: openshift/machine-config-operator pkg/controller/node/node_controller.go#getAllCandidateMachines,
-#maxUnavailable, pkg/controller/common (nodes by zone, then by age);
-kubernetes-sigs/cluster-api internal/controllers/machinedeployment.
+#maxUnavailable, #sortNodeList, #getPrimaryPoolForNode, pkg/controller/common/layered_node_state.go#CheckNodeReady;
+kubernetes-sigs/cluster-api core/reconcilers/machinedeployment/mdutil/util.go#ResolveFenceposts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from typing import Final
 
 from virt_admit.model import nodes, selectors
 from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT
+from virt_admit.model.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.messages import names
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.reads import Reads
+from virt_admit.model.remediation.obstacles import CURRENT_CONFIG, DESIRED_CONFIG
 from virt_admit.model.units import LimitKind, parse_int_or_percent
 
 READS: Final[Reads] = {
     MACHINE_CONFIG_POOL: (),
     MACHINE_DEPLOYMENT: (),
     CAPI_MACHINE: ("metadata.labels", "status.nodeRef"),
+    NODE: (f"metadata.annotations.{CURRENT_CONFIG}", f"metadata.annotations.{DESIRED_CONFIG}"),
 }
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -82,43 +85,74 @@ def pools(driver: Driver, cluster: Cluster, max_unavailable: str | None, load: S
         case Driver.CLUSTER_API:
             return tuple(_cluster_api(every, cluster, max_unavailable))
         case Driver.PLAIN:
-            return (Pool("nodes", tuple(load), _capacity(max_unavailable or "1", len(load))),)
+            return (Pool("nodes", tuple(load), _given(max_unavailable or "1", len(load))),)
 
 
-def _capacity(limit: object, total: int) -> int:
+def _capacity(limit: object, total: int, form: LimitKind = LimitKind.CLUSTER_API) -> int:
     """Return how many nodes may be unavailable: a percentage is rounded down, and at least one."""
-    parsed = parse_int_or_percent(limit, LimitKind.MACHINE_API)
+    parsed = parse_int_or_percent(limit, form)
     number = total * parsed.number // 100 if parsed.percent else parsed.number
     return max(1, number)
+
+
+def _given(text: str, total: int) -> int:
+    """Return the value of ``--max-unavailable``, whose numbers are text."""
+    return _capacity(text, total, LimitKind.MACHINE_API)
 
 
 # --- OpenShift ---------------------------------------------------------------------------------------------------
 
 
+_RANK: Final = {"master": 0, "worker": 2}
+"""A node in several pools belongs to master, else to its custom pool, else to worker (#getPrimaryPoolForNode)."""
+
+
 def _machine_config(every: Sequence[Object], cluster: Cluster, max_unavailable: str | None) -> Iterator[Pool]:
-    found = sorted(cluster.known(MACHINE_CONFIG_POOL), key=lambda pool: pool.name)
     taken: set[str] = set()
-    # a node in a custom pool also has the labels of the worker pool, and the custom pool counts
-    for pool in sorted(found, key=lambda pool: (pool.name in ("worker",), pool.name)):
+    for pool in sorted(cluster.known(MACHINE_CONFIG_POOL), key=lambda pool: (_RANK.get(pool.name, 1), pool.name)):
         selector = pool.at("spec", "nodeSelector")
         if not selector.is_map:
             continue
         parsed = selectors.parse(selector.value)
         own = [node for node in every if node.name not in taken and parsed.matches(node.labels)]
         taken |= {node.name for node in own}
-        limit = max_unavailable or pool.at("spec", "maxUnavailable").value
-        ordered = sorted(own, key=_zone_then_age)
-        try:
-            capacity = _capacity(1 if limit is None else limit, len(own))
-        except ValueError:
-            if max_unavailable:
-                raise
-            capacity = 1  # the operator's default where the field is not valid
-        yield Pool(f"MachineConfigPool {pool.name}", tuple(map(_name, ordered)), capacity, _pool_obstacle(pool))
+        yield _machine_config_pool(pool, sorted(own, key=_zone_then_age), max_unavailable)
 
 
-def _zone_then_age(node: Object) -> tuple[str, str, str]:
-    return node.labels.get(ZONE, ""), node.metadata["creationTimestamp"].text or "", node.name
+def _machine_config_pool(pool: Object, own: Sequence[Object], max_unavailable: str | None) -> Pool:
+    """Return a pool. Nodes that are not available use up its capacity, and the operator does not update them."""
+    limit = pool.at("spec", "maxUnavailable").value
+    away = [node.name for node in own if _is_unavailable(node)]
+    obstacle = _pool_obstacle(pool)
+    capacity = 1
+    try:
+        capacity = _capacity(1 if limit is None else limit, len(own))
+    except ValueError:
+        obstacle = obstacle or Obstacle(
+            f"maxUnavailable of MachineConfigPool {pool.name} is not valid, so its nodes are not updated",
+            "Set a number or a percentage.",
+        )
+    if max_unavailable is not None:
+        capacity = _given(max_unavailable, len(own))
+    if away:
+        obstacle = obstacle or Obstacle(
+            f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
+            "Uncordon or repair them.",
+        )
+    return Pool(f"MachineConfigPool {pool.name}", tuple(map(_name, own)), capacity, obstacle)
+
+
+def _is_unavailable(node: Object) -> bool:
+    """Return whether a node is cordoned or not Ready, and no update of it is under way that would end that."""
+    if node.annotations.get(CURRENT_CONFIG) != node.annotations.get(DESIRED_CONFIG):
+        return False
+    ready = node.condition("Ready")["status"].text
+    return bool(node.at("spec", "unschedulable").boolean) or ready in ("False", "Unknown")
+
+
+def _zone_then_age(node: Object) -> tuple[bool, str, str, str]:
+    """Return the key of #sortNodeList: nodes without a zone are the last; names make it the same for each run."""
+    return ZONE not in node.labels, node.labels.get(ZONE, ""), node.metadata["creationTimestamp"].text or "", node.name
 
 
 def _name(node: Object) -> str:
@@ -149,8 +183,7 @@ def _cluster_api(every: Sequence[Object], cluster: Cluster, max_unavailable: str
         own = tuple(name for name in by_deployment.get(deployment.name, ()) if name in known)
         rolling = _rolling_update(deployment)
         surge, unavailable = rolling["maxSurge"].value, rolling["maxUnavailable"].value
-        given = max_unavailable is not None
-        at_once = _capacity(max_unavailable, len(own)) if given else _surge(surge, unavailable, len(own))
+        at_once = _surge(surge, unavailable, len(own)) if max_unavailable is None else _given(max_unavailable, len(own))
         paused = deployment.at("spec", "paused").boolean
         obstacle = Obstacle(f"MachineDeployment {deployment.name} is paused", "Set spec.paused to false.")
         yield Pool(f"MachineDeployment {deployment.name}", own, at_once, obstacle if paused else None)
@@ -165,12 +198,16 @@ def _rolling_update(deployment: Object) -> Field:
 
 
 def _surge(surge: object, unavailable: object, total: int) -> int:
-    """Return how many nodes change at once: new ones are made for the surge, and so many old ones may be missing."""
-    number = 0
-    for value, default in ((surge, 1), (unavailable, 0)):
-        try:
-            parsed = parse_int_or_percent(default if value is None else value, LimitKind.MACHINE_API)
-        except ValueError:
-            parsed = parse_int_or_percent(default, LimitKind.MACHINE_API)
-        number += -(-total * parsed.number // 100) if parsed.percent else parsed.number
-    return max(1, number)
+    """Return how many nodes change at once: those made for the surge, rounded up, and those that may be missing."""
+    more, fewer = _share(surge, 1, total, up=True), _share(unavailable, 0, total, up=False)
+    return max(1, more + min(fewer, total))
+
+
+def _share(value: object, default: int, total: int, *, up: bool) -> int:
+    try:
+        parsed = parse_int_or_percent(default if value is None else value, LimitKind.CLUSTER_API)
+    except ValueError:
+        return default
+    if not parsed.percent:
+        return parsed.number
+    return -(-total * parsed.number // 100) if up else total * parsed.number // 100
