@@ -35,8 +35,8 @@ def test_nodes_limits_leftovers_and_time_are_those_of_kubevirt(binary: Path) -> 
     assert sum(one.real.moves for one in found) >= 20
 
 
-QUICK = (4, 14, 27)
-"""Clusters whose roll-out ends within 40 seconds."""
+QUICK = (13, 26)
+"""Clusters whose roll-out ends within 45 seconds."""
 
 
 def test_on_a_real_api_server_with_kube_scheduler(binary: Path, crds: ControlPlane) -> None:

@@ -249,7 +249,7 @@ def report(found: Iterable[Comparison]) -> int:
     for one in found:
         counts[one.agreement] += 1
         moves += one.real.moves
-        if one.agreement is Agreement.SAME and one.real.seconds:
+        if one.agreement is Agreement.SAME and one.real.seconds and not one.ours.is_undetermined:
             middle = (one.ours.best.seconds + one.ours.worst.seconds) / 2
             errors.append(abs(middle / one.real.seconds - 1))
         if one.agreement is not Agreement.SAME:
