@@ -265,3 +265,29 @@ def test_the_text_says_the_verdict_first(tmp_path):
     assert code == 0
     assert text.startswith("Yes: 2 nodes by plain in ")
     assert "The estimate rests on:" in text
+
+
+def test_without_a_kubevirt_object_its_defaults_count():
+    data = rehearse([node("a"), node("b")], *[vm(f"v{number}", "a") for number in range(4)], node_minutes=0)
+
+    assert data["possible"] is True
+    assert "KubeVirt's defaults" in " ".join(data["duration"]["rests_on"])
+    assert data["duration"]["low"] >= 2 * 40  # two at a time
+
+
+def test_huge_limits():
+    huge = kubevirt(parallelMigrationsPerCluster=2**31 - 1, parallelOutboundMigrationsPerNode=2**31 - 1)
+    data = rehearse([node("a"), node("b")], *[vm(f"v{number}", "a") for number in range(4)], huge, node_minutes=0)
+
+    assert data["possible"] is True
+    assert data["faster"] == [] or data["faster"][0]["setting"] == "maxUnavailable"
+
+
+def test_a_node_that_is_not_ready_is_a_stop_of_its_pool():
+    worker = {"node-role.kubernetes.io/worker": ""}
+    away = node("b", worker)
+    away.data["status"]["conditions"][0]["status"] = "Unknown"
+    data = rehearse([node("a", worker), away], vm("db", "a"), pool(), kubevirt())
+
+    assert data["possible"] is False
+    assert "cordoned or not Ready: b" in data["stops"][0]["reason"]
