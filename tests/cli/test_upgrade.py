@@ -291,3 +291,11 @@ def test_a_node_that_is_not_ready_is_a_stop_of_its_pool():
 
     assert data["possible"] is False
     assert "cordoned or not Ready: b" in data["stops"][0]["reason"]
+
+
+@pytest.mark.parametrize("driver", [Driver.MACHINE_CONFIG, Driver.CLUSTER_API])
+def test_nodes_without_a_pool_are_not_called_updated(driver):
+    data = rehearse([node("a"), node("b")], vm("db", "a"), kubevirt(), driver=driver)
+
+    assert data["possible"] is None
+    assert f"no node belongs to a pool that {driver} updates" in data["unseen"][0]
