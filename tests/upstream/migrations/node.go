@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"log"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	k8sv1 "k8s.io/api/core/v1"
@@ -27,6 +27,7 @@ type world struct {
 	bound     map[string]time.Time // when the kubelet first saw each pod
 	result    *Result
 	index     map[string]int // of a migration in the result, by UID
+	over      atomic.Bool    // the result is known
 }
 
 func (w *world) now() float64 { return time.Since(w.begin).Seconds() }
@@ -132,7 +133,7 @@ func (w *world) endSource(vmi *v1.VirtualMachineInstance) {
 			pod.Status.Phase = k8sv1.PodSucceeded
 			pod.ResourceVersion = "" // nothing else writes it any more
 			if _, err := w.CoreV1().Pods(pod.Namespace).UpdateStatus(context.Background(), pod, metav1.UpdateOptions{}); err != nil {
-				log.Fatal(err)
+				w.fail(err)
 			}
 		}
 	}

@@ -53,6 +53,7 @@ func run(given *Case, c *client) (*Result, error) {
 		w.result.Where[vmi.Namespace+"/"+vmi.Name] = vmi.Status.NodeName
 	}
 	if c.live {
+		w.over.Store(true)
 		return w.result, w.leave()
 	}
 	return w.result, nil
@@ -207,7 +208,7 @@ func (w *world) cordon(node string, unschedulable bool) {
 		_, err = w.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, text, metav1.PatchOptions{})
 	}
 	if err != nil {
-		log.Fatal(err)
+		w.fail(err)
 	}
 }
 
@@ -222,7 +223,7 @@ func (w *world) evict(node string) int {
 		if pod.Status.Phase == k8sv1.PodSucceeded || pod.Labels[v1.AppLabel] != "virt-launcher" {
 			err := w.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, atOnce)
 			if err != nil && !errors.IsNotFound(err) {
-				log.Fatal(err)
+				w.fail(err)
 			}
 			continue
 		}
@@ -235,13 +236,21 @@ func (w *world) evict(node string) int {
 func (w *world) mark(namespace, name, node string) {
 	vmi, err := w.VirtualMachineInstance(namespace).Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil {
-		log.Fatal(err)
+		w.fail(err)
+		return
 	}
 	if !vmi.IsMigratable() || vmi.IsMarkedForEviction() || vmi.Status.NodeName != node {
 		return
 	}
 	patch := []byte(`[{"op": "add", "path": "/status/evacuationNodeName", "value": "` + node + `"}]`)
 	if _, err := w.VirtualMachineInstance(namespace).Patch(context.Background(), name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+		w.fail(err)
+	}
+}
+
+// fail ends the program, unless the result is already known: nodes that were given up are still being drained then.
+func (w *world) fail(err error) {
+	if !w.over.Load() {
 		log.Fatal(err)
 	}
 }
