@@ -161,7 +161,7 @@ def test_what_others_share_and_what_would_be_lost_is_left_alone(text: str, why: 
 
 
 @pytest.mark.parametrize(
-    "operation", [Patch("remove", Path("a", 0)), Patch("remove", Path("b")), adding("a", "-"), adding("a", 0)], ids=str
+    "operation", [Patch("remove", Path("a", 0)), Patch("move", Path("b")), adding("a", "-"), adding("a", 0)], ids=str
 )
 def test_other_operations_are_refused(operation: Patch) -> None:
     result = edit_text(b"a: [1]\nb: 1\n", "vm.yaml", [[operation]])
@@ -172,7 +172,7 @@ def test_other_operations_are_refused(operation: Patch) -> None:
 def test_each_document_of_a_file_is_fixed_or_left_alone() -> None:
     """Also if only its second operation cannot be done."""
     both = [adding("spec", "x"), adding("spec", "z", value=1)]
-    last = [adding("spec", "x"), Patch("remove", Path("kind"))]
+    last = [adding("spec", "x"), Patch("move", Path("kind"))]
     result = edit_text(MANY.encode(), "vm.yaml", [both, both, both, both, last])
     fixed = MANY.replace("kind: A\nspec: {}", "kind: A\nspec: {z: 1, x: New}")
     fixed = fixed.replace("    # about a\n", "    z: 1\n    x: New\n    # about a\n")
@@ -180,7 +180,7 @@ def test_each_document_of_a_file_is_fixed_or_left_alone() -> None:
     assert dict(result.refused) == {
         1: "spec is named by an anchor (&)",
         2: "spec is an alias (*)",
-        4: "remove kind has to be done by hand",
+        4: "move kind has to be done by hand",
     }
 
 

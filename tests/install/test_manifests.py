@@ -75,7 +75,7 @@ class TestRegistration:
         assert {(group, resource.partition("/")[0]) for group, resource in registered(VALIDATE)} == judged
 
     def test_the_kinds_with_fixes_are_mutated_when_they_are_created(self):
-        fixed = {(kind.group, kind.plural) for rule in RULES if rule.fixable for kind in rule.kinds}
+        fixed = {(kind.group, kind.plural) for rule in RULES if rule.fix_by_default for kind in rule.kinds}
         assert set(registered(MUTATE)) == fixed == {(kind.group, kind.plural) for kind in MUTATING.kinds}
         assert all(rule["operations"] == ["CREATE"] for rule in MUTATE["webhooks"][0]["rules"])
 

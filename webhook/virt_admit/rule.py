@@ -165,9 +165,9 @@ class Rule:
     """For a rule about an upgrade: by component the first release that it knows, such as ``{"kubevirt": "1.5"}``. It runs
     only in ``check`` and ``scan`` with a ``--target`` that names one of the components."""
     fixable: bool = False
-    """Whether the findings carry fixes that ``/mutate`` applies unless the policy says ``fix: false``."""
+    """Whether findings can carry fixes. ``check --fix`` writes them unless the policy says ``fix: false``."""
     fix_by_default: bool = False
-    """Whether the fixes are on out of the box."""
+    """Whether ``/mutate`` applies the fixes out of the box, not only if the policy says ``fix: true``."""
     sources: tuple[str, ...] = ()
 
     @functools.cached_property

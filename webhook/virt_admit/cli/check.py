@@ -112,7 +112,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     sources = found.files
     cluster = _cluster(source, _objects(sources, options.namespace), rules, reporting.quiet)
     judge = _file_judge(cluster, old, options, selector, reporting, rules, policy)
-    report = judge(sources)
+    report = judge(sources, own_fixes=options.diff or options.fix)
     fixed = fixes.NOTHING
     if options.diff:
         fixed = fixes.show(sources, report)
@@ -252,7 +252,8 @@ class _FileJudge:
     policy: Policy
     target: Target = NO_TARGET
 
-    def __call__(self, sources: Sequence[Source]) -> Report:
+    def __call__(self, sources: Sequence[Source], own_fixes: bool = False) -> Report:
+        """Return the report. With ``own_fixes`` the objects are fixed as ``--fix`` does."""
         objects = [(document, namespaced_object(document, self.namespace)) for document in _documents(sources)]
         old = {_identity(obj): obj for obj in self.old}
         cluster = with_objects(self.cluster, (obj for _, obj in objects))
@@ -265,16 +266,16 @@ class _FileJudge:
             if kind is None or kind not in supported:
                 other_kinds += 1
             else:
-                results.append(self._result(document, obj, kind, old.get(_identity(obj)), cluster))
+                results.append(self._result(document, obj, kind, old.get(_identity(obj)), cluster, own_fixes))
         skipped = sum(len(source.documents) - len(source.objects) for source in sources)
         return Report(tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped)
 
     def _result(
-        self, document: Document, obj: Object, kind: Kind, old: Object | None, cluster: Cluster
+        self, document: Document, obj: Object, kind: Kind, old: Object | None, cluster: Cluster, own_fixes: bool
     ) -> ObjectResult:
         operation = self.operation or (Operation.UPDATE if old else Operation.CREATE)
         request = Request(operation, kind, obj, old, name=obj.name, namespace=obj.namespace, target=self.target)
-        response = review.judge(request, self.rules, cluster, self.policy)
+        response = review.judge(request, self.rules, cluster, self.policy, own_fixes)
         return ObjectResult(request, response, document, active_rules(request, self.rules, self.policy))
 
 

@@ -8,7 +8,7 @@ import inspect
 import json
 import re
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -19,6 +19,12 @@ from virt_admit.policy.policy import SHIPPED
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import API_VERSION
+
+OPT_IN: Final = (
+    "`check --fix` writes it unless the policy says fix: false. "
+    "`/mutate` applies it to new VMs and pools if the policy says fix: true"
+)
+"""What happens to a fix that is off out of the box."""
 
 
 @click.command("rules", short_help="List the rules, or show one rule with its reasons.")
@@ -74,7 +80,7 @@ def page(rule: Rule) -> str:
     scope = f"at admission, {scope}" if rule.at_admission else f"{scope} only"
     lines = [f"# {rule.id}", "", data["page"], "", f"Kinds: {kinds}", f"Action: {data['action']} ({scope})"]
     if rule.fixable:
-        lines.append(f"Fix: `/mutate` applies it{'' if rule.fix_by_default else ' if the policy says fix: true'}")
+        lines.append(f"Fix: {'`/mutate` applies it' if rule.fix_by_default else OPT_IN}")
     if rule.target:
         since = ", ".join(f"{component} {release}" for component, release in rule.target.items())
         lines.append(f"Target: runs only with `--target`, from {since} on")

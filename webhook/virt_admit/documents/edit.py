@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from virt_admit.documents import reader
+from virt_admit.documents import reader, removal
 from virt_admit.documents.reader import Document
 from virt_admit.documents.tree import MarkupError, Span
 from virt_admit.documents.yaml_reader import YamlReader
@@ -139,10 +139,16 @@ def edit(text: str, span: Span, operation: Patch) -> Edit:
     """Return the edit of the text for an operation on the object at this span.
 
     Raises:
-        CannotEdit: the operation does not add or replace one value in a map, or other parts of the file share the map.
+        CannotEdit: the text would be damaged, or other parts of the file share the map.
     """
     *steps, last = operation.path
     parent, holder = _walk(text, span, steps)
+    if operation.op == "remove":
+        return _removal(text, parent, holder, operation)
+    if operation.op == "replace" and isinstance(last, int) and isinstance(parent[2], list):
+        start, end, children = parent[2][last]
+        if children is None and text[start] not in _UNEDITABLE:
+            return Edit(start, end, _written(operation.value, text[start] == '"'))
     if operation.op not in ("add", "replace") or not isinstance(last, str) or not isinstance(parent[2], dict):
         raise CannotEdit(f"{operation.op} {operation.path} has to be done by hand")
     known = _own(parent, last)
@@ -152,6 +158,25 @@ def edit(text: str, span: Span, operation: Patch) -> Edit:
         raise CannotEdit(f"{operation.path} comes from a map that is merged in (<<)")
     quoted = text[_first(text, parent if parent[2] else span)] == '"'
     return _addition(text, parent, holder, operation, quoted)
+
+
+_UNEDITABLE: Final = "&*!|>"
+
+
+def _removal(text: str, parent: Span, holder: Member | None, operation: Patch) -> Edit:
+    last = operation.path[-1]
+    if holder and isinstance(last, str) and list(parent[2]) == [last] and text[parent[0]] != "{":
+        emptied = removal.only_member(text, holder[1], parent)
+        if emptied:
+            return Edit(*emptied, " {}")
+    found = None
+    if isinstance(last, int) and isinstance(parent[2], list):
+        found = removal.item(text, parent, last)
+    elif isinstance(last, str) and _own(parent, last):
+        found = removal.member(text, parent, last)
+    if found is None or "&" in text[slice(*found)]:
+        raise CannotEdit(f"remove {operation.path} has to be done by hand")
+    return Edit(*found, "")
 
 
 _SHARED: Final = {"&": "is named by an anchor (&)", "*": "is an alias (*)", "!": "has a tag (!)"}

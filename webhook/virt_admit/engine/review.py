@@ -10,7 +10,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from virt_admit.engine.admission_review import (
 from virt_admit.model import json_patch
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt import trusted_accounts
-from virt_admit.model.objects import Object
+from virt_admit.model.objects import Object, Path
 from virt_admit.policy.annotations import ignored_annotation
 from virt_admit.policy.policy import Exemption, Policy
 from virt_admit.rule import FROM_OBJECT, Action, Context, Finding, Operation, Rule
@@ -118,8 +118,13 @@ def _metadata(obj: Object, key: str) -> tuple[Any, Any]:
     return obj.annotation(key).value, obj.label(key).value
 
 
-def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS) -> Response:
-    """Return the fixes that the policy applies to the object of a request (``/mutate``)."""
+def fix(
+    request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS, own: bool = False
+) -> Response:
+    """Return the fixes that the policy applies to the object of a request (``/mutate``).
+
+    With ``own`` also those that it does not forbid (``check --fix``).
+    """
     obj = request.obj
     if obj is None or request.kind is None or request.kind.never_denied:
         return NO_FINDINGS
@@ -130,14 +135,26 @@ def fix(request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits
     fixed: list[Verdict] = []
     for rule in rules_run:
         decision = policy.decide(rule, request.namespace) if rule.fixable else None
-        if decision is None or not decision.fix or decision.action is Action.OFF:
+        if decision is None or decision.action is Action.OFF or not (decision.fix or (own and decision.own_fix)):
             continue
         if evaluation.exemption(rule) is None:
             findings = evaluation.run_rule(rule, decision.params)
             fixed += [Verdict(rule, finding, decision.action) for finding in findings if finding.fix]
-    return evaluation.response(
-        fixed=tuple(fixed), patch=tuple(operation for verdict in fixed for operation in verdict.finding.fix)
-    )
+    fixed = _compatible(fixed)
+    operations = [operation for verdict in fixed for operation in verdict.finding.fix]
+    return evaluation.response(fixed=tuple(fixed), patch=json_patch.in_order(operations))
+
+
+def _compatible(fixed: Iterable[Verdict]) -> list[Verdict]:
+    """Leave out a fix that changes what an earlier fix changes."""
+    changed: set[Path] = set()
+    found = []
+    for verdict in fixed:
+        paths = {operation.path for operation in verdict.finding.fix}
+        if changed.isdisjoint(paths):
+            found.append(verdict)
+            changed |= paths
+    return found
 
 
 def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS) -> Response:
@@ -353,13 +370,15 @@ Decide = Callable[[Request, Rules, Cluster, Policy, Limits], Response]
 """``review`` or ``fix``."""
 
 
-def judge(request: Request, rules: Rules, cluster: Cluster, policy: Policy) -> Response:
+def judge(request: Request, rules: Rules, cluster: Cluster, policy: Policy, own_fixes: bool = False) -> Response:
     """Return what the API server would receive for a request: the fixes, then the verdicts on the fixed object.
+
+    With ``own_fixes`` the object is fixed as ``check --fix`` does.
 
     Raises:
         PatchError: a fix does not fit the object, which is a bug in its rule.
     """
-    fixes = fix(request, rules, cluster, policy)
+    fixes = fix(request, rules, cluster, policy, own=own_fixes)
     if fixes.patch and request.obj is not None:
         request = dataclasses.replace(request, obj=json_patch.apply(request.obj, fixes.patch))
     response = review(request, rules, cluster, policy)

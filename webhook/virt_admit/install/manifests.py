@@ -170,7 +170,7 @@ def webhooks(
     """
     asked = [entry for entry in ENTRIES if not rules.by_kind.keys().isdisjoint(entry.kinds)]
     validating = [_entry(entry, rules, "validate", _client("validate", url, ca), trusted) for entry in asked]
-    fixing = Rules(rule for rule in rules if rule.fixable)
+    fixing = Rules(rule for rule in rules if rule.fix_by_default)
     mutating = _entry(MUTATING, fixing, "mutate", _client("mutate", url, ca), trusted)
     mutating["reinvocationPolicy"] = "IfNeeded"
     return [

@@ -39,6 +39,19 @@ class Patch(NamedTuple):
         return self.value if isinstance(self.value, str) else json_codec.dumps(self.value).decode()
 
 
+def in_order(operations: Iterable[Patch]) -> tuple[Patch, ...]:
+    """Return operations that were found on one object so that none moves what another one names.
+
+    Items of lists are removed after all other changes, the last item first.
+    """
+
+    def moves(operation: Patch) -> tuple[int, int]:
+        last = operation.path[-1]
+        return (1, -last) if operation.op == "remove" and isinstance(last, int) else (0, 0)
+
+    return tuple(sorted(operations, key=moves))
+
+
 class PatchError(ValueError):
     """An operation does not fit the object."""
 

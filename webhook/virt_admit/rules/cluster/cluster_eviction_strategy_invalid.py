@@ -8,9 +8,11 @@ does not set its own strategy. virt-api then rejects that VM: such VMs can be ne
 
 from collections.abc import Iterator
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubevirt.configuration import Setting, setting
 from virt_admit.model.kubevirt.vms import EVICTION_STRATEGIES
+from virt_admit.model.messages import did_you_mean
 from virt_admit.model.objects import Object
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
@@ -19,11 +21,14 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     strategy = setting(obj, Setting.EVICTION_STRATEGY)
     if strategy.present and strategy.value not in EVICTION_STRATEGIES:
+        suggestion = did_you_mean(strategy.value, EVICTION_STRATEGIES)
         yield Finding(
             strategy.path,
             f"{show(strategy.value)} is not valid; KubeVirt would reject every VM that does not set its own strategy. "
             f"Use one of {', '.join(EVICTION_STRATEGIES)}.",
             cause=Cause.NOT_SUPPORTED,
+            fix=(Patch("replace", strategy.path, suggestion),) if suggestion else (),
+            why="the value is misspelt",
         )
 
 
@@ -32,6 +37,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
     action=Action.DENY,
+    fixable=True,
     check=check,
     sources=(
         "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go"

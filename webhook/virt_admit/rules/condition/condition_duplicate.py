@@ -7,7 +7,9 @@ rejects the second entry.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
@@ -19,7 +21,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
-    seen: set[tuple[str, str]] = set()
+    seen: dict[tuple[str, str], Any] = {}
     for condition in view.entries:
         pair = condition.type, condition.status
         if pair in seen:
@@ -30,9 +32,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 value=pair,
                 cause=Cause.DUPLICATE,
                 max_action=Action.DENY if view.kind is NHC else Action.WARN,
+                fix=(Patch("remove", condition.entry.path),) if seen[pair] == condition.entry.value else (),
+                why="the same entry is listed before",
             )
-        if all(pair):
-            seen.add(pair)
+        elif all(pair):
+            seen[pair] = condition.entry.value
 
 
 RULE = Rule(
@@ -40,6 +44,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
+    fixable=True,
     check=check,
     sources=("medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go",),
 )

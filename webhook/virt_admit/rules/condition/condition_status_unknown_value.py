@@ -10,8 +10,9 @@ node was deleted. The schema of Cluster API rejects every other status of a Mach
 
 from collections.abc import Iterator
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.objects import Field, Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
@@ -29,6 +30,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 'Use exactly "True", "False" or "Unknown".',
                 value=(condition.type, condition.status),
                 cause=Cause.NOT_SUPPORTED,
+                fix=_capitalised(condition.entry["status"]),
+                why="the value is misspelt",
                 max_action=Action.DENY if condition.well_known else Action.WARN,
             )
     for condition in view.machine_entries:
@@ -39,7 +42,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 'Use exactly "True", "False" or "Unknown".',
                 value=(condition.type, condition.status),
                 cause=Cause.NOT_SUPPORTED,
+                fix=_capitalised(condition.entry["status"]),
+                why="the value is misspelt",
             )
+
+
+def _capitalised(status: Field) -> tuple[Patch, ...]:
+    word = show(status.value).strip("'").capitalize()
+    return (Patch("replace", status.path, word),) if word in health_checks.STATUSES else ()
 
 
 RULE = Rule(
@@ -47,6 +57,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
+    fixable=True,
     check=check,
     sources=(
         "openshift/managed-cluster-config:deploy/osd-machine-api/management-clusters",

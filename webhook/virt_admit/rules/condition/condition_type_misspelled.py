@@ -10,6 +10,7 @@ check never acts on it. ``NotReady`` is only how kubectl prints a node whose ``R
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
@@ -22,11 +23,14 @@ _CORRECT_TYPES: Final = {"notready": "Ready"} | {known.lower(): known for known 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     for condition in context.cached(health_checks.view, obj).entries:
         suggestion = _CORRECT_TYPES.get(condition.type.lower())
+        notready = condition.type.lower() == "notready"  # stands for two entries
         if suggestion is not None and not condition.well_known:
             yield Finding(
                 condition.entry["type"].path,
                 f"nodes have no condition {show(condition.type)}, so this entry never matches. Use {suggestion}.",
                 cause=Cause.NOT_SUPPORTED,
+                fix=() if notready else (Patch("replace", condition.entry["type"].path, suggestion),),
+                why="the value is misspelt",
             )
 
 
@@ -35,6 +39,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
+    fixable=True,
     check=check,
     sources=("k8s.io/api:core/v1#NodeConditionType",),
 )

@@ -9,6 +9,7 @@ this. The operator's webhook rejects it.
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import FAR_TEMPLATE
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
@@ -26,6 +27,8 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 f"{show(value.value)} does not ensure that the node is down, so the operator rejects it. "
                 "Remove the parameter to reboot instead.",
                 cause=Cause.NOT_SUPPORTED,
+                fix=(Patch("remove", value.path),) if "sharedparameters" in value.path else (),
+                why="the operator rejects the value",
             )
 
 
@@ -34,6 +37,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
+    fixable=True,
     check=check,
     sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),
 )

@@ -8,8 +8,9 @@ ignores the parameter. A parameter ``action`` does not replace the ``--action=re
 
 from collections.abc import Iterator
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Object
+from virt_admit.model.objects import Field, Object, Path
 from virt_admit.model.remediation.remediators import far_parameters
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
@@ -23,7 +24,15 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 value.path,
                 f"{show(name)} has no leading dashes, so the agent does not recognize it. {dashed}",
                 value=name,
+                fix=_renamed(value, f"--{name}") if 1 < len(name) <= 40 else (),
+                why="the agent does not recognize the name without dashes",
             )
+
+
+def _renamed(value: Field, name: str) -> tuple[Patch, ...]:
+    if not isinstance(value.value, str):  # a map of nodes
+        return ()
+    return Patch("add", Path(*value.path[:-1], name), value.value), Patch("remove", value.path)
 
 
 RULE = Rule(
@@ -31,6 +40,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(FAR_TEMPLATE,),
     action=Action.WARN,
+    fixable=True,
     check=check,
     sources=("medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#appendParamToSlice",),
 )

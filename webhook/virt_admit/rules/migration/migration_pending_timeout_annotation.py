@@ -9,6 +9,7 @@ integer.
 
 from collections.abc import Iterator
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import VMIM
 from virt_admit.model.objects import Object
 from virt_admit.model.selectors import integer
@@ -30,7 +31,12 @@ def check(migration: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             message = f"{show(annotation.value)} is not an integer, so KubeVirt ignores this test annotation."
         else:
             message = f"this test annotation replaces the {seconds} s timeout of pending migrations."
-        yield Finding(annotation.path, f"{message} Remove it.")
+        yield Finding(
+            annotation.path,
+            f"{message} Remove it.",
+            fix=(Patch("remove", annotation.path),),
+            why="it is for tests of KubeVirt",
+        )
 
 
 RULE = Rule(
@@ -39,6 +45,7 @@ RULE = Rule(
     kinds=(VMIM,),
     metadata=tuple(REPLACES),
     action=Action.WARN,
+    fixable=True,
     check=check,
     sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
 )

@@ -7,6 +7,7 @@
 
 from collections.abc import Iterator
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import KUBEVIRT
 from virt_admit.model.kubevirt.configuration import Setting, setting
 from virt_admit.model.objects import Object
@@ -18,7 +19,9 @@ def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     models = setting(kubevirt, Setting.OBSOLETE_CPU_MODELS)
     for name, value in models.map.items():
         if value is False:
-            yield Finding(models[name].path, message)
+            yield Finding(
+                models[name].path, message, fix=(Patch("remove", models[name].path),), why="its value has no effect"
+            )
 
 
 RULE = Rule(
@@ -26,6 +29,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(KUBEVIRT,),
     action=Action.WARN,
+    fixable=True,
     check=check,
     sources=("kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go#filterCpuModels",),
 )

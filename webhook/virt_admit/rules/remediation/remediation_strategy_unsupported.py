@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model import kinds
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import FAR_TEMPLATE, SNR_TEMPLATE
+from virt_admit.model.messages import did_you_mean
 from virt_admit.model.objects import Object
 from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
@@ -31,10 +33,13 @@ def check(template: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not strategy.present:
         return
     if strategy.value not in known:
+        suggestion = did_you_mean(strategy.value, known)
         yield Finding(
             strategy.path,
             f"{show(strategy.value)} is not a valid strategy, so the schema rejects it. Write {' or '.join(known)}.",
             cause=Cause.NOT_SUPPORTED,
+            fix=(Patch("replace", strategy.path, suggestion),) if suggestion else (),
+            why="the value is misspelt",
         )
     elif strategy.value == _TAINT and _is_older(context.cluster.server_version):
         yield Finding(
@@ -55,6 +60,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(SNR_TEMPLATE, FAR_TEMPLATE),
     action=Action.DENY,
+    fixable=True,
     check=check,
     sources=("medik8s/self-node-remediation:api/v1alpha1/selfnoderemediationtemplate_webhook.go#validateStrategy",),
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model import messages
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt import versions, vms
 from virt_admit.model.kubevirt.versions import Feature
@@ -41,6 +42,8 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
                 messages.unknown(strategy.value, vms.EVICTION_STRATEGIES, suggestion, newer=newer),
                 cause=Cause.NOT_SUPPORTED,
                 max_action=Action.WARN if newer else Action.DENY,
+                fix=(Patch("replace", strategy.path, suggestion),) if suggestion and not newer else (),
+                why="the value is misspelt",
             )
     elif strategy.value in _SINCE:
         since = _SINCE[strategy.value].since
@@ -62,6 +65,7 @@ RULE = Rule(
     reads={KUBEVIRT: ()},
     action=Action.DENY,
     params=Params(),
+    fixable=True,
     check=check,
     sources=(
         "kubevirt/kubevirt:vmi-create-admitter.go#validateLiveMigration",

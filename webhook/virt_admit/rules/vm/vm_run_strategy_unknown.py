@@ -14,6 +14,7 @@ from typing import Final
 
 from virt_admit.model import messages
 from virt_admit.model.cluster import Cluster
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import KUBEVIRT, POOL, VM
 from virt_admit.model.kubevirt import lifecycle, versions, vms
 from virt_admit.model.kubevirt.versions import Feature, Gate
@@ -78,6 +79,8 @@ def _unknown(strategy: Field, cluster: Cluster) -> Finding:
         messages.unknown(strategy.value, vms.RUN_STRATEGIES, suggestion, newer=newer),
         cause=Cause.NOT_SUPPORTED,
         max_action=Action.WARN if newer else Action.DENY,
+        fix=(Patch("replace", strategy.path, suggestion),) if suggestion and not newer else (),
+        why="the value is misspelt",
     )
 
 
@@ -88,6 +91,7 @@ RULE = Rule(
     reads={KUBEVIRT: ()},
     action=Action.DENY,
     params=Params(),
+    fixable=True,
     check=check,
     sources=(
         "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineRunStrategy",

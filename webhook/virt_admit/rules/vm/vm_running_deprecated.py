@@ -9,6 +9,7 @@ once, or is started manually. KubeVirt warns about the field since about release
 
 from collections.abc import Iterator
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import POOL, VM
 from virt_admit.model.kubevirt import vms
 from virt_admit.model.objects import Object
@@ -20,8 +21,10 @@ def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
     running = spec["running"]
     if not running.present or spec["runStrategy"].present or not vms.vmi_spec(vm).is_map:
         return
-    instead = vms.run_strategy(spec) or "Always or Halted"
-    yield Finding(running.path, f"running is deprecated. Write runStrategy: {instead} instead, and remove running.")
+    instead = vms.run_strategy(spec)
+    fix = (Patch("add", spec.path / "runStrategy", instead), Patch("remove", running.path)) if instead else ()
+    message = f"running is deprecated. Write runStrategy: {instead or 'Always or Halted'} instead, and remove running."
+    yield Finding(running.path, message, fix=fix, why="running is deprecated")
 
 
 RULE = Rule(
@@ -29,6 +32,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(VM, POOL),
     action=Action.WARN,
+    fixable=True,
     check=check,
     sources=("kubevirt/kubevirt#11993", "OpenShift Virtualization, Nodes 10.1.2"),
 )

@@ -7,6 +7,7 @@
 
 from collections.abc import Iterator
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubevirt import workload_updates
 from virt_admit.model.objects import Object
@@ -23,6 +24,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 item.path,
                 f"{item.value} is listed twice; the second entry has no effect. Remove it.",
                 cause=Cause.DUPLICATE,
+                fix=(Patch("remove", item.path),),
+                why="it is listed before",
             )
         seen.add(item.value)
 
@@ -32,6 +35,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
     action=Action.WARN,
+    fixable=True,
     check=check,
     sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",),
 )

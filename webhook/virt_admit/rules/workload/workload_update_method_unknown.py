@@ -8,6 +8,7 @@ off, and VMs keep their old launcher after each update.
 
 from collections.abc import Iterator
 
+from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubevirt import workload_updates
 from virt_admit.model.objects import Object
@@ -25,6 +26,8 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             item.path,
             f"{show(item.value)} is not a valid method, so KubeVirt skips it (valid: LiveMigrate, Evict). {hint}",
             cause=Cause.NOT_SUPPORTED,
+            fix=(Patch("replace", item.path, suggestion),) if suggestion else (),
+            why="the value is misspelt",
         )
 
 
@@ -33,6 +36,7 @@ RULE = Rule(
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
     action=Action.DENY,
+    fixable=True,
     check=check,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
