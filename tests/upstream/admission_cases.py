@@ -38,7 +38,9 @@ def case(seed: int) -> dict[str, Any]:
     subject, objects = _vm(chance, template, claims) if chance.happens(0.88) else (_vmi(template), [])
     volumes = [volume["name"] for volume in template["spec"]["volumes"]]
     migrated = [name for name in volumes if chance.happens()] if chance.happens(0.06) else []
-    if migrated and subject["kind"] == "VirtualMachine":
+    if subject["kind"] != "VirtualMachine":
+        migrated = []  # a volume migration needs a VM
+    elif migrated:
         copied = [{"volumeName": name} for name in migrated]
         subject.setdefault("status", {})["volumeUpdateState"] = {"volumeMigrationState": {"migratedVolumes": copied}}
     return {

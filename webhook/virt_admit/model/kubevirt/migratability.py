@@ -320,7 +320,7 @@ def _disks(vmi: Effective, cluster: Cluster) -> _Found:
     migrating = _migrating_volumes(vmi.obj)
     for volume in vmi.spec["volumes"].items():
         claim = claim_of(volume)
-        if claim is not None and volume["name"].value in migrating:
+        if claim is not None and claim.value != "" and volume["name"].value in migrating:
             continue
         if claim is not None:
             yield from _claim(claim, vmi, cluster)
@@ -338,7 +338,8 @@ def _disks(vmi: Effective, cluster: Cluster) -> _Found:
 def _migrating_volumes(obj: Object) -> tuple[object, ...]:
     """Return the names of the volumes that a volume migration copies now: their claims need not be shared.
 
-    It starts with ``updateVolumesStrategy: Migration`` (pkg/storage/types/volume.go#IsMigratedVolume).
+    It starts with ``updateVolumesStrategy: Migration`` (pkg/storage/types/volume.go#IsMigratedVolume). KubeVirt still has
+    to find the claim (pkg/virt-handler/vm.go#checkVolumesForMigration).
     """
     state = ("volumeUpdateState", "volumeMigrationState") if kinds.of(obj) is VM else ()
     copied = obj.at("status", *state, "migratedVolumes")
