@@ -57,10 +57,12 @@ unit: .venv/.ready
 	@$(PARALLEL) -m "not e2e and not slow" --ignore=tests/e2e --ignore=tests/image
 
 .PHONY: browser
+NPM_PACKAGES := playwright-core@1.65.1 axe-core@4.14.1
 ## make browser   the pages in a real browser; installs Debian's Chromium (as root) and two npm packages into .browser
 browser: .venv/.ready
 	@command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium
-	@test -d .browser/node_modules/axe-core || npm install --silent --no-audit --no-fund --prefix .browser playwright-core axe-core
+	@test "$$(cat .browser/versions 2>/dev/null)" = "$(NPM_PACKAGES)" || { \
+	  npm install --silent --no-audit --no-fund --save-exact --prefix .browser $(NPM_PACKAGES) && echo "$(NPM_PACKAGES)" >.browser/versions; }
 	@VIRT_ADMIT_REQUIRE_BROWSER=1 $(BIN)/pytest -q -n0 tests/browser
 
 .PHONY: image image-test
