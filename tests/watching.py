@@ -31,9 +31,10 @@ class Watching:
         }
         self._process = subprocess.Popen(self.command, env=inherited)
         try:
-            eventually(self.answers)
+            eventually(self.answers, 180)
         except BaseException:
             self._process.kill()
+            self._process.wait()
             raise
         return self
 
@@ -42,12 +43,16 @@ class Watching:
     ) -> None:
         assert self._process is not None
         self._process.terminate()
-        assert self._process.wait(20) == 0
+        assert self._process.wait(60) == 0
 
     @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the process has used."""
+        return self.samples()["process_cpu_seconds_total"]
 
     def open(self, path: str, method: str = "GET", **headers: str) -> HTTPResponse:
         """Return the response to one request. Raises HTTPError for a status that is not a success."""
