@@ -9,7 +9,10 @@ from pathlib import Path
 from release.changelog import with_release
 from release.settings import run, version_of
 
-VERSIONED = ("webhook/virt_admit/__init__.py", "Dockerfile", "README.md", "docs/*.md")
+VERSIONED = (
+    *("webhook/virt_admit/__init__.py", "Dockerfile", "README.md", "docs/*.md"),
+    "manifests/**/kustomization.yaml",
+)
 """Files that name the current version. `make docs` writes it into generated files."""
 
 

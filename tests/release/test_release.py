@@ -20,6 +20,7 @@ from release.__main__ import not_ready
 from release.prepare import prepare
 from release.provenance import statement
 from release.settings import version_of
+from tests import generated
 from tests.paths import ROOT
 from virt_admit import __version__
 
@@ -54,10 +55,7 @@ def test_a_release_moves_the_entries():
 @pytest.fixture
 def checkout(tmp_path):
     """Return a repository of its own with the files that name the version."""
-    files = ["CHANGELOG.md", "Dockerfile", "README.md", "action.yml", "webhook/virt_admit/__init__.py"]
-    files += [
-        str(file.relative_to(ROOT)) for pattern in ("docs/*.md", ".github/workflows/*") for file in ROOT.glob(pattern)
-    ]
+    files = git(ROOT, "ls-files", ":!:tests", ":!:charts", ":!:*.lock").splitlines()
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -74,6 +72,8 @@ def test_a_new_version_is_written_everywhere(checkout):
     assert "ARG VERSION=9.8.7\n" in (checkout / "Dockerfile").read_text()
     assert "virt-admit@v9.8.7" in (checkout / "docs" / "ci.md").read_text()
     assert {"CHANGELOG.md", "docs/install.md"} <= set(changed)
+    left = git(checkout, "grep", "--name-only", "--fixed-strings", __version__, "--", ":!:CHANGELOG.md").splitlines()
+    assert {checkout / name for name in left} <= {checkout / file.relative_to(ROOT) for file in generated.files()}
     assert changelog.section((checkout / "CHANGELOG.md").read_text(), "9.8.7")
 
 
