@@ -34,6 +34,7 @@ def snr(**spec):
     return make(SNR, "SelfNodeRemediationConfig", "self-node-remediation-config", "wa", spec=spec)
 
 
+TEMPLATE = {"apiVersion": "r.io/v1", "kind": "RTemplate"}
 NULL = {"matchLabels": {"role": None}}
 HANDLER = {"type": "Terminating", "status": True, "timeout": "0s"}
 REFUSED = (
@@ -51,6 +52,16 @@ REFUSED = (
      far(sharedparameters={}, nodeparameters={"--ip": {}}), "far-parameters-missing"),
     ("medik8s/fence-agents-remediation:config/crd/bases", far(retryinterval=5), "far-retry-interval-invalid"),
     ("medik8s/fence-agents-remediation:config/crd/bases", far(retrycount="3"), "far-retry-count-not-positive"),
+    ("medik8s/fence-agents-remediation:config/crd/bases",
+     far(sharedparameters={"--ip": "{{.NodeName}}", "--ipport": 623}), "far-parameter-type"),
+    (FAR_TEMPLATE, far(sharedparameters={"--ip": "{{.NodeName | quote}}"}), "far-template-syntax"),
+    (FAR_TEMPLATE, far(sharedparameters={"--ip": "{{.NodeName | }}"}), "far-template-syntax"),
+    ("medik8s/self-node-remediation:config/crd/bases", snr(hostPort=0), "snrc-field-invalid"),
+    ("medik8s/self-node-remediation:config/crd/bases", snr(maxApiErrorThreshold="3"), "snrc-field-invalid"),
+    (CAPI_TYPES, capi(clusterName="c", checks={"unhealthyConditions": []}), "capi-mhc-field-empty"),
+    (CAPI_TYPES, capi(clusterName="c", remediation={"triggerIf": None}), "capi-mhc-field-empty"),
+    (CAPI_TYPES, capi(clusterName="c", remediation={"templateRef": {**TEMPLATE, "name": "A_b"}}),
+     "remediation-template-invalid"),
 )  # fmt: skip
 """Source, object, and the rule that denies it."""
 
@@ -71,8 +82,9 @@ UPGRADE = make(
 )
 
 
-def owner(**spec):
-    conditions = [{"type": kind, "status": "True"} for kind in ("InfrastructureReady", "ControlPlaneInitialized")]
+def owner(*ready, **spec):
+    kinds = ready or ("InfrastructureReady", "ControlPlaneInitialized")
+    conditions = [{"type": kind, "status": "True"} for kind in kinds]
     return make(CAPI, "Cluster", "c", "c", spec=spec, status={"conditions": conditions})
 
 
@@ -89,9 +101,16 @@ def capi_machine(**annotations):
     return obj
 
 
-def requested():
-    obj = make(MHC, "Machine", "m0", "openshift-machine-api", {"pool": "a"}, status={"nodeRef": {"name": "n0"}})
-    obj.data["metadata"]["annotations"] = {"host.metal3.io/external-remediation": ""}
+def machine(annotations, **status):
+    status = {"nodeRef": {"name": "n0"}, **status}
+    obj = make(MHC, "Machine", "m0", "openshift-machine-api", {"pool": "a"}, status=status)
+    obj.data["metadata"]["annotations"] = annotations
+    return obj
+
+
+def power_cycled():
+    obj = mhc()
+    obj.data["metadata"]["annotations"] = {"machine.openshift.io/remediation-strategy": "external-baremetal"}
     return obj
 
 
@@ -103,13 +122,20 @@ EXPLAINED = (
     (f"{NHC_CONTROLLER}#isControlPlaneRemediationAllowed", nhc(maxUnhealthy="100%"),
      [master("n0"), master("n1"), master("n2")], "on one control-plane node at a time"),
     (f"{MHC_CONTROLLER}#healthCheckTargets", mhc(),
-     [requested(), node("n0")], "unhealthy now 1: m0 (waits for external remediation)"),
+     [machine({"host.metal3.io/external-remediation": ""}), node("n0")],
+     "unhealthy now 1: m0 (waits for external remediation)"),
     (f"{TARGETS}#shouldSkipRemediation", capi(clusterName="c"),
      [owner(), capi_machine(**{"cluster.x-k8s.io/skip-remediation": ""})], "selects 0 machines"),
     (f"{TARGETS}#needsRemediation", capi(clusterName="c"),
      [owner(), node("n0"), capi_machine(**{"cluster.x-k8s.io/remediate-machine": ""})], "remediate-machine)"),
     (f"{TARGETS}#needsRemediation", capi(clusterName="c"), [owner(), node("n0"), capi_machine()], "unhealthy now none"),
     (f"{CAPI_CONTROLLER}#Reconcile", capi(clusterName="c"), [owner(paused=True)], "Cluster c/c is paused"),
+    (f"{CAPI_CONTROLLER}#reconcile", capi(clusterName="c"), [owner("InfrastructureReady"), node("n0"), capi_machine()],
+     "unhealthy now 1: m0 (its node is not read before the control plane is initialized)"),
+    (f"{TARGETS}#getTargetsFromMHC", capi(clusterName="c"), [owner("ControlPlaneInitialized"), capi_machine()],
+     "unhealthy now cannot be determined"),
+    (f"{MHC_CONTROLLER}#internalRemediation", power_cycled(), [machine({}, phase="Failed"), node("n0")],
+     "m0 (Failed: deleted in spite of external-baremetal)"),
     ("medik8s/node-healthcheck-operator:internal/controller/cluster/upgrade_checker.go#Check", nhc(), [UPGRADE],
      "it waits for the end of the cluster upgrade"),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Field, Object
-from virt_admit.model.remediation import machines, plan
+from virt_admit.model.remediation import health_checks, machines, plan
 from virt_admit.model.remediation.health_checks import TERMINATING, HealthCheck
 
 EXTERNAL_REMEDIATION: Final = "host.metal3.io/external-remediation"
@@ -86,7 +86,7 @@ def _any_machine_health_check(cluster: Cluster) -> bool:
 def _machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
     name = machines.node_name(machine)
     if machine.at("status", "phase").text == "Failed":
-        return "Failed"
+        return f"Failed: deleted in spite of {health_checks.EXTERNAL}" if _external(check) else "Failed"
     if machine.deleted:
         return "is being deleted"
     if machine.annotation(EXTERNAL_REMEDIATION).present:
@@ -95,6 +95,11 @@ def _machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
         return "has no node"
     node = cluster.get(kinds.NODE, "", name)
     return _conditions_of(node, check) if node else "its node does not exist"
+
+
+def _external(check: HealthCheck) -> bool:
+    """Return whether hosts are power-cycled, except those of failed Machines (…#internalRemediation)."""
+    return check.external and not check.template.present
 
 
 def _conditions_of(node: Object, check: HealthCheck) -> str:
@@ -113,9 +118,13 @@ def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
     if not name:
         return "has no node"
     owner = capi_cluster(check, cluster)
-    if owner is not None and not judged(owner, machine):
-        return ""
     why = matching(conditions(machine), plan.machine_symptoms(check))
+    if owner is not None and not is_true(owner, "ControlPlaneInitialized"):
+        reported = why and machine.label(machines.CAPI_CONTROL_PLANE_LABEL).present
+        return f"reports {why}" if reported else "its node is not read before the control plane is initialized"
+    if owner is not None and not is_true(owner, "InfrastructureReady"):
+        _capi_node(machine, name, cluster)  # it must exist, but its conditions are not judged yet
+        return ""
     return f"reports {why}" if why else _conditions_of(_capi_node(machine, name, cluster), check)
 
 
@@ -150,10 +159,3 @@ def conditions(obj: Object) -> Iterable[Field]:
 
 def is_true(obj: Object, kind: str) -> bool:
     return matching(conditions(obj), (plan.Symptom(kind, "True", 0),)) != ""
-
-
-def judged(owner: Object, machine: Object) -> bool:
-    """Return whether the state of the Cluster lets the controller judge a Machine."""
-    initialized = is_true(owner, "ControlPlaneInitialized")
-    control_plane = machine.label(machines.CAPI_CONTROL_PLANE_LABEL).present
-    return is_true(owner, "InfrastructureReady") and (initialized or control_plane)

@@ -6,31 +6,33 @@
 **Fix.** Remove the empty part, or write what it is to hold.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from virt_admit.model.kinds import CAPI_MHC
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
-OBJECTS: Final = (("spec", "checks"), ("spec", "remediation"), ("spec", "remediation", "triggerIf"))
+OBJECTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("spec", "checks"): ("nodeStartupTimeoutSeconds", "unhealthyNodeConditions", "unhealthyMachineConditions"),
+    ("spec", "remediation"): ("triggerIf", "templateRef"),
+    ("spec", "remediation", "triggerIf"): ("unhealthyLessThanOrEqualTo", "unhealthyInRange"),
+}
+"""The objects that must not be empty, with their fields. The API server drops nulls and other fields first."""
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    fields = [view.machine_conditions]
-    if view.time_key == "timeoutSeconds":  # v1beta2: the older version has no such rule for node conditions
-        fields = [*(obj.at(*steps) for steps in OBJECTS), view.conditions, *fields]
-    yield from (
-        Finding(field.path, "is empty, so the schema rejects the check. Remove it, or write its content.")
-        for field in fields
-        if _is_empty(field)
-    )
-
-
-def _is_empty(field: Field) -> bool:
-    return field.value in ({}, [])
+    newer = (
+        view.time_key == "timeoutSeconds"
+    )  # v1beta1 allows an empty list of node conditions, and has no such objects
+    lists = (view.conditions, view.machine_conditions) if newer else (view.machine_conditions,)
+    objects = ((obj.at(*steps), fields) for steps, fields in OBJECTS.items()) if newer else ()
+    empty = [field for field in lists if field.value == []]
+    empty += [field for field, fields in objects if field.is_map and not any(field[name].present for name in fields)]
+    for field in empty:
+        yield Finding(field.path, "is empty, so the schema rejects the check. Remove it, or write its content.")
 
 
 RULE = Rule(

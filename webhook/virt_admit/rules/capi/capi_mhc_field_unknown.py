@@ -5,7 +5,8 @@ such a file by default. Other clients and GitOps tools lose the setting without 
 find this, because the API server drops the field before it calls the webhook.
 
 **Fix.** Use the field that the message names, or remove it. A field counts as unknown only if no API version and no
-release that virt-admit has a table of defines it. A newer release may define it.
+release that virt-admit has a table of defines it. A newer release may define it. The rule capi-mhc-field-wrong-version
+reports the fields of the other version.
 """
 
 from collections.abc import Iterator
@@ -13,12 +14,15 @@ from collections.abc import Iterator
 from virt_admit.model import unknown_fields
 from virt_admit.model.kinds import CAPI_MHC
 from virt_admit.model.objects import Object
+from virt_admit.model.remediation import capi_versions
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    wrong_version = {field.path for field, _ in capi_versions.foreign_fields(obj)}
     for unknown in unknown_fields.find(obj):
-        yield Finding(unknown.path, unknown.message("capi-mhc-field-unknown"), cause=Cause.FORBIDDEN)
+        if unknown.path[:2] not in wrong_version:
+            yield Finding(unknown.path, unknown.message("capi-mhc-field-unknown"), cause=Cause.FORBIDDEN)
 
 
 RULE = Rule(

@@ -6,38 +6,17 @@ not have, so the check watches less than written. The dropped fields do not appe
 **Fix.** Move the value to the field that the message names, or use the apiVersion that has these fields.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator
 
 from virt_admit.model.kinds import CAPI_MHC
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks
+from virt_admit.model.remediation import capi_versions
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
-_IN_V1BETA2: Final[Mapping[str, str]] = {
-    "unhealthyConditions": "checks.unhealthyNodeConditions",
-    "unhealthyNodeConditions": "checks.unhealthyNodeConditions",
-    "unhealthyMachineConditions": "checks.unhealthyMachineConditions",
-    "nodeStartupTimeout": "checks.nodeStartupTimeoutSeconds",
-    "nodeStartupTimeoutSeconds": "checks.nodeStartupTimeoutSeconds",
-    "maxUnhealthy": "remediation.triggerIf.unhealthyLessThanOrEqualTo",
-    "unhealthyRange": "remediation.triggerIf.unhealthyInRange",
-    "remediationTemplate": "remediation.templateRef",
-}
-_IN_V1BETA1: Final[Mapping[str, str]] = {
-    "checks": "unhealthyConditions and nodeStartupTimeout",
-    "remediation": "maxUnhealthy, unhealthyRange and remediationTemplate",
-}
 
-
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    newer = context.cached(health_checks.view, obj).time_key == "timeoutSeconds"
-    for name, replacement in (_IN_V1BETA2 if newer else _IN_V1BETA1).items():
-        field = obj["spec"][name]
-        if field.present:
-            yield Finding(
-                field.path, f"not a field of {obj.version}: the API server would drop it. Use spec.{replacement}."
-            )
+def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    for field, replacement in capi_versions.foreign_fields(obj):
+        yield Finding(field.path, f"not a field of {obj.version}: the API server would drop it. Use {replacement}.")
 
 
 RULE = Rule(

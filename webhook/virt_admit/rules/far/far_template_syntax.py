@@ -34,6 +34,33 @@ KEYWORD: Final = re.compile(r"(?:-\s)?\s*(if|range|with|block|define|else|end)\b
 WORDS: Final = frozenset(("true", "false", "else", "end", "break", "continue", "print", "println"))
 """What can be an action by itself: constants, keywords, and the functions of text/template that need no argument."""
 
+NAMES: Final = WORDS | {
+    *(
+        "if",
+        "range",
+        "with",
+        "block",
+        "define",
+        "template",
+        "nil",
+        "and",
+        "or",
+        "not",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+    ),
+    *("len", "index", "slice", "printf", "html", "js", "call", "urlquery"),
+}
+"""Every keyword and function of text/template."""
+
+QUOTED: Final = re.compile(r"""/\*(?>.*?\*/)|"(?:[^"\\]|\\.)*+"|`[^`]*+`|'(?:[^'\\]|\\.)*+'""", re.DOTALL)
+NAME: Final = re.compile(r"(?<![\w.$])[A-Za-z_]\w*")
+NO_COMMAND: Final = re.compile(r"\|\s*(?:\||-?\}\})")
+
 
 def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     for _, value in far_spec(template)["sharedparameters"].entries():
@@ -71,7 +98,11 @@ def _action_problem(action: str) -> str | None:
     word = WORD.fullmatch(action)
     if word and word[1] not in WORDS:
         return f"the function {show(word[1])} does not exist; a variable begins with a dot"
-    return None
+    code = QUOTED.sub('""', action)
+    unknown = next((name for name in NAME.findall(code) if name not in NAMES), None)
+    if unknown is not None:
+        return f"the function {show(unknown)} does not exist"
+    return "nothing follows the sign |" if NO_COMMAND.search(code) else None
 
 
 RULE = Rule(

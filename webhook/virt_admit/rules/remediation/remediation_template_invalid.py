@@ -10,6 +10,7 @@ is cluster-wide, so its reference needs a namespace. Metal3 templates only work 
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.model import selectors
 from virt_admit.model.kinds import CAPI_MHC, METAL3_TEMPLATE, MHC, NHC
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.remediation import health_checks, plan
@@ -35,6 +36,12 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             yield Finding(
                 reference["kind"].path,
                 f"{show(kind)} is not a template kind, so nothing is remediated. Write a kind that ends in {TEMPLATE}.",
+            )
+        name = reference["name"]
+        if name.text and not selectors.is_dns_name(name.text):
+            yield Finding(
+                name.path,
+                f"no object can be called {show(name.text)}, so nothing is remediated. Write the template's name.",
             )
         if view.kind is NHC:
             yield from _check_namespace(reference)

@@ -1,0 +1,69 @@
+"""A field of a SelfNodeRemediationConfig has a type or a number that the schema rejects.
+
+**Why.** The API server rejects the object, so the operator keeps its old settings, or has none. Quoted numbers and quoted
+``true`` come from templates that quote every value. Only ``virt-admit check`` sees such objects.
+
+**Fix.** Write the value without quotes, or with quotes for ``watchdogFilePath`` and ``endpointHealthCheckUrl``. The least
+``hostPort`` and ``maxApiErrorThreshold`` is 1, the least ``minPeersForRemediation`` is 0.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from virt_admit.model.kinds import SNR_CONFIG
+from virt_admit.model.objects import Field, Object
+from virt_admit.model.units import show
+from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+
+INTEGERS: Final[Mapping[str, int | None]] = {
+    "hostPort": 1,
+    "maxApiErrorThreshold": 1,
+    "minPeersForRemediation": 0,
+    "safeTimeToAssumeNodeRebootedSeconds": None,
+}
+"""The least value of each integer."""
+
+BOOLEANS: Final = ("isSoftwareRebootEnabled",)
+TEXTS: Final = ("watchdogFilePath", "endpointHealthCheckUrl")
+LISTS: Final = ("customDsTolerations", "customDsNodeSelectorRequirements")
+
+
+def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+    spec = config["spec"]
+    for name, least in INTEGERS.items():
+        yield from _integer(spec[name], least)
+    for names, expected, example in (
+        (BOOLEANS, bool, "true or false without quotes"),
+        (TEXTS, str, "a text in quotes"),
+        (LISTS, list, "a list"),
+    ):
+        for field in (spec[name] for name in names):
+            if field.value is not None and not isinstance(field.value, expected):
+                yield _wrong_type(field, example)
+
+
+def _integer(field: Field, least: int | None) -> Iterator[Finding]:
+    if field.value is not None and field.integer is None:
+        yield _wrong_type(field, "an integer without quotes")
+    elif field.integer is not None and least is not None and field.integer < least:
+        yield Finding(field.path, f"{field.integer} is below {least}, so the schema rejects it. Write {least} or more.")
+
+
+def _wrong_type(field: Field, example: str) -> Finding:
+    return Finding(
+        field.path,
+        f"{show(field.value)} has the wrong type, so the schema rejects it. Write {example}.",
+        cause=Cause.TYPE,
+    )
+
+
+RULE = Rule(
+    module=__name__,
+    doc=__doc__,
+    kinds=(SNR_CONFIG,),
+    action=Action.DENY,
+    check=check,
+    sources=(
+        "medik8s/self-node-remediation:config/crd/bases/self-node-remediation.medik8s.io_selfnoderemediationconfigs.yaml",
+    ),
+)
