@@ -1,4 +1,4 @@
-"""Programs that link KubeVirt's own code: built once with Go and cached outside the checkout."""
+"""Programs that link upstream's own code: built once with Go and cached outside the checkout."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ MIGRATIONS = LAUNCHER.with_name("migrations")
 """KubeVirt's evacuation and migration controllers, and kube-scheduler."""
 ADMISSION = LAUNCHER.with_name("admission")
 """KubeVirt's webhooks, and the migration condition of virt-handler."""
+HEALTH = LAUNCHER.with_name("health")
+"""The API server's validation of custom resources, and Cluster API's health checks."""
 
 
 def _print(line: str) -> None:
@@ -48,7 +50,7 @@ def program(module: Path, announce: Announce = _print) -> Path:
     with Path(f"{found}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not found.is_file():  # another process may have built it while we waited
-            announce(f"building KubeVirt's {module.name} once, some minutes, into {found}")
+            announce(f"building the program {module.name} of upstream code once, some minutes, into {found}")
             with TemporaryDirectory(dir=cache, prefix=f"{found.name}.") as scratch:
                 built = Path(scratch) / module.name
                 run_go([go, "build", "-mod=readonly", "-trimpath", "-ldflags", "-s -w", "-o", str(built), "."], module)
@@ -56,10 +58,10 @@ def program(module: Path, announce: Announce = _print) -> Path:
     return found
 
 
-def render(program: Path, cases: Iterable[Any]) -> list[Any]:
-    """Return what KubeVirt makes of each case; ``main.go`` has the fields of both."""
+def render(program: Path, cases: Iterable[Any], *arguments: str) -> list[Any]:
+    """Return what upstream makes of each case; ``main.go`` has the fields of both."""
     lines = "".join(json.dumps(case) + "\n" for case in cases)
-    done = subprocess.run([program], input=lines, check=False, text=True, capture_output=True)
+    done = subprocess.run([program, *arguments], input=lines, check=False, text=True, capture_output=True)
     if done.returncode:
         raise RuntimeError(f"{program.name} failed:\n{done.stderr[-4000:]}")
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -70,5 +72,6 @@ if __name__ == "__main__":  # before pytest-xdist, whose workers cannot announce
         renderer()
         program(MIGRATIONS)
         program(ADMISSION)
+        program(HEALTH)
     except Unavailable as reason:
         _print(str(reason))

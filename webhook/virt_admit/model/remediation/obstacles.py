@@ -33,7 +33,7 @@ def obstacles(
     if check.kind is kinds.NHC:
         yield from _postponed(check, selection, unhealthy, cluster)
     if check.kind is kinds.CAPI_MHC:
-        yield from _capi_cluster(check, cluster)
+        yield from _capi_cluster(check, unhealthy, cluster)
     if check.kind is kinds.CAPI_MHC and check.template.present:
         yield from _requested(check, unhealthy, cluster)
 
@@ -111,7 +111,7 @@ def _is_updated(node: Object) -> bool:
 # --- Cluster API -------------------------------------------------------------------------------------------------
 
 
-def _capi_cluster(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+def _capi_cluster(check: HealthCheck, unhealthy: Sequence[Target], cluster: Cluster) -> Iterator[str | Unseen]:
     """Yield why the state of the Cluster stops the check (machinehealthcheck_controller.go#Reconcile, #needsRemediation)."""
     name = f"Cluster {check.obj.namespace}/{check.cluster_name or ''}"
     try:
@@ -125,7 +125,8 @@ def _capi_cluster(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen
     if owner.at("spec", "paused").boolean:
         yield f"{name} is paused"
     if not targets.is_true(owner, "InfrastructureReady"):
-        yield f"the infrastructure of {name} is not ready"
+        asked = any(target.obj.annotation(targets.REMEDIATE).present for target in unhealthy)
+        yield f"{'to other machines: ' if asked else ''}the infrastructure of {name} is not ready"
     if not targets.is_true(owner, "ControlPlaneInitialized"):
         yield f"to workers: the control plane of {name} is not initialized"
 
