@@ -43,7 +43,7 @@ def _shared(given: dict[str, Any], cluster: str) -> dict[str, Any]:
     for each in given["vmis"]:
         each["metadata"]["namespace"] = cluster
         each["spec"]["nodeSelector"] = {CLUSTER: cluster}
-    return given | {"selector": f"{CLUSTER}={cluster}"}
+    return given | {"selector": f"{CLUSTER}={cluster}", "namespace": cluster}
 
 
 def _vms(chance: random.Random, nodes: list[str], room: int) -> list[tuple[str, str, int]]:

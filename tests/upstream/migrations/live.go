@@ -34,14 +34,6 @@ func liveClient(kubeconfig, nodes string) (*client, error) {
 	return &client{core: core, virt: virt, networks: networkfake.NewSimpleClientset(), nodes: nodes, live: true}, nil
 }
 
-// namespace is the one of the VMIs; a fake client holds one cluster, so that it needs none.
-func (given *Case) namespace() string {
-	if given.Selector == "" || len(given.VMIs) == 0 {
-		return ""
-	}
-	return given.VMIs[0].Namespace
-}
-
 // untaint removes the taint that the API server gives to each new node.
 func (w *world) untaint(node *k8sv1.Node) error {
 	if len(node.Spec.Taints) == 0 {
@@ -55,7 +47,7 @@ func (w *world) untaint(node *k8sv1.Node) error {
 // leave deletes what kube-scheduler would go on looking at. The other objects have the namespace for themselves.
 func (w *world) leave() error {
 	ctx := context.Background()
-	if err := w.CoreV1().Pods(w.given.namespace()).DeleteCollection(ctx, atOnce, metav1.ListOptions{}); err != nil {
+	if err := w.CoreV1().Pods(w.given.Namespace).DeleteCollection(ctx, atOnce, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("deleting the pods: %w", err)
 	}
 	return w.CoreV1().Nodes().DeleteCollection(ctx, atOnce, metav1.ListOptions{LabelSelector: w.nodes})

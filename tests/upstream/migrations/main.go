@@ -40,6 +40,7 @@ type Case struct {
 
 	Stall         int    `json:"stall"`         // seconds without progress after which the roll-out is given up; 0: never
 	Unschedulable int    `json:"unschedulable"` // seconds that a target pod may be unschedulable; 0: KubeVirt's default
+	Namespace     string `json:"namespace"`     // of the VMIs, where an API server holds several clusters
 	Selector      string `json:"selector"`      // of the nodes of this cluster, where an API server holds several
 }
 

@@ -41,7 +41,7 @@ func run(given *Case, c *client) (*Result, error) {
 			return nil, err
 		}
 	}
-	w.informers = watchAll(c, given.namespace())
+	w.informers = watchAll(c, given.Namespace)
 	if err := startControllers(c, w.informers, config, service); err != nil {
 		return nil, err
 	}
