@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import difflib
@@ -23,10 +24,10 @@ from virt_admit.settings import API_VERSION
 
 MAX_BYTES: Final = 1024 * 1024
 """A ConfigMap holds at most 1 MiB (kubernetes/kubernetes:pkg/apis/core/validation/validation.go#MaxSecretSize)."""
-
-
 MAX_SUGGESTIONS: Final = 20
 """The largest number of problems with a suggestion of a rule name."""
+MAX_PROBLEMS: Final = 100
+"""The largest number of problems that are searched for. A mistake in a list of 1 MiB would make a million."""
 
 
 def shipped(name: str) -> bytes:
@@ -38,7 +39,7 @@ def parse(text: bytes, rules: Rules, name: str = "policy") -> Policy:
     """Parse a policy. Settings that it omits come from the shipped policy that it extends (``default``).
 
     Raises:
-        PolicyError: with every problem found, each as ``file:line: path: problem``.
+        PolicyError: with the problems found, each as ``file:line: path: problem``. The search ends at ``MAX_PROBLEMS``.
     """
     policy, base = _read(text, rules, name)
     return _stack(policy, load(base, rules))
@@ -82,12 +83,20 @@ def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
         for duplicate in document.duplicates
     ]
     reader = _Reader(rules, name)
-    policy = reader.read(Object(document.data).root)
+    policy = Policy()
+    with contextlib.suppress(_TooManyProblems):
+        policy = reader.read(Object(document.data).root)
     for path, problem in reader.problems:
         problems.append(f"{name}:{document.location(path).line}: {path or 'policy'}: {problem}")
+    if len(problems) >= MAX_PROBLEMS:
+        problems[MAX_PROBLEMS:] = [f"{name}: further problems are not listed. Fix these first"]
     if problems:
         raise PolicyError(problems)
     return dataclasses.replace(policy, digest=_digest(text), name=name), reader.extends
+
+
+class _TooManyProblems(Exception):
+    """Ends the search for problems."""
 
 
 class _Reader:
@@ -116,6 +125,8 @@ class _Reader:
 
     def _problem(self, where: Field, text: str) -> None:
         self.problems.append((where.path, text))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise _TooManyProblems
 
     def _keys(self, where: Field, known: tuple[str, ...]) -> None:
         if where.present and not where.is_map:
