@@ -9,7 +9,6 @@ import contextlib
 import json
 import random
 import socket
-import ssl
 import sys
 import tempfile
 import threading
@@ -73,6 +72,8 @@ def sample(webhook: Webhook) -> Sample:
 def growth(samples: Sequence[Sample]) -> list[str]:
     """Return what grew from the second quarter of the samples to the last one."""
     quarter = len(samples) // 4
+    if not quarter:
+        return [f"{len(samples)} samples are too few to see growth: run for {4 * SAMPLE_EVERY:.0f} seconds at least"]
     early, late = samples[quarter : 2 * quarter], samples[-quarter:]
     found = []
     for name, slack in (("memory", MEMORY_SLACK), ("descriptors", 25), ("threads", 3)):
@@ -92,7 +93,7 @@ class Hostile:
         self._webhook, self._chance = webhook, random.Random(seed)
 
     def send(self) -> None:
-        with contextlib.suppress(OSError, ssl.SSLError):
+        with contextlib.suppress(OSError):
             send_damaged(self._webhook, self._chance)
         time.sleep(0.05)
 
@@ -116,16 +117,17 @@ def silent_peers(webhook: Webhook) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def repeated(action: Callable[[], object], seconds: float, failures: list[str]) -> Iterator[None]:
-    """Do something every so many seconds, in a thread, while the block lasts."""
-    ending = threading.Event()
+def repeated(what: str, action: Callable[[], object], seconds: float, failures: list[str]) -> Iterator[None]:
+    """Do something every so many seconds, in a thread, while the block lasts. It is a failure if it never worked."""
+    ending, worked = threading.Event(), threading.Event()
 
     def run() -> None:
         while not ending.wait(seconds):
             try:
                 action()
+                worked.set()
             except Exception as error:
-                failures.append(f"{getattr(action, '__name__', 'action')}: {error!r}")
+                failures.append(f"{what}: {error!r}")
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -134,6 +136,8 @@ def repeated(action: Callable[[], object], seconds: float, failures: list[str]) 
     finally:
         ending.set()
         thread.join(120)
+        if thread.is_alive() or not worked.is_set():
+            failures.append(f"{what}: {'did not end' if thread.is_alive() else 'never worked'}")
 
 
 def soak(webhook: Webhook, plane: ControlPlane, seconds: float, say: Callable[[str], object] = print) -> list[str]:
@@ -151,9 +155,9 @@ def soak(webhook: Webhook, plane: ControlPlane, seconds: float, say: Callable[[s
     end = time.monotonic() + seconds
     with contextlib.ExitStack() as stack:
         load = stack.enter_context(Load(*senders))
-        stack.enter_context(Load(Hostile(webhook, 1), Hostile(webhook, 2)))
-        stack.enter_context(repeated(lambda: request_rotation(store, "serving"), ROTATE_EVERY, failures))
-        stack.enter_context(repeated(plane.restart_apiserver, RESTART_EVERY, failures))
+        hostile = stack.enter_context(Load(Hostile(webhook, 1), Hostile(webhook, 2)))
+        stack.enter_context(repeated("rotation", lambda: request_rotation(store, "serving"), ROTATE_EVERY, failures))
+        stack.enter_context(repeated("restart", plane.restart_apiserver, RESTART_EVERY, failures))
         while time.monotonic() < end:
             with silent_peers(webhook):
                 until = min(end, time.monotonic() + 30)
@@ -165,7 +169,9 @@ def soak(webhook: Webhook, plane: ControlPlane, seconds: float, say: Callable[[s
             say(
                 f"{load.requests} reviews, {len(load.failures)} lost, {metric(webhook, ROTATIONS):.0f} rotations, {held}"
             )
-    failures += load.failures
+    failures += load.failures + hostile.failures
+    if min(load.requests, hostile.requests) < seconds / 10:
+        failures.append(f"only {load.requests} reviews and {hostile.requests} damaged ones were sent")
     if "Traceback" in webhook.log.read_text():
         failures.append(f"a traceback in {webhook.log}")
     if not metric(webhook, ROTATIONS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,18 @@ def test_no_call_is_lost(crds: ControlPlane, tmp_path: Path, monkeypatch: pytest
 def test_growth_is_seen(late: soak.Sample, says: list[str]) -> None:
     start, usual = soak.Sample(60, 30, 8), soak.Sample(100, 50, 10)
     assert soak.growth([start] * 5 + [usual] * 10 + [late] * 5) == says
+
+
+def test_too_short_a_soak_is_a_failure() -> None:
+    assert soak.growth([soak.Sample(100, 50, 10)] * 3) == [
+        "3 samples are too few to see growth: run for 8 seconds at least"
+    ]
+
+
+def test_an_action_that_never_works_is_a_failure() -> None:
+    failures: list[str] = []
+    with soak.repeated("restart", lambda: None, 60, failures):
+        pass
+    with soak.repeated("rotation", lambda: None, 0.001, failures):
+        time.sleep(0.2)
+    assert failures == ["restart: never worked"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import yaml
 from click.testing import CliRunner, Result
 
 from tests.fuzz import corpus
@@ -82,7 +84,11 @@ def engine(chance: random.Random) -> None:
 
 def body(chance: random.Random) -> None:
     """Bytes that are almost a review are answered or refused with one line."""
-    text = changed_text(chance, chance.choice(corpus.reviews()), corpus.reviews())
+    text = chance.choice(corpus.reviews())
+    if chance.random() < 0.5:  # most damaged bytes are not even JSON
+        text = json.dumps(changed(chance, json.loads(text), corpus.objects(), KEPT)).encode()
+    else:
+        text = changed_text(chance, text, corpus.reviews())
     refused = ""
     try:
         reply = answer(text, review, rules().at_admission, Snapshot(complete=["*"]), default_policy())
@@ -160,11 +166,19 @@ def files(chance: random.Random) -> None:
 
 def policies(chance: random.Random) -> None:
     """A damaged policy is refused with lines that say where, or it can be used."""
-    text = changed_text(chance, chance.choice(corpus.policies()), corpus.policies())
+    text = chance.choice(corpus.policies())
+    if chance.random() < 0.5:  # most damaged texts are not even YAML
+        others = [yaml.safe_load(each) for each in corpus.policies()]
+        text = json.dumps(changed(chance, yaml.safe_load(text), others, KEPT)).encode()
+    else:
+        text = changed_text(chance, text, corpus.policies())
+    policy, problems = Policy(), []
     try:
         policy = parser.parse(text, rules())
-    except PolicyError:
-        return
+    except PolicyError as error:
+        problems = error.problems
+    for problem in problems:
+        assert re.match(r"policy(:\d+){1,2}: .|policy: expected one document", problem), problem
     scene = corpus.scene(chance)
     response = judge(request(chance, scene), rules(), Snapshot(map(Object, scene.cluster)), policy)
     assert not response.errors, response.errors
