@@ -99,6 +99,16 @@ def test_flags(verb):
     assert {flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", DOCS)} == set()
 
 
+@pytest.mark.parametrize("row", re.findall(r"^\| (?!attack ).*\|$", page("threat-model.md"), re.MULTILINE))
+def test_every_attack_has_a_guard_and_a_test(row):
+    attack, _who, guard, tests = (cell.strip() for cell in row.strip("|").split("|"))
+    assert attack
+    assert guard
+    files = re.findall(r"`(tests/[^`]*\.py)`", tests)
+    assert files
+    assert all((ROOT / file).is_file() for file in files), files
+
+
 def test_flags_of_serve_are_environment_variables_by_one_rule():
     from virt_admit.cli.serve import command
 

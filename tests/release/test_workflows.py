@@ -16,8 +16,8 @@ from tests.apiserver.binaries import Unavailable
 from tests.paths import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-GATE = {".ci/run", "make setup", "sudo --preserve-env make image-test"}
-"""The commands of test.yaml: the gate itself, and what CONTRIBUTING.md tells everyone to run."""
+GATE = {".ci/run", "make audit", "make setup", "sudo --preserve-env make image-test"}
+"""The commands of test.yaml: the gate itself, and targets of the Makefile."""
 
 
 def commands(workflow: Path) -> list[str]:
