@@ -12,6 +12,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -81,8 +82,8 @@ def pod(vmi: Effective, cluster: Cluster) -> PodSize:
         init += [support.disk_binary, support.disk] if disks else []
     containers += [support.virtiofs] * _filesystems(vmi)
     containers += [support.hook] * (_hooks(vmi) + sum(1 for each in _plugins(vmi, given) if each["sidecarImage"].text))
-    console = [support.console_log] if _logs_console(vmi, given) else []
-    return PodSize(tuple(containers), tuple(console), tuple(init))
+    console = [replace(support.console_log, is_sidecar=True)] if _logs_console(vmi, given) else []
+    return PodSize(tuple(containers), (*console, *init))
 
 
 # --- the container of the guest ------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ class Container:
     requests: Resources
     limits: Resources
     name: str = ""
+    is_sidecar: bool = False
+    """A restartable init container: it runs next to all that start after it."""
 
     @classmethod
     def of(
@@ -33,18 +35,17 @@ class Container:
 
 
 class PodSize(NamedTuple):
-    """The containers of a pod. Sidecars are restartable init containers: they run next to the others."""
+    """The containers of a pod, and its init containers in the order in which they start."""
 
     containers: tuple[Container, ...]
-    sidecars: tuple[Container, ...] = ()
     init: tuple[Container, ...] = ()
     overhead: Resources = MappingProxyType({})
     summed: bool = False
-    """The pod is known as a whole, not container by container: so the webhook keeps it."""
+    """The amounts are those of the whole pod, not of each container: the webhook keeps pods this way."""
 
     @property
     def every(self) -> tuple[Container, ...]:
-        return self.containers + self.sidecars + self.init
+        return self.containers + self.init
 
     @property
     def requests(self) -> Resources:
@@ -60,41 +61,39 @@ class PodSize(NamedTuple):
 
     def changed(self, change: Callable[[Container], Container]) -> PodSize:
         """Return the same pod with each container changed."""
-        return self._replace(
-            containers=tuple(map(change, self.containers)),
-            sidecars=tuple(map(change, self.sidecars)),
-            init=tuple(map(change, self.init)),
-        )
+        return self._replace(containers=tuple(map(change, self.containers)), init=tuple(map(change, self.init)))
 
     def _total(self, of: Callable[[Container], Resources]) -> dict[str, int]:
-        """Add up containers and sidecars; an ordinary init container runs next to the sidecars alone."""
-        beside = _sum(map(of, self.sidecars))
-        total = _sum([beside, *map(of, self.containers)])
-        for each in map(of, self.init):
-            highest(total, _sum([beside, each]))
+        """Add up containers and sidecars, or an init container and the sidecars before it where that needs more."""
+        sidecars: dict[str, int] = {}
+        peak: dict[str, int] = {}
+        for each in self.init:
+            highest(peak, _sum([sidecars, of(each)]))
+            if each.is_sidecar:
+                add(sidecars, of(each))
+        total = _sum([sidecars, *map(of, self.containers)])
+        highest(total, peak)
         return total
 
 
-def _sum(amounts: Iterable[Resources]) -> dict[str, int]:
+def _sum(parts: Iterable[Resources]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for each in amounts:
-        add(total, each)
+    for part in parts:
+        add(total, part)
     return total
 
 
 def read(spec: Field) -> PodSize:
     """Return the size of a pod with this spec, without resources that are set for the pod as a whole."""
-    init = [(item["restartPolicy"].text == "Always", _container(item)) for item in spec["initContainers"].items()]
     return PodSize(
         tuple(_container(item) for item in spec["containers"].items()),
-        tuple(each for sidecar, each in init if sidecar),
-        tuple(each for sidecar, each in init if not sidecar),
+        tuple(_container(item, item["restartPolicy"].text == "Always") for item in spec["initContainers"].items()),
         amounts(spec["overhead"].map),
         summed=any(not item["name"].present for item in spec["containers"].items()),
     )
 
 
-def _container(item: Field) -> Container:
+def _container(item: Field, is_sidecar: bool = False) -> Container:
     resources = item["resources"]
     limits = amounts(resources["limits"].map)
-    return Container({**limits, **amounts(resources["requests"].map)}, limits, item["name"].text or "")
+    return Container({**limits, **amounts(resources["requests"].map)}, limits, item["name"].text or "", is_sidecar)
