@@ -132,8 +132,13 @@ def _controller(ours: Explanation, checked: dict[str, Any]) -> Iterator[str]:
     if _names(ours) != targets:
         yield f"selects {_names(ours)} instead of {targets}"
         return
-    theirs = set(targets) - set(checked["healthy"] or [])
+    marked = set(checked["healthy"] or [])
     unhealthy = {name for name, _ in ours.unhealthy}
+    if len(marked) < checked["allHealthy"]:  # the template cannot be read, so the controller does not mark the machines
+        if ours.all_unhealthy and len(targets) - len(unhealthy) != checked["allHealthy"]:
+            yield f"finds {sorted(unhealthy)} unhealthy of {targets}; upstream counts {checked['allHealthy']} healthy"
+        return
+    theirs = set(targets) - marked
     if (unhealthy != theirs) if ours.all_unhealthy else not unhealthy <= theirs:
         yield f"finds {sorted(unhealthy)} unhealthy instead of {sorted(theirs)}"
         return

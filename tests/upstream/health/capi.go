@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -31,6 +32,7 @@ type Checked struct {
 	Paused     bool     `json:"paused"`
 	Targets    []string `json:"targets"`    // the machines that it counts
 	Healthy    []string `json:"healthy"`    // the others use up the limit
+	AllHealthy int      `json:"allHealthy"` // all of them: without a template that it can read it marks none
 	Allowed    bool     `json:"allowed"`    // whether the limit lets it act
 	Remediated []string `json:"remediated"` // the machines that it asks to remediate
 }
@@ -113,6 +115,7 @@ func reconcile(ctx context.Context, check *clusterv1.MachineHealthCheck, cluster
 	}
 	checked.Paused = conditions.IsTrue(check, clusterv1.PausedCondition)
 	checked.Targets = check.Status.Targets
+	checked.AllHealthy = int(ptr.Deref(check.Status.CurrentHealthy, 0))
 	checked.Allowed = conditions.IsTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	return checked, checked.read(ctx, management, check)
 }

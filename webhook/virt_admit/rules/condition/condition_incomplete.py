@@ -22,10 +22,14 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     for condition in view.entries:
         if not view.handler:
             yield from _missing_parts(condition, view)
-        elif condition.entry["status"].present and not condition.status:
+        elif not condition.status and (condition.entry["status"].present or view.kind is CAPI_MHC):
             yield _never_matches(condition.entry["status"], '"True", in quotes')  # the schema rejects true
     for condition in view.machine_entries:
         yield from _missing_parts(condition, view)
+    for field in (view.conditions, view.machine_conditions):
+        if field.is_map and view.kind is CAPI_MHC:  # condition-list-missing reports it for the others
+            message = "is not a list, so the schema rejects the check. Write each condition as an item: - type: Ready."
+            yield Finding(field.path, message, cause=Cause.TYPE)
 
 
 def _missing_parts(condition: Condition, view: HealthCheck) -> Iterator[Finding]:
