@@ -281,9 +281,9 @@ class TestVirtualMachines:
     @pytest.mark.parametrize(
         ("metadata", "start"),
         [
-            ({}, "VirtualMachine: "),
+            ({}, "VirtualMachine:"),
             ({"generateName": "db-"}, "VirtualMachine db-"),
-            ({"name": "db"}, "VirtualMachine db: "),
+            ({"name": "db"}, "VirtualMachine db:"),
         ],
     )
     def test_generate_name_and_no_namespace(self, metadata: dict[str, str], start: str) -> None:
