@@ -25,6 +25,7 @@ UNREACHABLE = {
     "condition-incomplete machinehealthchecks.cluster.x-k8s.io/v1beta2": "Required value",
     "condition-incomplete nodehealthchecks.remediation.medik8s.io": "Required value",
     "condition-timeout-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "must be of type integer",
+    "far-parameter-type fenceagentsremediationtemplates.fence-agents-remediation.medik8s.io": "in body must be of type",
     "far-status-sample-invalid fenceagentsremediationtemplates.fence-agents-remediation.medik8s.io": "Invalid value",
     "mhc-node-startup-timeout-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "Invalid value",
     "mhc-selector-invalid machinehealthchecks.cluster.x-k8s.io/v1beta2": "mhc-selector-empty",  # the null is pruned
@@ -32,6 +33,7 @@ UNREACHABLE = {
         "Required value"
     ),
     "remediation-template-shape selfnoderemediationtemplates.self-node-remediation.medik8s.io": "spec.template",
+    "snrc-field-invalid selfnoderemediationconfigs.self-node-remediation.medik8s.io": " in body ",
 }
 """What never comes so far, and the words with which the API server refuses or prunes each of its cases."""
 

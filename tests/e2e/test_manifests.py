@@ -214,7 +214,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_kustomizations_are_shown() -> None:
     assert {block.splitlines()[0] for block in SHOWN} == {
-        f"# ours/{folder}kustomization.yaml" for folder in ("", "webhooks/", "scan/")
+        f"# ours/{folder}kustomization.yaml" for folder in ("", "webhooks/", "scan/", "monitoring/")
     }
 
 

@@ -22,10 +22,13 @@ NOT_RUN: Final = {
     r"^make |^VIRT_ADMIT_KUBERNETES=": "for developers; .ci and tests/install run the targets",
     r"^docker ": "needs a container engine; tests/install/test_image.py reads the Dockerfile",
     r"\bgh pr ": "needs GitHub",
-    r"^helm |^pipx|^pip |^uvx? |^cosign ": "needs that program; the tests of the chart and of releases run it",
+    r"^helm |^pipx|^pip |pip install virt-admit|^uvx? |^cosign |krew install": (
+        "needs that program or a release; the tests of the chart and of releases run it"
+    ),
     r"port-forward": "needs a kubelet that forwards ports",
     r"certs verify https://127.0.0.1:8443": "needs the forwarded port; tests/e2e/test_certs.py verifies by URL",
     r"kubectl .*exec ": "needs a kubelet that runs programs in containers",
+    r"deployment/virt-admit-watch": "the installation of the tests has no watch; tests/e2e/test_watch.py runs it",
     r"logs .*--previous": "needs a container that ended",
     r"describe certificate ": "needs cert-manager",
     r"^virt-admit serve --log-level|^virt-admit manifests --url": "tests/e2e run the webhook on loopback like this",
