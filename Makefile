@@ -137,6 +137,13 @@ audit:
 	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip install --quiet pip-audit; }
 	@.audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
 
+.PHONY: verify-watch
+## make verify-watch
+##                how soon a change among 1,000 VMs shows in the metrics and on the page of the watch
+verify-watch: .venv/.ready
+	@$(BIN)/python -m tests.apiserver.binaries
+	@VIRT_ADMIT_FLEET=1000 $(BIN)/pytest -q -s -n0 -m e2e tests/e2e/test_watch.py -k five_seconds
+
 ## make coverage  branch coverage of the tests that need no API server
 coverage: .venv/.ready
 	@$(BIN)/coverage run -m pytest -m "not e2e and not slow"
