@@ -27,7 +27,9 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     for condition in view.machine_entries:
         yield from _missing_parts(condition, view)
     for field in (view.conditions, view.machine_conditions):
-        if field.is_map and view.kind is CAPI_MHC:  # condition-list-missing reports it for the others
+        if (
+            field.present and not field.is_list and view.kind is CAPI_MHC
+        ):  # condition-list-missing reports it for the others
             message = "is not a list, so the schema rejects the check. Write each condition as an item: - type: Ready."
             yield Finding(field.path, message, cause=Cause.TYPE)
 
