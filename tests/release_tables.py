@@ -79,9 +79,9 @@ def _fields(schema: dict[str, Any], path: str) -> Iterator[str]:
         own = f"{path}.{name}" if path else name
         yield own
         yield from _fields(value, own)
-    for key, mark in (("items", "[]"), ("additionalProperties", "[]")):
+    for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
-            yield from _fields(schema[key], path + mark)
+            yield from _fields(schema[key], f"{path}[]")
 
 
 def removed_fields(reads: Mapping[str, Read]) -> dict[str, dict[str, list[str]]]:

@@ -59,8 +59,7 @@ class Sample:
 
 
 def sample(webhook: Webhook) -> Sample:
-    children = Path(f"/proc/{webhook.pid}/task/{webhook.pid}/children").read_text().split()
-    processes = [Path("/proc", pid) for pid in (str(webhook.pid), *children)]
+    processes = [Path("/proc", str(webhook.pid)), *webhook.workers]
     states = [dict(line.split(":\t", 1) for line in Path(p, "status").read_text().splitlines()) for p in processes]
     return Sample(
         sum(int(state["VmRSS"].split()[0]) for state in states) / 1024,

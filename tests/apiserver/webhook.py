@@ -55,6 +55,12 @@ class Webhook:
         assert self._server is not None
         return self._server.pid
 
+    @property
+    def workers(self) -> list[Path]:
+        """The folder in /proc of each worker process."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [Path("/proc", child) for child in children]
+
     def start(self) -> None:
         """Start and wait until it is ready. Raises StartError with the end of its log."""
         self._server = Server(self.command, self.log)

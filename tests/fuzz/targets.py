@@ -46,7 +46,7 @@ def default_policy() -> Policy:
     return parser.load("default", rules())
 
 
-def request(chance: random.Random, scene: Scene, operation: str = "") -> Request:
+def request(scene: Scene, operation: str = "") -> Request:
     obj, old = Object(scene.obj, "shop"), Object(scene.old, "shop") if isinstance(scene.old, dict) else None
     operation = operation or ("UPDATE" if old is not None else "CREATE")
     return Request(operation=operation, kind=kinds.of(obj), obj=obj, old=old, namespace="shop", uid="1")
@@ -74,7 +74,7 @@ def judged(found: Request, cluster: list[Json], *, unreadable: list[str] | None 
 def engine(chance: random.Random) -> None:
     """Every review of a damaged object in a damaged cluster is answered, without an error in a rule."""
     scene = damaged(chance)
-    found = request(chance, scene, chance.choice(["", "", "DELETE"]))
+    found = request(scene, chance.choice(["", "", "DELETE"]))
     response = judged(found, scene.cluster)
     assert not response.errors, response.errors
     encoded = json.loads(encode(found, response))
@@ -103,9 +103,7 @@ def key_order(chance: random.Random) -> None:
     """The order of keys does not matter."""
     scene = damaged(chance)
     other = Scene(*(shuffled(chance, part) for part in scene))
-    assert verdicts(judged(request(chance, scene), scene.cluster)) == verdicts(
-        judged(request(chance, other), other.cluster)
-    )
+    assert verdicts(judged(request(scene), scene.cluster)) == verdicts(judged(request(other), other.cluster))
 
 
 def idle_metadata(chance: random.Random) -> None:
@@ -121,15 +119,13 @@ def idle_metadata(chance: random.Random) -> None:
     if isinstance(annotations, dict):
         idle["annotations"] = annotations | {"example.com/note": "x"}
     other = scene._replace(obj=scene.obj | {"metadata": metadata | idle})
-    assert verdicts(judged(request(chance, scene), scene.cluster)) == verdicts(
-        judged(request(chance, other), other.cluster)
-    )
+    assert verdicts(judged(request(scene), scene.cluster)) == verdicts(judged(request(other), other.cluster))
 
 
 def less_seen(chance: random.Random) -> None:
     """A kind that cannot be read never turns an accepted object into a denied one."""
     scene = damaged(chance)
-    found = request(chance, scene)
+    found = request(scene)
     if not judged(found, scene.cluster).allowed:
         return
     known = [kind.resource for kind in rules().kinds] + ["nodes", "persistentvolumeclaims", "pods", "namespaces"]
@@ -142,12 +138,12 @@ def less_seen(chance: random.Random) -> None:
 def unchanged(chance: random.Random) -> None:
     """An object is never denied in an update that changes nothing, nor while it is being deleted."""
     scene = damaged(chance)
-    same = judged(request(chance, scene._replace(old=scene.obj)), scene.cluster)
+    same = judged(request(scene._replace(old=scene.obj)), scene.cluster)
     assert same.allowed, verdicts(same)
     metadata = scene.obj.get("metadata")
     if isinstance(metadata, dict):
         leaving = scene.obj | {"metadata": metadata | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
-        gone = judged(request(chance, scene._replace(obj=leaving)), scene.cluster)
+        gone = judged(request(scene._replace(obj=leaving)), scene.cluster)
         assert gone.allowed, verdicts(gone)
 
 
@@ -180,7 +176,7 @@ def policies(chance: random.Random) -> None:
     for problem in problems:
         assert re.match(r"policy(:\d+){1,2}: .|policy: expected one document", problem), problem
     scene = corpus.scene(chance)
-    response = judge(request(chance, scene), rules(), Snapshot(map(Object, scene.cluster)), policy)
+    response = judge(request(scene), rules(), Snapshot(map(Object, scene.cluster)), policy)
     assert not response.errors, response.errors
 
 

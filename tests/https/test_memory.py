@@ -56,8 +56,7 @@ def unfinished(webhook: Webhook, size: int) -> ssl.SSLSocket:
 
 def memory(webhook: Webhook) -> int:
     """MiB of the worker, at its highest."""
-    processes = Path(f"/proc/{webhook.pid}/task/{webhook.pid}/children").read_text().split()
-    states = [Path(f"/proc/{process}/status").read_text() for process in processes]
+    states = [Path(worker, "status").read_text() for worker in webhook.workers]
     return max(int(peak) for state in states for peak in re.findall(r"^VmHWM:\s+(\d+) kB", state, re.MULTILINE)) >> 10
 
 

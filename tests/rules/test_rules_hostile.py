@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fuzz.mutation import places
 from tests.rule_cases import rule_cases
 from tests.rules.test_rules import context_of
 from virt_admit.engine.admission_review import Request, encode
@@ -63,14 +64,6 @@ VALUES = st.recursive(
 )
 
 
-def paths(data, prefix=()):
-    """Every place in the data, the root left out."""
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for key, value in items:
-        yield (*prefix, key)
-        yield from paths(value, (*prefix, key))
-
-
 def put(data, path, value):
     """A copy of the data with the value at the path."""
     step, *rest = path
@@ -96,13 +89,13 @@ def test_a_rule_survives_any_single_fault(rule):
     turn = count()
     for case in (case for each, case in CASES if each is rule):
         obj, old, others = case["object"], case.get("old"), case.get("cluster", [])
-        for path in filter(is_faithful, paths(obj)):
+        for path in filter(is_faithful, places(obj)):
             for junk in two_of(JUNK, next(turn)):
                 assert not ask(rule, case, put(obj, path, junk), old, others).error, (case["name"], path, junk)
-        for path in filter(is_faithful, paths(old)):
+        for path in filter(is_faithful, places(old)):
             for junk in two_of(JUNK, next(turn)):
                 assert not ask(rule, case, obj, put(old, path, junk), others).error, (case["name"], path, junk)
-        for path in filter(is_faithful, paths(others)):
+        for path in filter(is_faithful, places(others)):
             if len(path) > 1:
                 junk = JUNK[next(turn) % len(JUNK)]
                 assert not ask(rule, case, obj, old, put(others, path, junk)).error, (case["name"], path, junk)
@@ -128,9 +121,9 @@ def faulty(draw, objects):
     """One of the objects, with junk in up to four places."""
     data = draw(st.sampled_from(objects))
     for _ in range(draw(st.integers(1, 4))):
-        places = [path for path in paths(data) if is_faithful(path)]
-        if places:
-            data = put(data, draw(st.sampled_from(places)), draw(VALUES))
+        found = [path for path in places(data) if is_faithful(path)]
+        if found:
+            data = put(data, draw(st.sampled_from(found)), draw(VALUES))
     return data
 
 

@@ -5,14 +5,22 @@ Source: k8s.io/component-helpers resource/helpers.go#PodRequests, #PodLimits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple
 
 from virt_admit.model.objects import Field
-from virt_admit.model.scheduler.resources import Resources, add, amounts, highest, whole
+from virt_admit.model.scheduler.resources import (
+    Resources,
+    add,
+    amounts,
+    container_requests,
+    is_sidecar,
+    total_of,
+    whole,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +72,19 @@ class PodSize(NamedTuple):
         return self._replace(containers=tuple(map(change, self.containers)), init=tuple(map(change, self.init)))
 
     def _total(self, of: Callable[[Container], Resources]) -> dict[str, int]:
-        """Add up containers and sidecars, or an init container and the sidecars before it where that needs more."""
-        sidecars: dict[str, int] = {}
-        peak: dict[str, int] = {}
-        for each in self.init:
-            highest(peak, _sum([sidecars, of(each)]))
-            if each.is_sidecar:
-                add(sidecars, of(each))
-        total = _sum([sidecars, *map(of, self.containers)])
-        highest(total, peak)
-        return total
-
-
-def _sum(parts: Iterable[Resources]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        add(total, part)
-    return total
+        return total_of(map(of, self.containers), ((of(each), each.is_sidecar) for each in self.init))
 
 
 def read(spec: Field) -> PodSize:
     """Return the size of a pod with this spec, without resources that are set for the pod as a whole."""
     return PodSize(
         tuple(_container(item) for item in spec["containers"].items()),
-        tuple(_container(item, item["restartPolicy"].text == "Always") for item in spec["initContainers"].items()),
+        tuple(_container(item, is_sidecar(item)) for item in spec["initContainers"].items()),
         amounts(spec["overhead"].map),
         summed=any(not item["name"].present for item in spec["containers"].items()),
     )
 
 
-def _container(item: Field, is_sidecar: bool = False) -> Container:
-    resources = item["resources"]
-    limits = amounts(resources["limits"].map)
-    return Container({**limits, **amounts(resources["requests"].map)}, limits, item["name"].text or "", is_sidecar)
+def _container(item: Field, sidecar: bool = False) -> Container:
+    limits = amounts(item.at("resources", "limits").map)
+    return Container(container_requests(item), limits, item["name"].text or "", sidecar)

@@ -99,30 +99,45 @@ def _resized(requests: dict[str, int], status: Field | None) -> dict[str, int]:
     return requests
 
 
+def is_sidecar(init_container: Field) -> bool:
+    """Return whether an init container is restartable: it runs next to the containers."""
+    return init_container["restartPolicy"].text == "Always"
+
+
+def total_of(containers: Iterable[Resources], init: Iterable[tuple[Resources, bool]]) -> dict[str, int]:
+    """Add up the containers of a pod.
+
+    ``init``: the init containers in the order in which they start, and whether each is a sidecar. Sidecars and containers
+    add up; an ordinary init container counts where it alone, next to the sidecars before it, needs more.
+    """
+    total: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for each, beside_others in init:
+        needed = dict(total)
+        add(needed, each)
+        highest(peak, needed)
+        if beside_others:
+            total = needed
+    for each in containers:
+        add(total, each)
+    highest(total, peak)
+    return total
+
+
 def pod_requests(spec: Field, status: Field | None = None) -> dict[str, int]:
     """Return what a pod with this spec requests of a node.
 
-    Containers and restartable init containers add up; an ordinary init container counts where it alone, next to the
-    restartable ones started before it, needs more. Pod-level requests replace the sum; the overhead is added.
+    Pod-level requests replace the sum of the containers; the overhead is added.
     """
     running = _by_name(status, "containerStatuses")
     started = _by_name(status, "initContainerStatuses")
-    total: dict[str, int] = {}
-    for container in spec["containers"].items():
-        add(total, container_requests(container, running.get(container["name"].text)))
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in spec["initContainers"].items():
-        is_sidecar = container["restartPolicy"].text == "Always"
-        requests = container_requests(container, started.get(container["name"].text) if is_sidecar else None)
-        if is_sidecar:
-            add(total, requests)
-            add(sidecars, requests)
-            highest(peak, sidecars)
-        else:
-            add(requests, sidecars)
-            highest(peak, requests)
-    highest(total, peak)
+    total = total_of(
+        (container_requests(item, running.get(item["name"].text)) for item in spec["containers"].items()),
+        (
+            (container_requests(item, started.get(item["name"].text) if is_sidecar(item) else None), is_sidecar(item))
+            for item in spec["initContainers"].items()
+        ),
+    )
     of_pod = amounts(spec.at("resources", "requests").map)
     wanted = [name for name in of_pod if name in _POD_LEVEL or name.startswith("hugepages-")]
     of_pod = _resized(of_pod, status)
