@@ -169,6 +169,7 @@ def _imported(rule: Rule | Listed) -> Rule:
     return _load(FOLDER / rule.id.partition("-")[0] / f"{rule.id.replace('-', '_')}.py")
 
 
+@functools.cache
 def _load(file: Path) -> Rule:
     name = f"{file.parent.name}/{file.name}"
     rule = getattr(importlib.import_module(f"{__name__}.{file.parent.name}.{file.stem}"), "RULE", None)
@@ -216,4 +217,5 @@ def _is_path(path: object) -> bool:
     first, *rest = reads.keys(path)
     if first == "metadata" and rest[:1] in (["annotations"], ["labels"]):
         return all(rest)
-    return did_you_mean(first, _COMMON) in (None, first) and all(_KEY.fullmatch(key) for key in (first, *rest))
+    is_misspelt = first not in _COMMON and did_you_mean(first, _COMMON) is not None
+    return not is_misspelt and all(_KEY.fullmatch(key) for key in (first, *rest))

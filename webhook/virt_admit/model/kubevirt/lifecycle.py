@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 # --- 9.1: the eviction of a virt-launcher pod --------------------------------------------------------------------
 
@@ -49,8 +48,7 @@ class Then(enum.StrEnum):
     RECEIVES = "waits for a migration"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
+class Outcomes(NamedTuple):
     """The state of a running VM after each kind of event."""
 
     drain: Then
@@ -101,15 +99,14 @@ def outcomes_table() -> str:
         "VMI deleted",
         "it reboots (rebootPolicy Terminate)",
     )
-    table = _table(head, ((name, *map(str, astuple(outcomes))) for name, outcomes in RUN_STRATEGY.items()))
+    table = _table(head, ((name, *map(str, outcomes)) for name, outcomes in RUN_STRATEGY.items()))
     return f"{table}\n\n{AFTER_NODE_LOSS}\n{START_BACKOFF}"
 
 
 # --- 9.3: virtctl ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Commands:
+class Commands(NamedTuple):
     """The effect of ``virtctl`` on a VM; None: the command fails. Webhooks only see the writes of virt-api."""
 
     start: str | None
@@ -135,7 +132,7 @@ VIRTCTL: Final[Mapping[str, Commands]] = {
 def commands_table() -> str:
     """Return a Markdown table of what ``virtctl`` does with each run strategy."""
     head = ("runStrategy", "virtctl start", "virtctl stop", "virtctl restart")
-    rows = ((name, *(said or "fails" for said in astuple(commands))) for name, commands in VIRTCTL.items())
+    rows = ((name, *(said or "fails" for said in commands)) for name, commands in VIRTCTL.items())
     return _table(head, rows)
 
 
