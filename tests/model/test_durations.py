@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from virt_admit.model.int_or_percent import INT_OR_PERCENT
 from virt_admit.model.units import (
     DURATION,
     HEALTHY_DELAY,
     HOUR,
-    INT_OR_PERCENT,
     MAX_DURATION,
     MICROSECOND,
     MILLISECOND,

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from virt_admit.model.units import (
-    parse_quantity,
-)
+from virt_admit.model.quantities import parse_quantity
 
 
 @pytest.mark.parametrize(

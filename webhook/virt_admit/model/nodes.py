@@ -20,6 +20,9 @@ WORKER: Final = "node-role.kubernetes.io/worker"
 SCHEDULABLE: Final = "kubevirt.io/schedulable"
 """Label of nodes that virt-handler serves. Its value changes often, because it follows the heartbeat."""
 
+NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
+"""Annotation of a namespace: OpenShift merges it into the node selector of every pod there."""
+
 
 def every(cluster: Cluster) -> Sequence[Object]:
     """Return the nodes of the cluster.

@@ -15,7 +15,7 @@ from virt_admit.model.kubevirt import vms
 from virt_admit.model.kubevirt.disruption_budgets import launcher_labels
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.reads import Reads
-from virt_admit.model.scheduler.pods import PodTerm, pod_terms
+from virt_admit.model.scheduler.pod_terms import PodTerm, pod_terms
 
 READS: Final[Reads] = {
     VM: (

@@ -18,10 +18,11 @@ from virt_admit.model.kubevirt.configuration import known_or_none
 from virt_admit.model.kubevirt.cpu_models import OFFERED, TARGET
 from virt_admit.model.kubevirt.effective import Effective, architecture
 from virt_admit.model.kubevirt.versions import Gate, Version, gate_is_on, has_release
-from virt_admit.model.nodes import SCHEDULABLE
+from virt_admit.model.nodes import NAMESPACE_SELECTOR, SCHEDULABLE
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.scheduler.node_selectors import NodeSelector, Term, parse_node_selector
-from virt_admit.model.scheduler.pods import Pod, pod_terms, spread_constraints
+from virt_admit.model.scheduler.pod_terms import pod_terms
+from virt_admit.model.scheduler.pods import Pod, spread_constraints
 from virt_admit.model.scheduler.resources import Resources
 from virt_admit.model.selectors import DOES_NOT_EXIST, Requirement
 
@@ -39,8 +40,6 @@ TSC: Final = "scheduling.node.kubevirt.io/tsc-frequency-"
 OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
 _ISTIO: Final = "sidecar.istio.io/inject"
 """Annotation of a VMI that becomes a label of its pod."""
-NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
-"""Annotation of a namespace: OpenShift merges it into the node selector of every pod there."""
 _SAME_VENDOR_SINCE: Final = Version(1, 8)
 
 _HYPERV_FEATURES: Final = (

@@ -19,10 +19,10 @@ from virt_admit.model.kubevirt import configuration
 from virt_admit.model.kubevirt.configuration import known_or_none
 from virt_admit.model.kubevirt.versions import Gate, gate_is_known_on
 from virt_admit.model.objects import Field, Object
+from virt_admit.model.quantities import parse_quantity
 from virt_admit.model.scheduler.pod_size import Container
 from virt_admit.model.scheduler.resources import CPU, MEMORY
 from virt_admit.model.selectors import Selector, parse
-from virt_admit.model.units import parse_quantity
 
 Number = int | Fraction
 """An exact amount: cores of ``cpu``, units of all others."""

@@ -94,6 +94,20 @@ def assess(obj: Object, cluster: Cluster) -> Assessment:
     return Assessment(migratable, tuple(reasons), tuple(dict.fromkeys(unseen)))
 
 
+def awaits_migration(obj: Object, cluster: Cluster) -> bool:
+    """Whether a drain would wait for the VMI of an object to migrate.
+
+    This is the case if its strategy is LiveMigrate, or LiveMigrateIfPossible and nothing known rules out a migration.
+
+    Raises:
+        Unseen: the strategy is the cluster's, which is unknown.
+    """
+    wanted = effective.strategy(obj, cluster).value
+    if wanted == "LiveMigrateIfPossible":
+        return assess(obj, cluster).migratable is not Migratable.NO
+    return wanted == "LiveMigrate"
+
+
 def _published(vmi: Effective) -> Reason:
     """Return the reason that KubeVirt published for a running VMI."""
     condition = vmi.obj.condition("LiveMigratable")

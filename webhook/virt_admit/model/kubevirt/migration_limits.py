@@ -12,7 +12,7 @@ from virt_admit.model.kinds import HCO, MIGRATION_POLICY
 from virt_admit.model.kubevirt.configuration import Setting, setting
 from virt_admit.model.kubevirt.versions import Version, hco_release
 from virt_admit.model.objects import Field, Object
-from virt_admit.model.units import parse_quantity
+from virt_admit.model.quantities import parse_quantity
 
 PER_CLUSTER: Final = "parallelMigrationsPerCluster"
 PER_CLUSTER_UNSAID: Final = 5

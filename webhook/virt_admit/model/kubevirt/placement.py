@@ -10,29 +10,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model import nodes
+from virt_admit.model import kinds, nodes
 from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import NAMESPACE, NODE
-from virt_admit.model.kubevirt import cpu_models, launcher
+from virt_admit.model.kinds import NAMESPACE, NODE, VMI
+from virt_admit.model.kubevirt import cpu_models
 from virt_admit.model.kubevirt.effective import Effective
-from virt_admit.model.nodes import SCHEDULABLE
+from virt_admit.model.nodes import NAMESPACE_SELECTOR, SCHEDULABLE
 from virt_admit.model.objects import Field, Object, Path
 from virt_admit.model.reads import CONDITIONS, union
-from virt_admit.model.scheduler.filters import label_causes
 from virt_admit.model.scheduler.node_selectors import NAME_FIELD, parse_node_selector
-from virt_admit.model.scheduler.pods import HOSTNAME
-from virt_admit.model.scheduler.state import read_node
-from virt_admit.model.units import parse_quantity
+from virt_admit.model.scheduler.pod_terms import HOSTNAME, REQUIRED
 
 READS: Final = union(
     cpu_models.READS,
     {
         NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
-        NAMESPACE: (f"metadata.annotations.{launcher.NAMESPACE_SELECTOR}",),
+        NAMESPACE: (f"metadata.annotations.{NAMESPACE_SELECTOR}",),
     },
 )
 
-_REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+_REQUIRED: Final = ("affinity", "nodeAffinity", REQUIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +96,36 @@ def hosts(vmi: Effective, cluster: Cluster) -> Iterator[Host]:
     Raises:
         Unseen: no node is known, but nodes may exist.
     """
-    pod = launcher.node_demand(vmi, cluster, moment=False)
-    hugepages = _hugepages(vmi)
-    for node in nodes.every(cluster):
-        if SCHEDULABLE in node.metadata["labels"].map:
-            seen = read_node(node, moment=False)
-            refusal = next(label_causes(pod, seen, moment=False), "") or _without_hugepages(node, hugepages)
-            yield Host(seen.name, seen.labels, refusal)
+    known = nodes.every(cluster)
+    if not known:
+        return
+    from virt_admit.model.kubevirt import node_fit  # noqa: PLC0415 - checking files alone knows no nodes
+
+    refusal = node_fit.refusals(vmi, cluster)
+    for node in known:
+        labels = node.metadata["labels"].map
+        if SCHEDULABLE in labels:
+            yield Host(node.name, labels, refusal(node))
 
 
-def _hugepages(vmi: Effective) -> str:
-    """Return the size of the huge pages of a VMI, ``2Mi``; empty: it has none."""
-    own = vmi.spec.at("domain", "memory", "hugepages", "pageSize").text
-    given = vmi.instancetype
-    return own or (given.spec.at("memory", "hugepages", "pageSize").text if given is not None else "") or ""
+def demanded_by_its_node(vmi: Effective, cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Return the labels that a target needs because of the CPU of the VMI's node: the value, and the words for it.
 
+    Empty for a VMI that has migrated: it keeps the model of its first node, which is not known.
 
-def _without_hugepages(node: Object, size: str) -> str:
-    allocatable = node.at("status", "allocatable")
-    if not size or not allocatable.is_map:
-        return ""
-    try:
-        count = parse_quantity(allocatable.map.get(f"hugepages-{size}", "0"), integers=True)
-    except ValueError:
-        return ""
-    return "" if count > 0 else f"huge pages of {size}"
+    Raises:
+        Unseen: no node is known, but nodes may exist.
+    """
+    status = vmi.obj["status"]
+    name = status["nodeName"].text
+    if kinds.of(vmi.obj) is not VMI or not name or status["migrationState"].present:
+        return {}
+    node = next((node for node in nodes.every(cluster) if node.name == name), None)
+    if node is None:
+        return {}
+    from virt_admit.model.kubevirt import node_fit  # noqa: PLC0415 - checking files alone knows no nodes
+
+    return node_fit.demanded_of_target(vmi, node, cluster)
 
 
 def ready(node: Object) -> bool:

@@ -14,7 +14,8 @@ from virt_admit.model.kubevirt.cpu_models import TARGET
 from virt_admit.model.kubevirt.launcher import CPU_FEATURE, NAME
 from virt_admit.model.objects import Field
 from virt_admit.model.scheduler import pod_size
-from virt_admit.model.scheduler.pods import FINISHED, REQUIRED
+from virt_admit.model.scheduler.pod_terms import REQUIRED
+from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import CPU, Resources, pod_requests
 
 _LIMITED: Final = (CPU, "memory", "ephemeral-storage")

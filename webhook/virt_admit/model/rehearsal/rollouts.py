@@ -14,12 +14,12 @@ from typing import Final
 
 from virt_admit.model import nodes, selectors
 from virt_admit.model.cluster import Cluster
+from virt_admit.model.int_or_percent import LimitKind, parse_int_or_percent
 from virt_admit.model.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.reads import Reads
 from virt_admit.model.remediation.obstacles import CURRENT_CONFIG, DESIRED_CONFIG
-from virt_admit.model.units import LimitKind, parse_int_or_percent
 
 READS: Final[Reads] = {
     MACHINE_CONFIG_POOL: (),

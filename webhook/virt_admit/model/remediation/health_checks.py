@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import kinds, selectors, units
 from virt_admit.model.cluster import Cluster
+from virt_admit.model.int_or_percent import MAX_INT32, IntOrPercent, LimitKind, parse_int_or_percent
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.selectors import Selector
-from virt_admit.model.units import IntOrPercent, LimitKind, parse_duration, parse_int_or_percent
+from virt_admit.model.units import parse_duration
 
 PAUSED: Final = "cluster.x-k8s.io/paused"
 """The annotation that pauses a check with any value."""
@@ -142,7 +143,7 @@ class Condition:
 def _time(field: Field, schema: re.Pattern[str] | None, seconds: bool) -> int:
     if not seconds:
         parsed = parse_duration(field.value, schema)
-    elif field.integer is None or field.integer > units.MAX_INT32:
+    elif field.integer is None or field.integer > MAX_INT32:
         raise ValueError(f"{units.show(field.value)} is not a number of seconds: write an integer such as 300")
     else:
         parsed = field.integer * units.SECOND

@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import kinds, nodes
 from virt_admit.model.cluster import Cluster, Unseen, gather
+from virt_admit.model.int_or_percent import LimitKind, allowed_unhealthy
 from virt_admit.model.kinds import Kind
 from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.remediation import health_checks, machines, remediators
 from virt_admit.model.remediation.health_checks import TERMINATING, Condition, HealthCheck
-from virt_admit.model.units import DURATION, MINUTE, LimitKind, allowed_unhealthy, format_duration, parse_duration, show
+from virt_admit.model.units import DURATION, MINUTE, format_duration, parse_duration, show
 
 NHC_TIME: Final = 5 * MINUTE
 """The time for which Ready must be False or Unknown if a NodeHealthCheck sets none (the schema's default)."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from virt_admit.model.scheduler.pods import Pod, PodTerm, Spread
+from virt_admit.model.scheduler.pod_terms import PodTerm
+from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.state import Node, State
 
 Domain = tuple[str, str]

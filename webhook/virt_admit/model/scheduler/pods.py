@@ -6,37 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from virt_admit.model import selectors
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
+from virt_admit.model.scheduler.pod_terms import REQUIRED, PodTerm, pod_terms, with_label_keys
 from virt_admit.model.scheduler.resources import Resources, pod_requests
-from virt_admit.model.selectors import IN, NOT_IN, Requirement, Selector
+from virt_admit.model.selectors import Selector
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not see: its informer leaves them out."""
-
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-@dataclass(frozen=True, slots=True)
-class PodTerm:
-    """One required term of a pod affinity or anti-affinity."""
-
-    topology_key: str
-    selector: Selector | None
-    """None: it selects no pod."""
-    namespaces: frozenset[str]
-    namespace_selector: Selector | None
-
-    def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-        """Return whether the term selects a pod with these labels in that namespace."""
-        if self.selector is None:
-            return False
-        here = namespace in self.namespaces or (
-            self.namespace_selector is not None and self.namespace_selector.matches(namespace_labels)
-        )
-        return here and self.selector.matches(labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,45 +89,12 @@ def _claims(pod: Object) -> Iterator[str]:
             yield f"{pod.name}-{volume['name'].text or ''}"
 
 
-def pod_terms(affinity: Field, namespace: str, labels: Mapping[str, str]) -> tuple[PodTerm, ...]:
-    """Return the required terms of a ``podAffinity`` or ``podAntiAffinity`` of a pod in that namespace."""
-    return tuple(_term(term, namespace, labels) for term in affinity[REQUIRED].items() if term.is_map)
-
-
-def _term(term: Field, namespace: str, labels: Mapping[str, str]) -> PodTerm:
-    names = frozenset(item.text for item in term["namespaces"].items() if item.text)
-    chosen = term["namespaceSelector"]
-    if not names and not chosen.is_map:  # pkg/scheduler/framework/types.go#getNamespacesFromPodAffinityTerm
-        names = frozenset((namespace,))
-    return PodTerm(
-        topology_key=term["topologyKey"].text or "",
-        selector=_with_label_keys(term, labels),
-        namespaces=names,
-        namespace_selector=selectors.parse(chosen.value) if chosen.is_map else None,
-    )
-
-
-def _with_label_keys(term: Field, labels: Mapping[str, str]) -> Selector | None:
-    """Return the label selector with ``matchLabelKeys`` and ``mismatchLabelKeys`` merged in, as the API server does
-    when a pod is created (pkg/registry/core/pod/strategy.go#applyMatchLabelKeysAndMismatchLabelKeys)."""
-    if not term["labelSelector"].is_map:
-        return None
-    selector = selectors.parse(term["labelSelector"].value)
-    extra = [
-        Requirement(key.text, operator, frozenset((labels[key.text],)))
-        for field_name, operator in (("matchLabelKeys", IN), ("mismatchLabelKeys", NOT_IN))
-        for key in term[field_name].items()
-        if key.text in labels and key.text
-    ]
-    return Selector(selector.requirements.union(extra), selector.errors) if extra else selector
-
-
 def spread_constraints(constraints: Field, labels: Mapping[str, str]) -> tuple[Spread, ...]:
     """Return the topology spread constraints that forbid scheduling."""
     return tuple(
         Spread(
             topology_key=item["topologyKey"].text or "",
-            selector=_with_label_keys(item, labels),
+            selector=with_label_keys(item, labels),
             max_skew=item["maxSkew"].integer or 1,
             min_domains=item["minDomains"].integer or 1,
             honor_affinity=item["nodeAffinityPolicy"].text != "Ignore",

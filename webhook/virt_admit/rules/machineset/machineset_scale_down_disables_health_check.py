@@ -8,6 +8,7 @@ check still counts unhealthy machines but silently stops remediating them.
 
 from collections.abc import Iterator
 
+from virt_admit.model.int_or_percent import allowed_unhealthy
 from virt_admit.model.kinds import MACHINE_SET, MHC
 from virt_admit.model.labels import Selection
 from virt_admit.model.messages import names
@@ -16,7 +17,6 @@ from virt_admit.model.reads import union
 from virt_admit.model.remediation import machines, watching
 from virt_admit.model.remediation.machines import ScaleDown
 from virt_admit.model.remediation.watching import Watch
-from virt_admit.model.units import allowed_unhealthy
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 

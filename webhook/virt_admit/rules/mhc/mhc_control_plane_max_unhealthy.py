@@ -8,10 +8,10 @@ cost etcd its quorum, and the cluster with it. The controller gives control-plan
 
 from collections.abc import Iterator
 
+from virt_admit.model.int_or_percent import allowed_unhealthy
 from virt_admit.model.kinds import MACHINE, MHC
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks, machines, watching
-from virt_admit.model.units import allowed_unhealthy
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

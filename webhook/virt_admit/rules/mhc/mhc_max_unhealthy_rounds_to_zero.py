@@ -8,11 +8,11 @@ up.
 
 from collections.abc import Iterator
 
+from virt_admit.model.int_or_percent import allowed_unhealthy
 from virt_admit.model.kinds import CAPI_MHC, MHC
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks, machines, watching
-from virt_admit.model.units import allowed_unhealthy
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

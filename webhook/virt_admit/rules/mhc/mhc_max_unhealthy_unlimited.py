@@ -8,12 +8,13 @@ check deletes all machines, and no capacity remains.
 
 from collections.abc import Iterator
 
+from virt_admit.model.int_or_percent import IntOrPercent, allowed_unhealthy
 from virt_admit.model.kinds import CAPI_MHC, MHC
 from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.remediation import health_checks, machines, watching
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.model.units import IntOrPercent, allowed_unhealthy, show
+from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -9,11 +9,11 @@ round up: ``minHealthy: 90%`` of 4 nodes is 4.
 
 from collections.abc import Iterator
 
+from virt_admit.model.int_or_percent import IntOrPercent, LimitKind, allowed_unhealthy
 from virt_admit.model.kinds import NHC, NODE
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks, watching
-from virt_admit.model.units import IntOrPercent, LimitKind, allowed_unhealthy
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -10,12 +10,9 @@ VM then stops during the drain and starts again when the node returns.
 
 from collections.abc import Iterator
 
-from virt_admit.model import kinds, nodes
-from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import drain, launcher, placement
-from virt_admit.model.kubevirt.effective import Effective, effective
-from virt_admit.model.kubevirt.migratability import READS
+from virt_admit.model.kubevirt import migratability, placement
+from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.kubevirt.placement import Host
 from virt_admit.model.messages import first_that_fits, names
 from virt_admit.model.objects import Object
@@ -27,11 +24,15 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     cluster = context.cluster
     vmi = context.cached(effective, obj)
     pin = placement.pin(vmi)
-    if not vmi.spec.is_map or (pin is not None and pin.tight) or not context.cached(drain.awaits_migration, obj):
+    if (
+        not vmi.spec.is_map
+        or (pin is not None and pin.tight)
+        or not context.cached(migratability.awaits_migration, obj)
+    ):
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
-    demanded = _of_its_node(obj, vmi, cluster)
+    demanded = placement.demanded_by_its_node(vmi, cluster)
     for host in placement.hosts(vmi, cluster):
         refusal = host.refusal or _lacks(host, obj, demanded)
         if refusal:
@@ -54,22 +55,6 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     yield Finding(vmi.spec.path, message, value=only)
 
 
-def _of_its_node(obj: Object, vmi: Effective, cluster: Cluster) -> dict[str, tuple[str, str]]:
-    """Return the labels that a target needs because of the CPU of the VMI's node: the value, and the words for it.
-
-    Empty for a VMI that has migrated: it keeps the model of its first node, which is not known.
-    """
-    status = obj["status"]
-    name = status["nodeName"].text
-    if kinds.of(obj) is not VMI or not name or status["migrationState"].present:
-        return {}
-    node = next((node for node in nodes.every(cluster) if node.name == name), None)
-    if node is None or not launcher.uses_host_model(vmi, cluster):
-        return {}
-    needed = launcher.migration_labels(node.labels, {}, {}, cluster, host_model=True)
-    return {key: (value, words) for key, value, words in needed}
-
-
 def _lacks(host: Host, obj: Object, demanded: dict[str, tuple[str, str]]) -> str:
     if host.name == obj.at("status", "nodeName").text:
         return ""
@@ -80,7 +65,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(READS, placement.READS),
+    reads=union(migratability.READS, placement.READS),
     action=Action.WARN,
     event="MigrationImpossible",
     check=check,

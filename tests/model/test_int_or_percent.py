@@ -11,22 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_admit.model import units
-from virt_admit.model.units import (
-    HOUR,
+from virt_admit.model.int_or_percent import (
     INT_OR_PERCENT,
-    MICROSECOND,
-    MILLISECOND,
-    MINUTE,
-    SECOND,
     Fault,
     IntOrPercent,
     LimitError,
     LimitKind,
-    admits,
     allowed_unhealthy,
     parse_int_or_percent,
-    show,
 )
+from virt_admit.model.units import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, admits, show
 
 MHC, CAPI, MAX, MIN = (
     LimitKind.MACHINE_API,
