@@ -13,7 +13,7 @@ from virt_admit.model.cluster import NOTHING, Snapshot
 from virt_admit.model.objects import Object
 from virt_admit.serving import gunicorn_app
 from virt_admit.serving.certificates import schedule_of
-from virt_admit.settings import Certs, Settings
+from virt_admit.serving.settings import Certs, Settings
 from virt_admit_certs.errors import error_text
 from virt_admit_certs.rotation_events import RotationEvents
 from virt_admit_certs.schedule import RotationSettingsError, show_duration

@@ -19,7 +19,8 @@ from virt_admit.model import kinds
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.rules import load_rules
 from virt_admit.serving.gunicorn_worker import DRAIN_SECONDS
-from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE, SERVICE_NAMES, Settings
+from virt_admit.serving.settings import Settings
+from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE, SERVICE_NAMES
 
 FOLDER = ROOT / "manifests"
 FILES = sorted(FOLDER.rglob("*.yaml"))
@@ -337,9 +338,8 @@ class TestPods:
             assert not selects(labels, "scan")
 
     def test_it_has_the_time_that_it_needs_to_stop(self):
-        needed = Settings().stop_delay + DRAIN_SECONDS + 5
         grace = one("base/workload.yaml", "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-        assert grace >= max(needed, 20)
+        assert grace >= max(Settings().stop_delay + DRAIN_SECONDS + 5, 20)
 
     def test_its_flags_are_those_of_serve(self, tmp_path):
         (container,) = one("base/workload.yaml", "Deployment")["spec"]["template"]["spec"]["containers"]

@@ -22,7 +22,7 @@ from virt_admit.cli.serve import cert_names, certs_settings
 from virt_admit.model.cluster import NOTHING, Cluster
 from virt_admit.model.kinds import HCO
 from virt_admit.serving.certificates import follows_cluster, schedule_of, store_of
-from virt_admit.settings import Certs, Settings
+from virt_admit.serving.settings import Certs, Settings
 from virt_admit_certs import commands, verify
 from virt_admit_certs.certificates import Certificate
 from virt_admit_certs.commands import StoreError

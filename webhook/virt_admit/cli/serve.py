@@ -15,7 +15,8 @@ from virt_admit.policy.files import PolicyConfigMap, load_policy
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
 from virt_admit.serving.certificates import schedule_of
-from virt_admit.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE, Certs, SettingError, Settings, address
+from virt_admit.serving.settings import Certs, Settings, address
+from virt_admit.settings import CERTS_SECRET, LOOPBACK_NAMES, SERVICE, SettingError
 from virt_admit_certs.schedule import SETTINGS
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"

@@ -19,7 +19,8 @@ from virt_admit.policy.files import PolicyConfigMap, load_policy
 from virt_admit.reports.formats.policy_reports import WRITTEN
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
-from virt_admit.settings import SettingError, Settings, address
+from virt_admit.serving.settings import Settings, address
+from virt_admit.settings import SettingError
 
 if TYPE_CHECKING:
     from virt_admit.kube.informers import LiveCluster

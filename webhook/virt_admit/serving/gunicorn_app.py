@@ -13,8 +13,8 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
 from virt_admit.serving.gunicorn_worker import DRAIN_SECONDS, AdmissionWorker
+from virt_admit.serving.settings import Settings, address
 from virt_admit.serving.worker import Worker
-from virt_admit.settings import Settings, address
 from virt_admit_certs.errors import error_text
 from virt_admit_certs.kube_api import ApiError
 

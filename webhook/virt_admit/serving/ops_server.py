@@ -11,7 +11,8 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from virt_admit.settings import SettingError, address
+from virt_admit.serving.settings import address
+from virt_admit.settings import SettingError
 
 log = logging.getLogger(__name__)
 

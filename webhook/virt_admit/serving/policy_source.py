@@ -16,7 +16,7 @@ from virt_admit.policy.policy import Policy
 from virt_admit.rules import Rules
 from virt_admit.serving.metrics import ProcessMetrics
 from virt_admit.serving.reload import Reloaded
-from virt_admit.settings import Settings
+from virt_admit.serving.settings import Settings
 from virt_admit_certs.kube_api import JsonRequests
 
 log = logging.getLogger(__name__)

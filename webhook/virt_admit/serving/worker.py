@@ -27,9 +27,9 @@ from virt_admit.serving.metrics import Metrics
 from virt_admit.serving.ops_server import serve_ops
 from virt_admit.serving.policy_source import policy_source
 from virt_admit.serving.reload import Reloaded
+from virt_admit.serving.settings import Settings
 from virt_admit.serving.views import admission_app, ops_app
 from virt_admit.serving.wsgi_bridge import bridge
-from virt_admit.settings import Settings
 from virt_admit_certs.rotate import Rotator
 from virt_admit_certs.tls import HandshakeFailure, TlsContextProvider
 
