@@ -7,6 +7,7 @@ from virt_admit.model import nodes, selectors
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.labels import LabelIndex, Selection
 from virt_admit.model.objects import Object
+from virt_admit.model.remediation import selected_nodes
 
 KEYS = st.sampled_from(["pool", "zone", "role"])
 VALUES = st.sampled_from(["", "a", "b"])
@@ -64,6 +65,6 @@ def test_nodes_of_the_control_plane():
         Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": some}})
         for name, some in labels.items()
     ]
-    every = nodes.select(Snapshot(objects, complete=["nodes"]), selectors.parse({}))
-    assert [each.name for each in nodes.control_plane(every).objects] == ["new", "old", "both"]
+    every = selected_nodes.select(Snapshot(objects, complete=["nodes"]), selectors.parse({}))
+    assert [each.name for each in selected_nodes.control_plane(every).objects] == ["new", "old", "both"]
     assert [nodes.is_control_plane(each) for each in objects] == [True, True, True, False]

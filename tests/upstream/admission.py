@@ -176,7 +176,7 @@ def _drain(obj: Object, cluster: Cluster, result: Mapping[str, Any]) -> Iterator
     """Yield the verdicts on an object that does not run yet."""
     migrates, strategy = result["condition"]["status"] == "True", result.get("strategy", "None")
     waits = strategy == "LiveMigrate" or (strategy == "LiveMigrateIfPossible" and migrates)
-    yield Comparison("drain waits for a migration", _known(lambda: migratability.awaits_migration(obj, cluster)), waits)
+    yield Comparison("drain waits for a migration", _known(lambda: drain.awaits_migration(obj, cluster)), waits)
     rules = load_rules().by_id
     stuck = bool(_findings(rules["vm-live-migrate-not-migratable"], obj, cluster))
     yield Comparison("vm-live-migrate-not-migratable", stuck, strategy == "LiveMigrate" and not migrates)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model.cluster import Cluster, Unseen, gather
+from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import NODE
-from virt_admit.model.labels import NO_POSITIONS, LabelIndex, Selection
 from virt_admit.model.objects import Object
-from virt_admit.model.selectors import Selector
 
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 """Either label, with any value, makes a Node part of the control plane."""
@@ -58,28 +55,6 @@ def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
 
 def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
     return tuple(node for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
-
-
-@dataclass(frozen=True, slots=True)
-class _Nodes:
-    index: LabelIndex
-    unseen: str
-
-
-def _nodes(cluster: Cluster) -> _Nodes:
-    found, unseen = gather(cluster.list(NODE))
-    return _Nodes(LabelIndex(found), unseen)
-
-
-def select(cluster: Cluster, selector: Selector) -> Selection:
-    """Return the Nodes that a selector matches."""
-    nodes = cluster.cached(_nodes)
-    return Selection(nodes.index, nodes.index.select(selector), nodes.unseen)
-
-
-def control_plane(nodes: Selection) -> Selection:
-    """Return the control plane nodes of a selection."""
-    return nodes.among(NO_POSITIONS.union(*map(nodes.index.labelled, CONTROL_PLANE)))
 
 
 def is_control_plane(node: Object) -> bool:

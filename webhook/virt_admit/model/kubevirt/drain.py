@@ -6,7 +6,15 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.kinds import VMI
-from virt_admit.model.kubevirt import disruption_budgets, effective, lifecycle, migrations, placement, vmis
+from virt_admit.model.kubevirt import (
+    disruption_budgets,
+    effective,
+    lifecycle,
+    migratability,
+    migrations,
+    placement,
+    vmis,
+)
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
@@ -21,6 +29,25 @@ READS: Final = union(
     effective.STRATEGY_READS,
 )
 """The fields that the forecast reads."""
+
+# --- objects that are not running yet -------------------------------------------------------------------------------
+
+
+def awaits_migration(obj: Object, cluster: Cluster) -> bool:
+    """Whether a drain would wait for the VMI of an object to migrate.
+
+    This is the case if its strategy is LiveMigrate, or LiveMigrateIfPossible and nothing known rules out a migration.
+
+    Raises:
+        Unseen: the strategy is the cluster's, which is unknown.
+    """
+    wanted = effective.strategy(obj, cluster).value
+    if wanted == "LiveMigrateIfPossible":
+        return migratability.assess(obj, cluster).migratable is not migratability.Migratable.NO
+    return wanted == "LiveMigrate"
+
+
+# --- evictions -----------------------------------------------------------------------------------------------------
 
 
 def eviction(vmi: Object, cluster: Cluster) -> Eviction:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
@@ -39,8 +38,7 @@ class Migratable(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """One fact that rules out a migration."""
 
     name: str
@@ -54,8 +52,7 @@ class Reason:
     """The offending value: the reason counts as unchanged while it stays. None: ``path`` identifies the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(NamedTuple):
     """Whether a VMI can be migrated, and why not."""
 
     migratable: Migratable
@@ -92,20 +89,6 @@ def assess(obj: Object, cluster: Cluster) -> Assessment:
     if reasons:
         migratable = Migratable.NO
     return Assessment(migratable, tuple(reasons), tuple(dict.fromkeys(unseen)))
-
-
-def awaits_migration(obj: Object, cluster: Cluster) -> bool:
-    """Whether a drain would wait for the VMI of an object to migrate.
-
-    This is the case if its strategy is LiveMigrate, or LiveMigrateIfPossible and nothing known rules out a migration.
-
-    Raises:
-        Unseen: the strategy is the cluster's, which is unknown.
-    """
-    wanted = effective.strategy(obj, cluster).value
-    if wanted == "LiveMigrateIfPossible":
-        return assess(obj, cluster).migratable is not Migratable.NO
-    return wanted == "LiveMigrate"
 
 
 def _published(vmi: Effective) -> Reason:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.model import kinds, nodes
+from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.int_or_percent import LimitKind, allowed_unhealthy
 from virt_admit.model.kinds import Kind
 from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Field, Object
-from virt_admit.model.remediation import health_checks, machines, remediators
+from virt_admit.model.remediation import health_checks, machines, remediators, selected_nodes
 from virt_admit.model.remediation.health_checks import TERMINATING, Condition, HealthCheck
 from virt_admit.model.units import DURATION, MINUTE, format_duration, parse_duration, show
 
@@ -80,7 +80,7 @@ def budget(check: HealthCheck, selection: Selection) -> Budget:
     A NodeHealthCheck also waits for the remediation of one control-plane Node before it begins that of another
     (medik8s/node-healthcheck-operator: nodehealthcheck_controller.go#isControlPlaneRemediationAllowed).
     """
-    one_by_one = len(nodes.control_plane(selection)) if check.kind is kinds.NHC else 0
+    one_by_one = len(selected_nodes.control_plane(selection)) if check.kind is kinds.NHC else 0
     return replace(_limit(check, selection), one_by_one=one_by_one)
 
 

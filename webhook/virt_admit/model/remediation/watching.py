@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model import kinds, nodes
+from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.kinds import Kind
 from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, machines
+from virt_admit.model.remediation import health_checks, machines, selected_nodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 
 def selected_by(check: HealthCheck, cluster: Cluster) -> Selection:
     """Return the Machines of the namespace (and cluster) that a check watches; for a NodeHealthCheck, the Nodes."""
     if check.kind is kinds.NHC:
-        return nodes.select(cluster, check.selector)
+        return selected_nodes.select(cluster, check.selector)
     kind = kinds.CAPI_MACHINE if check.kind is kinds.CAPI_MHC else kinds.MACHINE
     return machines.select(cluster, kind, check.obj.namespace, check.selector, check.cluster_name)
 

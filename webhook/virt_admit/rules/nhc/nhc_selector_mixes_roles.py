@@ -14,7 +14,7 @@ from virt_admit.model import nodes
 from virt_admit.model.kinds import NHC, NODE
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.remediation import health_checks, selected_nodes, watching
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.model.selectors import EXISTS, IN
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
@@ -23,7 +23,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.cached(health_checks.view, obj)
     selection = context.cached(watching.selected, obj)
-    masters = [node.name for node in nodes.control_plane(selection).objects]
+    masters = [node.name for node in selected_nodes.control_plane(selection).objects]
     path = nhc.selector_field.path
     remedy = "Use one check per role: exclude control-plane and master with DoesNotExist."
     if 0 < len(masters) < len(selection):

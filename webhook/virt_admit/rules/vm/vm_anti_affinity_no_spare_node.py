@@ -9,7 +9,7 @@ and there is none, so the target pod stays Pending and every drain hangs.
 from collections.abc import Iterator
 
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import companions, migratability, placement
+from virt_admit.model.kubevirt import companions, drain, migratability, placement
 from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         for term in companions.required(anti_affinity, obj)
         if term.namespace_selector is None and companions.matches_itself(obj, term)
     ]
-    if not required or not context.cached(migratability.awaits_migration, obj):
+    if not required or not context.cached(drain.awaits_migration, obj):
         return
     hosts = [host for host in placement.hosts(context.cached(effective, obj), cluster) if not host.refusal]
     for term in required:

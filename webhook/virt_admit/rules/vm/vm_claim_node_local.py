@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import effective, migratability, node_local, storage, vms
+from virt_admit.model.kubevirt import drain, effective, migratability, node_local, storage, vms
 from virt_admit.model.messages import cut, first_that_fits
 from virt_admit.model.objects import Field, Object
 from virt_admit.model.reads import union
@@ -19,7 +19,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     claims = [claim for volume in vms.vmi_spec(obj)["volumes"].items() for claim in _claims(volume) if claim.text]
-    if not claims or not context.cached(migratability.awaits_migration, obj):
+    if not claims or not context.cached(drain.awaits_migration, obj):
         return
     vmi = context.cached(effective.effective, obj)
     for claim in claims:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import migratability, networks
+from virt_admit.model.kubevirt import drain, migratability, networks
 from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
@@ -20,7 +20,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     named = list(networks.secondary(obj))
-    if not named or not context.cached(migratability.awaits_migration, obj):
+    if not named or not context.cached(drain.awaits_migration, obj):
         return
     for name in named:
         try:

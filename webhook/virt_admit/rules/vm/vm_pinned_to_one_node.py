@@ -11,7 +11,7 @@ the node returns.
 from collections.abc import Iterator
 
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import migratability, placement
+from virt_admit.model.kubevirt import drain, migratability, placement
 from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.messages import first_that_fits
 from virt_admit.model.objects import Object
@@ -22,7 +22,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     vmi = context.cached(effective, obj)
     pin = placement.pin(vmi)
-    if pin is None or not pin.tight or not context.cached(migratability.awaits_migration, obj):
+    if pin is None or not pin.tight or not context.cached(drain.awaits_migration, obj):
         return
     hosts = sorted(pin.hosts)
     node = show(hosts[0]) if hosts else ""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from virt_admit.model import nodes
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import NODE, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import companions, migratability
+from virt_admit.model.kubevirt import companions, drain, migratability
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import union
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
@@ -22,7 +22,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     affinity = companions.affinity(obj)
     required = [term for term in companions.required(affinity, obj) if term.selector is not None]
-    if not required or not context.cached(migratability.awaits_migration, obj):
+    if not required or not context.cached(drain.awaits_migration, obj):
         return
     for term in required:
         if _is_one_node(term.topology_key, context.cluster):

@@ -11,7 +11,7 @@ VM then stops during the drain and starts again when the node returns.
 from collections.abc import Iterator
 
 from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import migratability, placement
+from virt_admit.model.kubevirt import drain, migratability, placement
 from virt_admit.model.kubevirt.effective import effective
 from virt_admit.model.kubevirt.placement import Host
 from virt_admit.model.messages import first_that_fits, names
@@ -24,11 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     cluster = context.cluster
     vmi = context.cached(effective, obj)
     pin = placement.pin(vmi)
-    if (
-        not vmi.spec.is_map
-        or (pin is not None and pin.tight)
-        or not context.cached(migratability.awaits_migration, obj)
-    ):
+    if not vmi.spec.is_map or (pin is not None and pin.tight) or not context.cached(drain.awaits_migration, obj):
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
