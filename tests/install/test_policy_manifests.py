@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import yaml
 
 from tests.install import test_manifests
@@ -17,7 +15,7 @@ def test_audit_changes_only_the_fallback():
     assert container.keys() == {"name", "env"}
     (variable,) = container["env"]
     audit = PolicyConfigMap.parse(variable["value"])
-    assert audit == dataclasses.replace(PolicyConfigMap.parse(), fallback="audit")
+    assert audit == PolicyConfigMap.parse()._replace(fallback="audit")
 
 
 def test_nothing_that_is_applied_again_contains_the_policy_of_the_administrator():

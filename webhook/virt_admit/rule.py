@@ -61,8 +61,7 @@ POLICY_FINDING: Final = "PolicyFinding"
 """The reason of Events about rules that name no other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One problem at one path. Says nothing of what happens because of it: the policy decides that.
 
     ``message`` says what is wrong with which value, what it would do, and what to write instead, in one line.

@@ -181,7 +181,7 @@ def _paths(paths: tuple[str, ...], project: Project) -> tuple[str, ...]:
 
 
 def _source(source: ClusterOptions, project: Project) -> ClusterOptions:
-    return source if source.given or not project.cluster else dataclasses.replace(source, cluster=project.cluster)
+    return source if source.given or not project.cluster else source._replace(cluster=project.cluster)
 
 
 def _excludes(options: CheckOptions, project: Project) -> tuple[Exclude, ...]:

@@ -8,9 +8,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from virt_admit.documents.edit import EditResult
 
 
-@dataclass(frozen=True, slots=True)
-class FixResult:
+class FixResult(NamedTuple):
     """What happened to the fixes."""
 
     sources: tuple[Source, ...] = ()

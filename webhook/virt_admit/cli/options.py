@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -26,13 +24,13 @@ Decorator = Callable[[Command], Command]
 
 
 def grouped(parameter: str, value_type: type) -> Decorator:
-    """Pass the options named like the fields of a dataclass as one value of that type.
+    """Pass the options named like the fields of a type as one value of it.
 
     Args:
         parameter: the parameter of the command that receives the value.
-        value_type: a dataclass whose fields are options of the command.
+        value_type: a frozen dataclass or a named tuple whose fields are options of the command.
     """
-    names = [field.name for field in dataclasses.fields(value_type)]
+    names = list(value_type.__annotations__)
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
@@ -56,8 +54,7 @@ def combined(*decorators: Decorator) -> Decorator:
     return decorate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
+class ClusterOptions(NamedTuple):
     """The cluster that a verb reads: a snapshot or a live cluster."""
 
     cluster: Path | None = None
@@ -87,8 +84,7 @@ cluster_options: Final = combined(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClustersOptions:
+class ClustersOptions(NamedTuple):
     """The clusters that a verb reads: one or several snapshots, or contexts of a kubeconfig."""
 
     cluster: tuple[Path, ...] = ()
@@ -133,8 +129,7 @@ clusters_options: Final = combined(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(NamedTuple):
     """How objects are judged, and what happens with the report."""
 
     policy_name: str | None
@@ -263,8 +258,7 @@ output_option: Final = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputOptions:
+class OutputOptions(NamedTuple):
     """The format of a forecast, and where it goes."""
 
     output: str

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -22,8 +21,7 @@ FILE: Final = ".virt-admit.yaml"
 KEYS: Final = ("paths", "excludes", "policy", "cluster")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(NamedTuple):
     """The settings of a repository. Names of files are relative to the current folder."""
 
     file: str = ""

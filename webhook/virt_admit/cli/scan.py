@@ -330,7 +330,7 @@ def _judge(
     request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
     response = review.review(request, rules, cluster, policy)
     rules_run = active_rules(request, rules, policy)
-    small_request = dataclasses.replace(request, obj=_identity(obj, label))  # keeping all objects needs too much memory
+    small_request = request._replace(obj=_identity(obj, label))  # keeping all objects needs too much memory
     return ObjectResult(small_request, response, rules_run=rules_run)
 
 

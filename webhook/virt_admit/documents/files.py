@@ -7,7 +7,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,8 +34,7 @@ class FoundFile(NamedTuple):
     """Whether the file was found in a folder. False: it was named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exclude:
+class Exclude(NamedTuple):
     """A pattern for files and folders that are not read, relative to a folder. ``*`` also matches ``/``."""
 
     pattern: str

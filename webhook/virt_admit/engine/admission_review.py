@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model import json_codec, kinds
 from virt_admit.model.json_patch import Patch
@@ -15,6 +14,7 @@ from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
 from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.model.sanitize import line, name
+from virt_admit.policy.policy import Policy
 from virt_admit.rule import Action, Finding, Operation, Rule
 
 API_VERSION: Final = "admission.k8s.io/v1"
@@ -35,8 +35,7 @@ class ReviewError(ValueError):
     """The bytes are not an AdmissionReview that can be answered; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """The request to review. ``check`` and ``scan`` also make requests, without ``uid`` and ``user``."""
 
     operation: str
@@ -60,8 +59,7 @@ class Request:
         return self.old if self.operation == Operation.DELETE else self.obj
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A finding with its action."""
 
     rule: Rule
@@ -83,8 +81,10 @@ class Verdict:
         return f"{self.finding.message.rstrip('.')}. {self.note}" if self.note else self.finding.message
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+NONE_OMITTED: Final[Mapping[Action, int]] = {}
+
+
+class Response(NamedTuple):
     """The result of a review: verdicts, strongest first, and the rules that could not be evaluated."""
 
     verdicts: tuple[Verdict, ...] = ()
@@ -95,10 +95,10 @@ class Response:
     errors: tuple[tuple[Rule, str], ...] = ()
     not_judged: tuple[Rule, ...] = ()
     """The rules that the time limit of the review stopped. They are in ``unseen`` too."""
-    omitted: Mapping[Action, int] = field(default_factory=dict)
+    omitted: Mapping[Action, int] = NONE_OMITTED
     """How many verdicts are left out, by action, because their rule has too many of them."""
-    policy: str = ""
-    """The digest of the policy that was applied."""
+    policy: Policy | None = None
+    """The policy that was applied."""
 
     @property
     def allowed(self) -> bool:
@@ -116,13 +116,12 @@ class Response:
         return "exempt" if any(verdict.exempted for verdict in self.verdicts) else "allowed"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An encoded response, with the request and response for metrics and logs."""
 
     body: bytes
     request: Request
-    response: Response = field(default_factory=Response)
+    response: Response = Response()
 
 
 def tag(rule: Rule) -> str:
@@ -332,8 +331,8 @@ def _audit(response: Response) -> dict[str, str]:
     audit = {key: ",".join(sorted(ids)) for key, ids in annotations.items() if ids}
     if response.fixed:
         audit["fix"] = "; ".join(f"{fix_sentence(v.finding)} {tag(v.rule)}" for v in response.fixed)
-    if audit and response.policy:
-        audit["policy"] = response.policy
+    if audit and response.policy and response.policy.digest:
+        audit["policy"] = response.policy.digest
     return audit
 
 

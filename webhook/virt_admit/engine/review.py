@@ -5,14 +5,12 @@ The webhook, ``check`` and ``scan`` all use this module.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_admit.engine.admission_review import (
     Reply,
@@ -39,8 +37,7 @@ NO_FINDINGS: Final = Response()
 OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Upper bounds of one review. ``check`` and ``scan`` have none."""
 
     expired: Callable[[], bool] = lambda: False
@@ -52,8 +49,7 @@ class Limits:
 NO_LIMITS: Final = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class RuleResult:
+class RuleResult(NamedTuple):
     """The findings of one rule on one object."""
 
     findings: tuple[Finding, ...] = ()
@@ -283,7 +279,7 @@ class _Evaluation:
             limit, reason = _STEP_DOWN[max_action], self.policy.annotated(rule, self.obj)
         if not reason and exemption is None:
             note = ignored_annotation(rule, self.obj, self.policy, listed_rules().by_id)
-            return lambda verdict: dataclasses.replace(verdict, note=note) if note else verdict
+            return lambda verdict: verdict._replace(note=note) if note else verdict
         return lambda verdict: Verdict(rule, verdict.finding, min(verdict.action, limit), reason)
 
     def _stop(self, rule: Rule) -> None:
@@ -297,7 +293,7 @@ class _Evaluation:
             errors=tuple(self.errors),
             not_judged=tuple(self.not_judged),
             omitted=self.omitted,
-            policy=self.policy.digest,
+            policy=self.policy,
             **fields,
         )
 
@@ -305,8 +301,7 @@ class _Evaluation:
 _Key = tuple[tuple[str, ...], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """The findings on the old object, for the ratchet."""
 
     actions: Mapping[_Key, Action]
@@ -380,6 +375,6 @@ def judge(request: Request, rules: Rules, cluster: Cluster, policy: Policy, own_
     """
     fixes = fix(request, rules, cluster, policy, own=own_fixes)
     if fixes.patch and request.obj is not None:
-        request = dataclasses.replace(request, obj=json_patch.apply(request.obj, fixes.patch))
+        request = request._replace(obj=json_patch.apply(request.obj, fixes.patch))
     response = review(request, rules, cluster, policy)
-    return dataclasses.replace(response, patch=fixes.patch, fixed=fixes.fixed, errors=(*fixes.errors, *response.errors))
+    return response._replace(patch=fixes.patch, fixed=fixes.fixed, errors=(*fixes.errors, *response.errors))

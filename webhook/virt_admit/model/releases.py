@@ -9,9 +9,8 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model.messages import did_you_mean
 
@@ -63,8 +62,7 @@ def removed_fields(component: str, kind: str, target: str) -> Iterator[tuple[str
             yield from ((field, release) for field in by_release[release].get(kind, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """The releases that an upgrade leads to; empty for components that are not upgraded."""
 
     kubevirt: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model.objects import Key, PathStep
 from virt_admit.model.units import show
@@ -85,8 +85,7 @@ def value_error(value: object) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(NamedTuple):
     """One condition on one label: ``key operator values``."""
 
     key: str

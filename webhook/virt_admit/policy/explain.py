@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,7 +28,7 @@ def origins(policy: Policy, rule: Rule, namespace: str) -> Iterator[Origin]:
             # a pattern never enables a rule that is off by default
             ignored = rule.action is Action.OFF and rule.id not in layer.rules
             for settings in layer.rulings(rule.id):
-                yield Origin(layer.name, dataclasses.replace(settings, action=None) if ignored else settings)
+                yield Origin(layer.name, settings._replace(action=None) if ignored else settings)
 
 
 def winner(policy: Policy, rule: Rule, namespace: str) -> tuple[EffectiveSettings, str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from virt_admit.policy import parser
 from virt_admit.policy.policy import SHIPPED, Policy
@@ -47,8 +46,7 @@ def _read(file: Path) -> bytes:
 _CONFIGMAP: Final = re.compile(r"([^/,=]+)/([^/,=]+)(?:,fallback=([^/,=]+))?")
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyConfigMap:
+class PolicyConfigMap(NamedTuple):
     """The ConfigMap with the policy of a cluster."""
 
     namespace: str

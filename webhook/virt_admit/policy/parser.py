@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import difflib
-import hashlib
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -57,14 +55,9 @@ def _stack(policy: Policy, below: Policy) -> Policy:
         users=(*below.users, *policy.users),
         namespaces=(*below.namespaces, *policy.namespaces),
         annotations=below.annotations if policy.annotations is None else policy.annotations,
-        digest=_digest(f"{below.digest} {policy.digest}".encode()),
+        texts=(*below.texts, *policy.texts),
         name=policy.name,
     )
-
-
-def _digest(text: bytes) -> str:
-    """Return the first 12 hexadecimal digits of the SHA-256, enough to distinguish policies in an audit log."""
-    return hashlib.sha256(text).hexdigest()[:12]
 
 
 def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
@@ -92,7 +85,7 @@ def _read(text: bytes, rules: Rules, name: str) -> tuple[Policy, str]:
         problems[MAX_PROBLEMS:] = [f"{name}: further problems are not listed. Fix these first"]
     if problems:
         raise PolicyError(problems)
-    return dataclasses.replace(policy, digest=_digest(text), name=name), reader.extends
+    return dataclasses.replace(policy, texts=(text,), name=name), reader.extends
 
 
 class _TooManyProblems(Exception):
@@ -294,5 +287,7 @@ def _param(param: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def _near(word: Any, known: Any) -> str:
+    import difflib  # noqa: PLC0415 - only policies with mistakes need it
+
     near = difflib.get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -10,9 +10,9 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Rule
@@ -31,13 +31,15 @@ class PolicyError(ValueError):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSettings:
+NO_PARAMS_SET: Final[Mapping[str, Any]] = {}
+
+
+class RuleSettings(NamedTuple):
     """The settings of a rule in one layer; None: not set."""
 
     action: Action | None = None
     fix: bool | None = None
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = NO_PARAMS_SET
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +64,7 @@ class Layer:
             yield self.rules[rule_id]
 
 
-@dataclass(frozen=True, slots=True)
-class Exemption:
+class Exemption(NamedTuple):
     """The users or namespaces that are exempt, from which rules, why, and until when (inclusive)."""
 
     match: str
@@ -85,8 +86,7 @@ class Exemption:
         return of_kind and any(fnmatchcase(rule_id, pattern) for pattern in self.rules)
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveSettings:
+class EffectiveSettings(NamedTuple):
     """The effective settings of one rule in one namespace."""
 
     action: Action
@@ -106,7 +106,8 @@ class Policy:
     namespaces: tuple[Exemption, ...] = ()
     annotations: frozenset[str] | None = None
     """The rules for which an annotation on the object counts; None: inherited from the base policy."""
-    digest: str = ""
+    texts: tuple[bytes, ...] = ()
+    """What it was parsed from: the shipped policies below it, lowest first, and its own text."""
     name: str = ""
     """Where the policy comes from: a file, a ConfigMap, or the name of a shipped policy."""
     today: datetime.date = datetime.date.min
@@ -119,6 +120,17 @@ class Policy:
     def decide(self, rule: Rule, namespace: str) -> EffectiveSettings:
         """Return the settings of the rule in the namespace (empty for cluster-scoped objects)."""
         return self._decisions(self._layers_of(namespace), rule)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """12 hexadecimal digits that distinguish policies in an audit log; empty if it was not parsed from a text."""
+        import hashlib  # noqa: PLC0415 - loading OpenSSL takes time, and checking files alone shows no digest
+
+        digest = ""
+        for text in self.texts:
+            own = hashlib.sha256(text).hexdigest()[:12]
+            digest = hashlib.sha256(f"{digest} {own}".encode()).hexdigest()[:12] if digest else own
+        return digest
 
     @functools.cached_property
     def _layers_of(self) -> Callable[[str], tuple[Layer, ...]]:

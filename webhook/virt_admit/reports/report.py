@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from virt_admit.documents.reader import Document, DocumentError, Location
@@ -234,7 +234,7 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
     response = result.response
     for verdict in response.fixed:
         steps = verdict.finding.fix
-        lowered = replace(verdict, action=min(verdict.action, Action.AUDIT))  # the webhook fixes it: nothing may fail
+        lowered = verdict._replace(action=min(verdict.action, Action.AUDIT))  # the webhook fixes it: nothing may fail
         message = admission_review.fix_sentence(verdict.finding, "would be")
         yield _verdict_row(result, lowered, message, fix=steps, fixed=True)
     for verdict in response.verdicts:

@@ -8,7 +8,6 @@ scheduled.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_admit.model import nodes
@@ -33,8 +32,7 @@ SKIP_NODE: Final = "node-labeller.kubevirt.io/skip-node"
 READS: Final = union(effective.READS, {KUBEVIRT: (), NODE: ("metadata.labels", f"metadata.annotations.{SKIP_NODE}")})
 
 
-@dataclass(frozen=True, slots=True)
-class Offers:
+class Offers(NamedTuple):
     """The models that nodes offer, each with the names of those nodes."""
 
     nodes: Mapping[str, tuple[str, ...]]

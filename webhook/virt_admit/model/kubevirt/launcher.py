@@ -163,7 +163,7 @@ def _node_affinity(required: Field, forbidden: tuple[str, ...]) -> NodeSelector 
     if not forbidden:
         return selector
     only = Term(frozenset({Requirement(forbidden[0], DOES_NOT_EXIST)}), frozenset())
-    return replace(selector, terms=tuple(term if term.labels or term.fields else only for term in selector.terms))
+    return selector._replace(terms=tuple(term if term.labels or term.fields else only for term in selector.terms))
 
 
 def claims(spec: Field) -> Iterator[str]:

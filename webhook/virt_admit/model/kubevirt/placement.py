@@ -7,7 +7,6 @@ migratable, its migration target is never scheduled, and a drain of that node wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model import kinds, nodes
@@ -32,8 +31,7 @@ READS: Final = union(
 _REQUIRED: Final = ("affinity", "nodeAffinity", REQUIRED)
 
 
-@dataclass(frozen=True, slots=True)
-class HostPin:
+class HostPin(NamedTuple):
     """The hosts to which a VMI spec is restricted by name; none if the restrictions contradict each other."""
 
     hosts: frozenset[str]

@@ -5,8 +5,7 @@ Sources: k8s.io/component-helpers: scheduling/corev1/nodeaffinity; k8s.io/api: c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.selectors import (
     IN,
@@ -24,8 +23,7 @@ NAME_FIELD: Final = "metadata.name"
 """The only field of a node that ``matchFields`` supports."""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """One alternative of a node selector: requirements on the node's labels and name that must all hold."""
 
     labels: frozenset[Requirement]
@@ -47,8 +45,7 @@ class Term:
         return allowed_values(self.fields if key == NAME_FIELD else self.labels, key)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSelector:
+class NodeSelector(NamedTuple):
     """Alternatives of which one must hold.
 
     The API server rejects a selector with errors, so it matches no node here.

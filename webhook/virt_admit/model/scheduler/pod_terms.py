@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model import selectors
 from virt_admit.model.objects import Field
@@ -14,8 +13,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-@dataclass(frozen=True, slots=True)
-class PodTerm:
+class PodTerm(NamedTuple):
     """One required term of a pod affinity or anti-affinity."""
 
     topology_key: str

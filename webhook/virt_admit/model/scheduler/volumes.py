@@ -7,7 +7,7 @@ volumerestrictions/volume_restrictions.go, nodevolumelimits/csi.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_admit.model.cluster import Cluster, Unseen
@@ -122,7 +122,7 @@ def _by_labels(selector: NodeSelector) -> NodeSelector | None:
     gets the node's labels alone (component-helpers storage/volume/helpers.go#CheckNodeAffinity)."""
     if any(term.fields and not term.labels for term in selector.terms):
         return None
-    return replace(selector, terms=tuple(replace(term, fields=frozenset()) for term in selector.terms))
+    return selector._replace(terms=tuple(term._replace(fields=frozenset()) for term in selector.terms))
 
 
 def _zones(labels: Mapping[str, str]) -> Iterator[tuple[str, frozenset[str]]]:
