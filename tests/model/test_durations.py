@@ -169,7 +169,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("pattern", SCHEMAS)
 @given(text=DURATION_LIKE | st.text(alphabet="0123456789%+-.\n\u0663\uff15", max_size=6))
-def test_patterns_admit_what_the_schemas_admit(pattern: re.Pattern[str], text: str) -> None:
+def test_patterns_admit_what_the_schemas_admit(pattern: str, text: str) -> None:
     assert admits(pattern, text) == bool(re.search(SCHEMAS[pattern], text))
 
 
@@ -182,13 +182,13 @@ def test_patterns_admit_what_the_schemas_admit(pattern: re.Pattern[str], text: s
         (INT_OR_PERCENT, ["3", "100%", "00", "99999999999999999999"], ["101%", "-1", "3\n", "%", "\u0663%", "1.5"]),
     ],
 )
-def test_patterns(pattern: re.Pattern[str], admitted: list[str], refused: list[str]) -> None:
+def test_patterns(pattern: str, admitted: list[str], refused: list[str]) -> None:
     assert [text for text in admitted + refused if admits(pattern, text)] == admitted
 
 
 @pytest.mark.parametrize("text", ["5" * 10**5, "5s" * 50_000 + "x", "5." * 50_000, "0." + "0" * 10**5])
 @pytest.mark.parametrize("pattern", SCHEMAS)
-def test_long_texts_are_read_in_linear_time(pattern: re.Pattern[str], text: str) -> None:
+def test_long_texts_are_read_in_linear_time(pattern: str, text: str) -> None:
     assert admits(pattern, text) == (
         (pattern is INT_OR_PERCENT and text.isdigit()) or (pattern is NODE_STARTUP_TIMEOUT and text[0] == "0")
     )

@@ -10,15 +10,15 @@ from typing import Final
 
 from virt_admit.model.units import admits, show
 
-INT_OR_PERCENT: Final = re.compile(r"\A(?:(?:100|[0-9]{1,2})%|[0-9]+)\Z")
+INT_OR_PERCENT: Final = r"\A(?:(?:100|[0-9]{1,2})%|[0-9]+)\Z"
 """The schema of ``maxUnhealthy`` and ``minHealthy`` (not in Cluster API). It applies to strings only."""
 
 MAX_INT32: Final = 2**31 - 1
 """The largest int-or-string integer. A larger one makes the whole list of objects impossible to decode."""
 
-_PERCENT: Final = re.compile(r"[0-9]+%")
-_DIGITS: Final = re.compile(r"[0-9]+")
-_NEGATIVE: Final = re.compile(r"-[0-9]+%?")
+_PERCENT: Final = r"[0-9]+%"
+_DIGITS: Final = r"[0-9]+"
+_NEGATIVE: Final = r"-[0-9]+%?"
 
 
 class LimitKind(enum.Enum):
@@ -84,16 +84,16 @@ def parse_int_or_percent(value: object, limit: LimitKind) -> IntOrPercent:
 
 def _limit_in_text(text: str, limit: LimitKind) -> IntOrPercent:
     shown = show(text)
-    if _NEGATIVE.fullmatch(text):
+    if re.fullmatch(_NEGATIVE, text):
         raise LimitError(Fault.NEGATIVE, f"{shown} is below zero")
     digits = text.removesuffix("%").lstrip("0") or "0"
-    if _PERCENT.fullmatch(text):
+    if re.fullmatch(_PERCENT, text):
         if len(digits) > 3 or int(digits) > 100:
             raise LimitError(Fault.ABOVE_100, f"{shown} is more than 100 percent")
         if limit is not LimitKind.CLUSTER_API and not admits(INT_OR_PERCENT, text):
             raise LimitError(Fault.FORM, f"{shown} has too many digits: write '{digits}%'")
         return IntOrPercent(int(digits), percent=True)
-    if not _DIGITS.fullmatch(text):
+    if not re.fullmatch(_DIGITS, text):
         raise LimitError(Fault.FORM, f'{shown} is neither an integer nor a percentage such as "40%"')
     if len(digits) > 10 or int(digits) > MAX_INT32:
         raise LimitError(Fault.TOO_LARGE, f"{shown} is more than {MAX_INT32}")

@@ -20,7 +20,7 @@ KUBERNETES: Final = "kubernetes"
 COMPONENTS: Final = (KUBEVIRT, HYPERCONVERGED, KUBERNETES)
 
 _FOLDER: Final = Path(__file__).parent / "release_tables"
-_RELEASE: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,6})?")
+_RELEASE: Final = r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,6})?"
 
 
 @functools.cache
@@ -109,7 +109,7 @@ def parse(text: str) -> Target:
 
 
 def _known(component: str, release: str) -> str:
-    found = _RELEASE.fullmatch(release)
+    found = re.fullmatch(_RELEASE, release)
     minor = f"{int(found[1])}.{int(found[2])}" if found else release
     if minor not in releases(component):
         raise ValueError(f"release {release!r} of {component} is not known. Known: {', '.join(releases(component))}")

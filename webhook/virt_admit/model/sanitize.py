@@ -18,24 +18,24 @@ MAX_NAME: Final = 512
 MAX_CELL: Final = 2000
 """Characters of a cell of a table, which may list names."""
 
-_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?)")
+_ESCAPE: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?)"
 """ECMA-48 control sequences and control strings: without their first byte, ``[31m`` would remain."""
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-_INVISIBLE: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL: Final = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+"
+_INVISIBLE: Final = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
 """Marks that change the direction of text, and the byte order mark."""
-_NO_CHARACTER: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
+_NO_CHARACTER: Final = "[\ud800-\udfff\ufffe\uffff]"
 """Halves of surrogate pairs, and the code points that XML 1.0 forbids besides control characters."""
 
 
-_UNESCAPED: Final = re.compile(f"[\x7f-\x9f\u2028\u2029{_INVISIBLE.pattern[1:-1]}]")
+_UNESCAPED: Final = f"[\x7f-\x9f\u2028\u2029{_INVISIBLE[1:-1]}]"
 
 
 def line(text: str) -> str:
     """Return a text as one printable line. The API server silently drops warnings with control characters."""
     if text.isascii() and text.isprintable():  # the common case
         return text.strip()
-    text = _CONTROL.sub(" ", _ESCAPE.sub("", text))
-    return _NO_CHARACTER.sub("\ufffd", _INVISIBLE.sub("\ufffd", text)).strip()
+    text = re.sub(_CONTROL, " ", re.sub(_ESCAPE, "", text))
+    return re.sub(_NO_CHARACTER, "\ufffd", re.sub(_INVISIBLE, "\ufffd", text)).strip()
 
 
 def name(text: str) -> str:
@@ -50,7 +50,7 @@ def cell(text: str) -> str:
 
 def escape_json(text: str) -> str:
     """Return JSON text with escape sequences for characters that ``json.dumps(ensure_ascii=False)`` leaves as they are."""
-    return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(_UNESCAPED, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def lines(text: str) -> str:

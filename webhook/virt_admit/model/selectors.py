@@ -29,17 +29,17 @@ LABEL_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 NODE_OPERATORS: Final = (*LABEL_OPERATORS, GREATER, LESS)
 
 # k8s.io/apimachinery: pkg/util/validation#IsQualifiedName, #IsDNS1123Subdomain, #IsValidLabelValue
-_NAME: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9]")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
+_NAME: Final = r"(?:[A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9]"
+_SUBDOMAIN: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _LONGEST_NAME: Final = 63
 _LONGEST_SUBDOMAIN: Final = 253
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = r"[+-]?[0-9]+"
 
 
 def is_dns_name(text: str) -> bool:
     """Whether a text is a DNS-1123 subdomain, the syntax of label prefixes and of most names."""
-    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= _LONGEST_SUBDOMAIN and re.fullmatch(_SUBDOMAIN, text) is not None
 
 
 def key_error(key: object) -> str | None:
@@ -49,7 +49,7 @@ def key_error(key: object) -> str | None:
     prefix, slash, name = key.rpartition("/")
     if slash and not is_dns_name(prefix):
         return f"{show(key)} is not a label key: the part before / must be a lower-case DNS name"
-    if not (len(name) <= _LONGEST_NAME and _NAME.fullmatch(name)):
+    if not (len(name) <= _LONGEST_NAME and re.fullmatch(_NAME, name)):
         return (
             f"{show(key)} is not a label key: a name has 1 to 63 letters, digits, - _ or ., "
             "and begins and ends with a letter or digit"
@@ -68,8 +68,8 @@ def condition_type_error(name: str) -> bool:
     prefix, slash, word = name.rpartition("/")
     return (
         len(name) > _LONGEST_CONDITION
-        or _NAME.fullmatch(word) is None
-        or (bool(slash) and _SUBDOMAIN.fullmatch(prefix) is None)
+        or re.fullmatch(_NAME, word) is None
+        or (bool(slash) and re.fullmatch(_SUBDOMAIN, prefix) is None)
     )
 
 
@@ -77,7 +77,7 @@ def value_error(value: object) -> str | None:
     """Return what is wrong with a label value, or None. The empty string is valid."""
     if not isinstance(value, str):
         return f"{show(value)} is not a label value: write a string, in quotes if need be"
-    if value and not (len(value) <= _LONGEST_NAME and _NAME.fullmatch(value)):
+    if value and not (len(value) <= _LONGEST_NAME and re.fullmatch(_NAME, value)):
         return (
             f"{show(value)} is not a label value: it has at most 63 letters, digits, - _ or ., "
             "and begins and ends with a letter or digit"
@@ -124,7 +124,7 @@ class Requirement(NamedTuple):
 
 def integer(value: object) -> int | None:
     """Parse a 64-bit integer in a label value, as ``Gt`` and ``Lt`` compare them (Go's ``strconv.ParseInt``)."""
-    if not isinstance(value, str) or len(value) > _LONGEST_NAME or not _INTEGER.fullmatch(value):
+    if not isinstance(value, str) or len(value) > _LONGEST_NAME or not re.fullmatch(_INTEGER, value):
         return None
     number = int(value)
     return number if -(2**63) <= number < 2**63 else None
@@ -273,7 +273,7 @@ def _problems(
 
 
 _WORDS = r"[^\s,()!=<>]"
-_TERM: Final = re.compile(
+_TERM: Final = (
     rf"\s*(?:!\s*(?P<absent>{_WORDS}+)"
     rf"|(?P<key>{_WORDS}+)(?:\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
     rf"|\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>{_WORDS}*))?)\s*(?:,(?!\s*\Z)|\Z)"
@@ -292,7 +292,7 @@ def parse_text(text: str) -> Selector:
     expressions: list[dict[str, Any]] = []
     at = 0
     while at < len(text.rstrip()):
-        term = _TERM.match(text, at)
+        term = re.compile(_TERM).match(text, at)
         if term is None:
             raise ValueError(f"{show(text[at:])} is not a selector: write key=value, key in (a, b), key or !key")
         at = term.end()

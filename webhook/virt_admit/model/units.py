@@ -57,29 +57,29 @@ _UNITS: Final = {
     "h": HOUR,
 }
 
-DURATION: Final = re.compile(r"\A(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h))+\Z")
+DURATION: Final = r"\A(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h))+\Z"
 """The schema of ``timeout`` and ``duration`` in conditions, and of the time fields of the medik8s operators."""
 
-NODE_STARTUP_TIMEOUT: Final = re.compile(r"\A0|[0-9](?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h)\Z")
+NODE_STARTUP_TIMEOUT: Final = r"\A0|[0-9](?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h)\Z"
 """The schema of the MachineHealthCheck's ``nodeStartupTimeout``: ``^0|(…)+$``.
 
 The bar binds weaker than the anchors. Any text passes that starts with 0 or *ends* in a duration, so matching the
 last digit of that duration suffices.
 """
 
-HEALTHY_DELAY: Final = re.compile(r"\A-?(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h))+\Z")
+HEALTHY_DELAY: Final = r"\A-?(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|\u00b5s|ms|s|m|h))+\Z"
 """The schema of the NodeHealthCheck's ``healthyDelay``: a negative value means forever."""
 
-_ELEMENT: Final = re.compile(r"(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
-_GO_DURATION: Final = re.compile(rf"([+-]?)(0|(?:{_ELEMENT.pattern})+)")
+_ELEMENT: Final = r"(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)"
+_GO_DURATION: Final = rf"([+-]?)(0|(?:{_ELEMENT})+)"
 
 
-def admits(pattern: re.Pattern[str], text: str) -> bool:
+def admits(pattern: str, text: str) -> bool:
     """Whether a schema with this pattern accepts the text: a match anywhere, unless the pattern is anchored."""
-    return pattern.search(text) is not None
+    return re.search(pattern, text) is not None
 
 
-def parse_duration(value: object, schema: re.Pattern[str] | None = None) -> int:
+def parse_duration(value: object, schema: str | None = None) -> int:
     """Parse a duration such as ``5m`` or ``1h30m`` as Go's ``time.ParseDuration`` does.
 
     Args:
@@ -94,13 +94,13 @@ def parse_duration(value: object, schema: re.Pattern[str] | None = None) -> int:
     """
     if not isinstance(value, str):
         raise ValueError(f'{show(value)} is not a duration: write a string with a unit, such as "300s" or "5m"')
-    parsed = _GO_DURATION.fullmatch(value) if len(value) <= LONGEST else None
+    parsed = re.fullmatch(_GO_DURATION, value) if len(value) <= LONGEST else None
     if not parsed or (schema and not admits(schema, value)):
         raise ValueError(
             f"{show(value)} is not a duration: write numbers with a unit (ms, s, m, h), such as 90s or 1h30m"
         )
     sign, elements = parsed.group(1, 2)
-    total = sum(_nanoseconds(whole, fraction, _UNITS[unit]) for whole, fraction, unit in _ELEMENT.findall(elements))
+    total = sum(_nanoseconds(whole, fraction, _UNITS[unit]) for whole, fraction, unit in re.findall(_ELEMENT, elements))
     if total > (MAX_DURATION + 1 if sign == "-" else MAX_DURATION):
         raise ValueError(f"{show(value)} is longer than a duration can be, which is about 292 years (2562047h)")
     return -total if sign == "-" else total

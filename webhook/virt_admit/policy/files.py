@@ -43,7 +43,7 @@ def _read(file: Path) -> bytes:
         return content.read(parser.MAX_BYTES + 1)
 
 
-_CONFIGMAP: Final = re.compile(r"([^/,=]+)/([^/,=]+)(?:,fallback=([^/,=]+))?")
+_CONFIGMAP: Final = r"([^/,=]+)/([^/,=]+)(?:,fallback=([^/,=]+))?"
 
 
 class PolicyConfigMap(NamedTuple):
@@ -61,7 +61,7 @@ class PolicyConfigMap(NamedTuple):
         Raises:
             SettingError: the text has another form.
         """
-        found = _CONFIGMAP.fullmatch(text)
+        found = re.fullmatch(_CONFIGMAP, text)
         if not found or found[3] not in (None, *SHIPPED):
             form = f"NAMESPACE/NAME or NAMESPACE/NAME,fallback={'|'.join(SHIPPED)}"
             raise SettingError(f"--policy-configmap {text} is not {form}")

@@ -25,7 +25,7 @@ class Version(NamedTuple):
         return f"{self.major}.{self.minor}.{self.patch}"
 
 
-_VERSION: Final = re.compile(r"v?([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?(?![0-9])")
+_VERSION: Final = r"v?([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?(?![0-9])"
 
 NEWEST: Final = Version(1, 10)
 """The newest release of KubeVirt whose behaviour this package knows."""
@@ -33,7 +33,7 @@ NEWEST: Final = Version(1, 10)
 
 def parse_version(text: str | None) -> Version | None:
     """Parse a version (``v1.4.0-rc.1`` is 1.4.0); return None if the text does not start with one."""
-    found = _VERSION.match(text or "")
+    found = re.match(_VERSION, text or "")
     return Version(*(int(part or 0) for part in found.groups())) if found else None
 
 

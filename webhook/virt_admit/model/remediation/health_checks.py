@@ -61,10 +61,10 @@ class _Layout(NamedTuple):
     limit_of: LimitKind
     conditions: tuple[str, ...] = ("spec", "unhealthyConditions")
     time: str = "timeout"
-    schema: re.Pattern[str] | None = None
+    schema: str | None = None
     """The schema's pattern for the time of a condition."""
     startup: tuple[str, ...] = ("spec", "nodeStartupTimeout")
-    startup_schema: re.Pattern[str] | None = None
+    startup_schema: str | None = None
     seconds: bool = False
     """Whether times are integers in seconds instead of strings such as ``5m``."""
     limit: tuple[str, ...] = ("spec", "maxUnhealthy")
@@ -140,7 +140,7 @@ class Condition:
             return None
 
 
-def _time(field: Field, schema: re.Pattern[str] | None, seconds: bool) -> int:
+def _time(field: Field, schema: str | None, seconds: bool) -> int:
     if not seconds:
         parsed = parse_duration(field.value, schema)
     elif field.integer is None or field.integer > MAX_INT32:
