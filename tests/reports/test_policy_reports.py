@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import re
@@ -116,7 +115,7 @@ def test_rules_without_data_and_crashed_rules():
     (one,) = judged(both_keys())
     rule, other = one.rules_run[:2]
     response = Response(unseen=((rule, "pods a/b"),), errors=((other, "KeyError()"),))
-    result = dataclasses.replace(one, response=response)
+    result = one._replace(response=response)
     results = {each.rule: each.outcome for each in policy_reports.subject(result).results}
     assert (results.pop(rule.id), results.pop(other.id)) == ("skip", "error")
     assert set(results.values()) == {"pass"}
@@ -124,7 +123,7 @@ def test_rules_without_data_and_crashed_rules():
 
 def test_severities_are_those_that_every_definition_knows():
     (one,) = judged(both_keys())
-    every = dataclasses.replace(one, rules_run=tuple(RULES), response=Response())
+    every = one._replace(rules_run=tuple(RULES), response=Response())
     assert {each.severity for each in policy_reports.subject(every).results} == {"high", "medium", "low"}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from tests.https.reviews import vm
 from virt_admit.cli.scan import judge
 from virt_admit.engine.admission_review import Response
@@ -38,4 +36,4 @@ def unclear(error=""):
     (one,) = scanned(both_keys()).results
     rule = RULES.by_id[RULE]
     said = Response(errors=((rule, error),)) if error else Response(unseen=((rule, "pods a/b"),))
-    return Report((dataclasses.replace(one, response=said, rules_run=(rule,)),))
+    return Report((one._replace(response=said, rules_run=(rule,)),))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from tests.cli.test_check import BOTH, FINE
 from tests.reports.formats.reports import DEPRECATED, RULE, both_keys, scanned, unclear
 from virt_admit.reports.formats import markdown
@@ -42,7 +40,7 @@ def test_markdown_of_nothing(check):
 
 def test_markdown_fits_into_a_comment():
     (result,) = scanned(both_keys(name="x" * 200)).results
-    many = Report(tuple(dataclasses.replace(result) for _ in range(300)))
+    many = Report(tuple(result._replace() for _ in range(300)))
     text = markdown.render(many)
     assert len(text) < 65_536
     shown = len(rows(text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import json
 import re
@@ -138,7 +137,7 @@ def test_endless_names_are_cut():
 
 def test_an_object_that_cannot_be_shown_is_a_row_that_says_so():
     good, bad = scanned(both_keys(name="good")).results[0], scanned(both_keys(name="bad")).results[0]
-    bad = dataclasses.replace(bad, response=None)
+    bad = bad._replace(response=None)
     found = findings.page(_lenient(good, bad))
     words = {(cause.word, cause.items[0].name) for cause in found.causes}
     assert ("error", "VirtualMachine/shop/bad") in words

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -46,8 +44,7 @@ if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOptions:
+class CheckOptions(NamedTuple):
     """The options of ``check`` alone."""
 
     old: Path | None
@@ -157,8 +154,7 @@ def _with_reading(
     seen = _evidence(source, cluster) if source.given else ()
     unreadable = (*old.unreadable, *found.unreadable)
     skipped = report.skipped + found.skipped
-    return dataclasses.replace(
-        report,
+    return report._replace(
         unreadable=unreadable,
         skipped=skipped,
         templates=found.templates,
@@ -237,8 +233,7 @@ def _exit_code(
     return int(bool(strict_findings or fixed.unfixed) or has_findings(report, reporting.fail_on))
 
 
-@dataclass(frozen=True, slots=True)
-class _FileJudge:
+class _FileJudge(NamedTuple):
     """Everything that the report on files depends on, except the files."""
 
     cluster: Snapshot | ClusterCache

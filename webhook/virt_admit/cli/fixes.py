@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import os
 import stat
@@ -60,9 +59,7 @@ def fix_files(sources: Sequence[Source], report: Report) -> FixResult:
         for source, edit in edits
         if edit.roundtrips and (not edit.fixed or source.is_stdin or _write(source, edit))
     ]
-    changed = {
-        id(source): dataclasses.replace(source, content=edit.content, documents=edit.documents) for source, edit in done
-    }
+    changed = {id(source): source._replace(content=edit.content, documents=edit.documents) for source, edit in done}
     after = tuple(changed.get(id(source), source) for source in sources)
     click.echo(b"".join(source.content for source in after if source.is_stdin), nl=False)
     unfixed = sum(len(edit.refused) for _, edit in edits)

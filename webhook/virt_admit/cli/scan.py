@@ -6,7 +6,6 @@ nothing. It writes reports and Events into the cluster only on request.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import time
 from collections import Counter
@@ -126,9 +125,7 @@ def _scan_several(sources: Sequence[several.Named], run: _Scan, outputs: Sequenc
 
     names = {id(source): name for name, source in sources}
     answers = several.ask_each(sources, lambda source: answer(names[id(source)], source))
-    results = tuple(
-        dataclasses.replace(result, cluster=name) for name, one in scanned.items() for result in one.report.results
-    )
+    results = tuple(result._replace(cluster=name) for name, one in scanned.items() for result in one.report.results)
     report = Report(
         results,
         other_kinds=sum(one.report.other_kinds for one in scanned.values()),
@@ -227,7 +224,7 @@ class _Scan:
                 cluster, judged_kinds, rules, policy, self._is_selected, show, reporting.target, reporting.owner_label
             )
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
-        report = dataclasses.replace(report, other_kinds=others, policy=policy.name, evidence=seen)
+        report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
         return Scanned(report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started)
 
     def _is_selected(self, obj: Object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from virt_admit.cli.output import tell
 from virt_admit.documents import files, reader
@@ -11,8 +11,7 @@ from virt_admit.documents.files import Exclude
 from virt_admit.documents.reader import Document, DocumentError
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A file or standard input: its name in reports, its content, and its valid documents."""
 
     name: str
@@ -30,8 +29,7 @@ class Source:
         return tuple(document for document in self.documents if reader.is_object(document.data))
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(NamedTuple):
     """The contents of all paths."""
 
     files: tuple[Source, ...] = ()

@@ -129,7 +129,7 @@ class Watch(Collector):
         started = time.monotonic()
         self._frozen.refresh()
         cluster: Cluster = self._frozen
-        report = dataclasses.replace(judge(cluster, self._rules.kinds, self._rules, policy), policy=policy.name)
+        report = judge(cluster, self._rules.kinds, self._rules, policy)._replace(policy=policy.name)
         drains, unreadable = plan(cluster), self._frozen.unreadable
         now = datetime.datetime.now(datetime.UTC)
         return Judgement(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 import sys
@@ -13,8 +12,6 @@ from typing import Final, NamedTuple
 
 from virt_admit.documents.reader import DocumentError
 from virt_admit.model import sanitize
-
-log = logging.getLogger(__name__)
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 """The suffixes, in lower case, of the files that are read in folders."""
@@ -106,7 +103,9 @@ def is_special(path: str | os.PathLike[str]) -> bool:
         return False  # reading it reports the error
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return False
-    log.warning("skipped %s: not a regular file", sanitize.name(os.fspath(path)))
+    import logging  # noqa: PLC0415 - importing it takes time, and such files are rare
+
+    logging.getLogger(__name__).warning("skipped %s: not a regular file", sanitize.name(os.fspath(path)))
     return True
 
 

@@ -8,17 +8,15 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from virt_admit.documents.json_reader import JsonReader, NotJsonError
 from virt_admit.documents.tree import MarkupError, Positions, Span, SpanPositions, Tree
 from virt_admit.documents.yaml_reader import YamlReader, may_be_object
 from virt_admit.model.objects import Path, PathStep
 from virt_admit.model.units import show
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Location:
+class Location(NamedTuple):
     """A range in a file. Lines and columns start at 1 and count characters; the end is exclusive."""
 
     file: str
@@ -28,8 +26,7 @@ class Location:
     end_column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Duplicate:
+class Duplicate(NamedTuple):
     """A key that occurs twice in one map, on ``first_line`` and ``line``. The last one wins, as in kubectl."""
 
     path: Path
@@ -175,6 +172,8 @@ def _yaml(file: str, text: str, start: int = 0) -> Iterator[Document | DocumentE
 
 def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
     """Yield the documents of a JSON stream. From the first text that is not JSON on, parse YAML, as kubectl does."""
+    from virt_admit.documents.json_reader import JsonReader, NotJsonError  # noqa: PLC0415 - most files are YAML
+
     whole = TextChunk(file, text)
     reader = JsonReader(text)
     while (start := reader.space()) < len(text):

@@ -6,7 +6,6 @@ The webhook, ``check`` and ``scan`` all use this module.
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -29,8 +28,6 @@ from virt_admit.policy.annotations import ignored_annotation
 from virt_admit.policy.policy import Exemption, Policy
 from virt_admit.rule import FROM_OBJECT, Action, Context, Finding, Operation, Rule
 from virt_admit.rules import Rules, listed_rules
-
-log = logging.getLogger(__name__)
 
 NO_FINDINGS: Final = Response()
 
@@ -80,9 +77,17 @@ def run(rule: Rule, obj: Object, context: Context[Any], limits: Limits = NO_LIMI
     except Unseen as missing:
         unseen.append(missing.what)
     except Exception as error:  # a broken rule must not stop a cluster
-        log.exception("rule failed", extra={"rule": rule.id, "kind": obj.kind, "object": obj.full_name})
+        _log_failure(rule, obj)
         return RuleResult(tuple(found), tuple(unseen), repr(error))
     return RuleResult(tuple(found), tuple(dict.fromkeys(unseen))) if found or unseen else _CLEAN
+
+
+def _log_failure(rule: Rule, obj: Object) -> None:
+    """Log the exception that is being handled."""
+    import logging  # noqa: PLC0415 - importing it takes time, and failures are rare
+
+    extra = {"rule": rule.id, "kind": obj.kind, "object": obj.full_name}
+    logging.getLogger(__name__).exception("rule failed", extra=extra)
 
 
 def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model import kinds, messages
 from virt_admit.model.kinds import Kind
@@ -90,8 +90,7 @@ class FieldTable:
         return self.versions.get(version, next(iter(self.versions.values())))[0]
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownField:
+class UnknownField(NamedTuple):
     """A field that the API server drops, because no known release defines it."""
 
     path: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from virt_admit.model.messages import count, names
 from virt_admit.reports.report import Report, ReportRow
@@ -25,7 +24,7 @@ def _merged(group: list[ReportRow]) -> ReportRow:
     places = names(dict.fromkeys(str(row.path) for row in others if str(row.path) != str(first.path)))
     more = f" (also {places})" if places else ""
     fixes = tuple(dict.fromkeys(step for row in group for step in row.fix))
-    return replace(first, message=f"{first.message}{more}", fix=fixes)
+    return first._replace(message=f"{first.message}{more}", fix=fixes)
 
 
 def counts(report: Report) -> dict[str, int]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_admit.documents.reader import Document, DocumentError, Location
 from virt_admit.engine import admission_review, review
@@ -21,8 +20,7 @@ DUPLICATE_KEY: Final = "yaml-duplicate-key"
 """The rule id of a duplicate key in a YAML map. As in kubectl, the last value counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectResult:
+class ObjectResult(NamedTuple):
     """One object and the response to it. ``document`` is None for an object from a cluster."""
 
     request: Request
@@ -58,8 +56,10 @@ def active_rules(request: Request, rules: Rules, policy: Policy) -> tuple[Rule, 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+NO_CLUSTERS: Final[Mapping[str, str]] = {}
+
+
+class Report(NamedTuple):
     """All results of one run."""
 
     results: tuple[ObjectResult, ...]
@@ -74,7 +74,7 @@ class Report:
     """The documents, or the clusters of several, that could not be read. Their objects are unknown."""
     policy: str = ""
     """Where the policy comes from."""
-    clusters: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, str] = NO_CLUSTERS
     """By name, why a cluster could not be read (empty: it could); without names unless the run is about several."""
     heading: str = ""
     """What text puts before the findings."""
@@ -129,8 +129,7 @@ class Report:
         return "; ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class TextEdit:
+class TextEdit(NamedTuple):
     """A fix as a change of a file: the text at the location is replaced."""
 
     location: Location
@@ -138,8 +137,7 @@ class TextEdit:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRow:
+class ReportRow(NamedTuple):
     """One result as it is printed."""
 
     rule: str

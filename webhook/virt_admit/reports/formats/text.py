@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 
 from virt_admit.model.sanitize import cell, name
@@ -45,5 +44,5 @@ def _merge_unseen(rows: Iterable[ReportRow]) -> list[ReportRow]:
     for group in unseen.values():
         rules = ", ".join(dict.fromkeys(row.rule for row in group))
         what = ", ".join(sorted({row.unseen for row in group}))
-        out.append(dataclasses.replace(group[0], rule=rules, message=cell(f"not available: {what}"), unseen=what))
+        out.append(group[0]._replace(rule=rules, message=cell(f"not available: {what}"), unseen=what))
     return sorted(out, key=lambda row: (*row.order[:1], bool(row.unseen), *row.order[1:]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from virt_admit.model.messages import count
@@ -110,7 +109,7 @@ def _matrix(report: Report) -> Table:
     """Return the verdict and the counts of each of several clusters."""
     rows: list[tuple[Cell, ...]] = []
     for name, error in report.clusters.items():
-        own = replace(report, results=tuple(one for one in report.results if one.cluster == name), unreadable=())
+        own = report._replace(results=tuple(one for one in report.results if one.cluster == name), unreadable=())
         numbers = grouping.counts(own)
         verdict = _verdict(own, numbers, incomplete=False).word
         counted = (len(own.results), numbers["denied"], numbers["warned"], numbers["audited"])
@@ -189,6 +188,6 @@ def split(report: Report, owners: Owners) -> dict[str, Report]:
     for result in report.results:
         results.setdefault(owners.of(result.obj), []).append(result)
     return {
-        owner: replace(report, results=tuple(own), unreadable=(), other_kinds=0, skipped=0, templates=0, files=0)
+        owner: report._replace(results=tuple(own), unreadable=(), other_kinds=0, skipped=0, templates=0, files=0)
         for owner, own in results.items()
     }
