@@ -66,6 +66,18 @@ def test_nothing_else_is_here(webhook, path):
     assert post(webhook, FINE, path=path)[0] == 404
 
 
+@pytest.mark.parametrize(
+    "host", ["x", "virt-admit-webhook.virt-admit.svc:443", "[::1]:8443", "a..b", "a b", "x" * 300, ""]
+)
+def test_the_host_of_a_request_does_not_matter(webhook, host):
+    connection = webhook.connect()
+    try:
+        connection.request("POST", "/validate", FINE, {"Content-Type": "application/json", "Host": host})
+        assert connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
 def nested(depth):
     value = 1
     for _ in range(depth):

@@ -104,7 +104,9 @@ def _exit_on_config_error() -> Iterator[None]:
 
 
 class _Log(Logger):  # type: ignore[misc]
-    """Sends gunicorn's messages to the root logger."""
+    """Sends gunicorn's messages to the root logger. There is no access log."""
+
+    access_log_enabled = False  # setup() of gunicorn would look this up once; without it, each request does
 
     def setup(self, cfg: Any) -> None:
         self.cfg = cfg

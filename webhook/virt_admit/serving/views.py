@@ -10,14 +10,25 @@ from typing import Any, Final
 import flask
 import flask.typing
 from werkzeug.exceptions import HTTPException
+from werkzeug.routing import MapAdapter
 
-from virt_admit.engine.admission_review import MAX_BODY, Reply, ReviewError
+from virt_admit.engine.admission_review import Reply, ReviewError
 from virt_admit.serving.metrics import CONTENT_TYPE, ProcessMetrics
 
 Decide = Callable[[bytes], Reply]
 """Decides a review: takes the bytes of an AdmissionReview."""
 
 JSON: Final = "application/json"
+
+
+class _AdmissionFlask(flask.Flask):
+    """Flask that does not parse the Host header of each request: no route depends on it, and no URL is built."""
+
+    def create_url_adapter(self, request: flask.Request | None) -> MapAdapter | None:
+        """Match the path and the method alone."""
+        if request is None:
+            return None
+        return self.url_map.bind("", path_info=request.path, default_method=request.method)
 
 
 def admission_app(
@@ -32,8 +43,7 @@ def admission_app(
     ``observe`` gets the endpoint, the answer and its duration in seconds; ``in_flight`` is held while it is decided. While
     ``draining`` each answer closes its connection, so that the API server goes to another replica.
     """
-    app = flask.Flask(__name__, static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    app = _AdmissionFlask(__name__, static_folder=None)
 
     def answer(endpoint: str, decide: Decide) -> flask.Response:
         request = flask.request
@@ -42,13 +52,13 @@ def admission_app(
         start = time.perf_counter()
         try:
             with in_flight(endpoint):
-                answered = decide(request.get_data(cache=False))
+                answered = decide(request.input_stream.read())  # the bridge passes a complete body, and no larger one
         except ReviewError as error:
             return _refuse(400, str(error))
         except RecursionError:
             return _refuse(400, "the body is nested too deeply")
         observe(endpoint, answered, time.perf_counter() - start)
-        response = flask.Response(answered.body, mimetype=JSON)
+        response = flask.Response(answered.body, content_type=JSON)
         if draining():
             response.headers["Connection"] = "close"
         return response

@@ -16,7 +16,8 @@ from virt_admit.serving.body_budget import BodyBudget, Overloaded, UnfinishedBod
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
+Event = dict[str, Any]
+Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 BODY_DEADLINE: Final = 15.0
@@ -68,34 +69,50 @@ async def _body(receive: Receive, most: int, budget: BodyBudget) -> bytes | None
         _TooLarge: the body is too large.
     """
     async with asyncio.timeout(BODY_DEADLINE) as deadline:
+        event = await receive()
+        if _is_last(event) and len(_part(event)) <= most:  # the usual request: nothing to collect
+            return _part(event)
         with budget.body(deadline) as body:
             try:
-                return await _complete(receive, most, budget, body)
+                return await _complete(event, receive, most, budget, body)
             except asyncio.CancelledError:
                 if body.dropped:
                     raise Overloaded from None
                 raise
 
 
-async def _complete(receive: Receive, most: int, budget: BodyBudget, body: UnfinishedBody) -> bytes | None:
-    """Read a body until it is complete.
+def _is_last(event: Event) -> bool:
+    """Return whether an event is the last part of a body."""
+    return event["type"] == "http.request" and not event.get("more_body")
+
+
+def _part(event: Event) -> bytes:
+    """Return the part of a body that an event brings."""
+    part: bytes = event.get("body", b"")
+    return part
+
+
+async def _complete(
+    event: Event, receive: Receive, most: int, budget: BodyBudget, body: UnfinishedBody
+) -> bytes | None:
+    """Read a body, which starts with ``event``, until it is complete.
 
     A body that is too large is read and dropped, up to four times the limit: a client that is still sending when the
     connection closes never reads the response.
     """
     size = 0
     while True:
-        event = await receive()
         if event["type"] == "http.disconnect":
             return None
-        part = event.get("body", b"")
+        part = _part(event)
         size += len(part)
         if size <= most:
             budget.extend(body, part)
-        if size > 4 * most or (size > most and not event.get("more_body")):
+        if size > 4 * most or (size > most and _is_last(event)):
             raise _TooLarge
-        if not event.get("more_body"):
+        if _is_last(event):
             return bytes(body.data)
+        event = await receive()
 
 
 async def _answer(app: Wsgi, environ: dict[str, Any], send: Send) -> None:
