@@ -1,17 +1,23 @@
-"""The policy from a ConfigMap: absent, valid, changed, not valid, unreadable."""
+"""The policy from a ConfigMap or a file: absent, valid, changed, not valid, unreadable."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.waiting import eventually
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.policy.policy import Policy
 from virt_admit.rule import Action
 from virt_admit.rules import load_rules
-from virt_admit.serving.policy_source import PolledPolicy
+from virt_admit.serving.metrics import ProcessMetrics
+from virt_admit.serving.policy_source import PolledPolicy, policy_source
+from virt_admit.serving.reload import Polled, Reloaded
+from virt_admit.serving.settings import Settings
 from virt_admit.settings import SettingError
 from virt_admit_certs.kube_api import ApiError, ApiResponse
 
@@ -123,3 +129,42 @@ def test_an_absent_configmap_after_a_restored_one_is_noticed_when_nothing_else_c
 def test_a_wrong_flag(text: str) -> None:
     with pytest.raises(SettingError, match="--policy-configmap"):
         PolicyConfigMap.parse(text)
+
+
+def test_a_changed_file_is_in_force_soon_and_a_broken_one_is_counted_once(tmp_path: Path) -> None:
+    file, metrics = tmp_path / "policy.yaml", ProcessMetrics()
+    file.write_text("extends: default")
+    found = policy_source(Settings(policy=str(file)), RULES, metrics)
+    assert action(found()) is Action.DENY
+
+    file.write_text("extends: audit")
+    eventually(lambda: action(found()) is Action.AUDIT)
+    file.write_text("extends: nonsense")
+    eventually(lambda: found.error)
+    assert action(found()) is Action.AUDIT
+    text = metrics.text().decode()
+    assert "virt_admit_policy_reload_errors_total 1.0" in text
+    assert "virt_admit_policy_current 0.0" in text
+    file.write_text("extends: default")
+    eventually(lambda: action(found()) is Action.DENY)
+    assert found.error is None
+
+
+def test_no_caller_waits_while_a_file_is_parsed(tmp_path: Path) -> None:
+    file, parsing, end = tmp_path / "file", threading.Event(), threading.Event()
+
+    def parse(path: Path) -> str:
+        text = path.read_text()
+        if text != "first":
+            parsing.set()
+            assert end.wait(60)
+        return text
+
+    file.write_text("first")
+    polled = Polled(Reloaded(parse, file))
+    polled.start(0.01)
+    file.write_text("the second")
+    assert parsing.wait(60)
+    assert polled() == "first"
+    end.set()
+    eventually(lambda: polled() == "the second")

@@ -15,7 +15,7 @@ from virt_admit.policy.files import PolicyConfigMap, load_policy, policy_file
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import Rules
 from virt_admit.serving.metrics import ProcessMetrics
-from virt_admit.serving.reload import Reloaded
+from virt_admit.serving.reload import Polled, Reloaded
 from virt_admit.serving.settings import Settings
 from virt_admit_certs.kube_api import JsonRequests
 
@@ -23,15 +23,20 @@ log = logging.getLogger(__name__)
 
 POLL_INTERVAL: Final = 3.0
 """Seconds between two reads of the ConfigMap: a changed policy is in force after this time."""
+FILE_INTERVAL: Final = 0.5
+"""The same for a policy file, which is only read after a change."""
 
 
 class PolicySource(Protocol):
     """The policy in force."""
 
-    error: Exception | None
-    """Why the newest policy is not in force; None if it is."""
-    loaded_at: float
-    """When the policy in force was loaded, in seconds since the epoch."""
+    @property
+    def error(self) -> Exception | None:
+        """Why the newest policy is not in force; None if it is."""
+
+    @property
+    def loaded_at(self) -> float:
+        """When the policy in force was loaded, in seconds since the epoch."""
 
     def __call__(self) -> Policy:
         """Return the policy in force."""
@@ -57,7 +62,9 @@ def policy_source(settings: Settings, rules: Rules, metrics: ProcessMetrics) -> 
         polled.start()
         source = polled
     elif file is not None:
-        source = Reloaded(lambda path: load_policy(str(path), rules), file, on_error)
+        followed = Polled(Reloaded(lambda path: load_policy(str(path), rules), file, on_error))
+        followed.start(FILE_INTERVAL)
+        source = followed
     else:
         source = _Shipped(load_policy(settings.policy, rules))
     metrics.policy_loaded.set_function(lambda: source.loaded_at)

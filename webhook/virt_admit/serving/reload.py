@@ -68,6 +68,36 @@ class Reloaded(Generic[T]):
             log.info("reloaded", extra={"file": str(self._path)})
 
 
+class Polled(Generic[T]):
+    """The value of a ``Reloaded`` that a thread keeps current, so that no request waits while a large file is parsed."""
+
+    def __init__(self, source: Reloaded[T]) -> None:
+        self._source = source
+        self._value = source()
+
+    def __call__(self) -> T:
+        return self._value
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the newest version is not in force; None if it is."""
+        return self._source.error
+
+    @property
+    def loaded_at(self) -> float:
+        """When the last successful parse ended, in seconds since the epoch."""
+        return self._source.loaded_at
+
+    def start(self, interval: float) -> None:
+        """Compare the file every so many seconds, until the process ends."""
+        threading.Thread(target=self._poll, args=(interval,), name="reload", daemon=True).start()
+
+    def _poll(self, interval: float) -> None:
+        while True:
+            time.sleep(interval)
+            self._value = self._source()
+
+
 def stamp(path: Path) -> Stamp:
     """Return what identifies the content of a file or folder; empty if it cannot be read."""
     try:
