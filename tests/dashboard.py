@@ -199,6 +199,15 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Not listed yet, or forbidden: rules that need them are blind.",
             ),
             Panel(
+                "Shed in an hour: request bodies and connections",
+                "short",
+                (
+                    ("sum(increase(virt_admit_request_bodies_dropped_total[1h]))", "bodies"),
+                    ("sum(increase(virt_admit_connections_dropped_total[1h]))", "connections"),
+                ),
+                "Above the limits of a process. API servers alone never reach them.",
+            ),
+            Panel(
                 "Memory and processor",
                 "bytes",
                 (

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.apiserver.webhook import Webhook
+from tests.https.clients import metric
 from tests.https.reviews import review, vm
 from tests.https.test_bad_input import FINE, median_answer
 from virt_admit.engine.admission_review import MAX_BODY
@@ -113,10 +114,12 @@ def status(peer: ssl.SSLSocket) -> int:
 
 
 def test_a_small_body_is_answered_while_large_ones_are_read(webhook: Webhook) -> None:
+    before = metric(webhook, "virt_admit_request_bodies_dropped_total")
     peers = [unfinished(webhook, MAX_BODY) for _ in range(12)]
     try:
         assert webhook.post("/validate", json.dumps(review(vm())).encode())[0] == 200
         assert 503 in {status(peer) for peer in peers}
+        assert metric(webhook, "virt_admit_request_bodies_dropped_total") > before
     finally:
         for peer in peers:
             peer.close()

@@ -32,8 +32,12 @@ async def hello(_scope, _receive, send):
     await send({"type": "http.response.body", "body": b"hi"})
 
 
-def served(patience: float, talk: Callable[[int], None]) -> None:
-    """Let peers talk, over plain TCP, to connections that wait for a request for so many seconds."""
+def served(patience: float, talk: Callable[[int], None]) -> int:
+    """Let peers talk, over plain TCP, to connections that wait for a request for so many seconds.
+
+    Return how many connections were closed at the limit.
+    """
+    dropped: list[int] = []
 
     class Connection(gunicorn_worker.Connection):
         def __init__(self, worker: object) -> None:
@@ -53,6 +57,7 @@ def served(patience: float, talk: Callable[[int], None]) -> None:
             alive=True,
             max_requests=10,
             without_request={},
+            count_dropped=lambda: dropped.append(1),
         )
         async with await loop.create_server(lambda: Connection(worker), "127.0.0.1", 0) as listener:
             await asyncio.to_thread(talk, listener.sockets[0].getsockname()[1])
@@ -60,6 +65,7 @@ def served(patience: float, talk: Callable[[int], None]) -> None:
             await asyncio.sleep(0.01)
 
     asyncio.run(run())
+    return len(dropped)
 
 
 def connect(port: int) -> socket.socket:
@@ -105,7 +111,7 @@ def test_connections_above_the_limit_are_closed(monkeypatch):
             with connect(port) as fourth:
                 assert answered(fourth)
 
-    served(60, talk)
+    assert served(60, talk) == 1
 
 
 def test_at_the_limit_the_oldest_connection_without_a_request_makes_room(monkeypatch):
@@ -128,7 +134,7 @@ def test_at_the_limit_the_oldest_connection_without_a_request_makes_room(monkeyp
                     peer.sendall(GREETING)
                     assert peer.recv(1000).startswith(b"HTTP/1.1 200")
 
-    served(60, talk)
+    assert served(60, talk) == 2
 
 
 def test_a_tls_connection_holds_a_small_read_buffer(monkeypatch):

@@ -67,6 +67,10 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
         worker.draining = True
         self.loop.call_later(worker.settings.stop_delay, super().handle_exit_signal)
 
+    def count_dropped(self) -> None:
+        """Count a connection that was closed at the limit."""
+        self.app.worker.metrics.connections_dropped.inc()
+
     def _collect_garbage(self) -> None:
         gc.collect()
         self.loop.call_later(GC_INTERVAL, self._collect_garbage)
@@ -87,6 +91,7 @@ class Connection(ASGIProtocol):  # type: ignore[misc]
             oldest = next(iter(self.worker.without_request))
             del self.worker.without_request[oldest]
             oldest.transport.abort()
+            self.worker.count_dropped()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection and release its TLS buffers, which the cycles of gunicorn's objects would keep."""

@@ -101,6 +101,16 @@ class Metrics(ProcessMetrics):
             ("rule",),
             registry=registry,
         )
+        self.bodies_dropped = Counter(
+            "virt_admit_request_bodies_dropped",
+            "Requests answered with 503, because the unfinished bodies of all requests were too large together.",
+            registry=registry,
+        )
+        self.connections_dropped = Counter(
+            "virt_admit_connections_dropped",
+            "Connections without a request that were closed, because there were too many connections.",
+            registry=registry,
+        )
         self._add_certificates(registry)
         _add_build_info(registry)
         # a label look-up costs more than an increment

@@ -84,7 +84,7 @@ class Worker:
             self.metrics.flying,
             lambda: self.draining,
         )
-        return bridge(flask_app.wsgi_app, MAX_BODY)
+        return bridge(flask_app.wsgi_app, MAX_BODY, self.metrics.bodies_dropped.inc)
 
     def start(self) -> None:
         """Start the certificate loop and the ops listener, and wait for a certificate."""

@@ -25,8 +25,13 @@ BODY_DEADLINE: Final = 15.0
 TRANSFER_ENCODING: Final = b"transfer-encoding"
 
 
-def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """Return a WSGI app as an ASGI app. Bodies above ``max_body`` bytes get a 413, those above the budget a 503."""
+def bridge(
+    app: Wsgi, max_body: int, on_overload: Callable[[], None] = lambda: None
+) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    """Return a WSGI app as an ASGI app.
+
+    Bodies above ``max_body`` bytes get a 413, those above the budget a 503 and a call of ``on_overload``.
+    """
     budget = BodyBudget()
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,6 +45,7 @@ def bridge(app: Wsgi, max_body: int) -> Callable[[Scope, Receive, Send], Awaitab
         except TimeoutError:
             await _plain(send, 408, b"the body did not arrive\n")
         except Overloaded:
+            on_overload()
             await _plain(send, 503, b"too many large requests at once\n")
         except _TooLarge:
             await _plain(send, 413, f"the body is larger than {max_body >> 20} MiB\n".encode())
