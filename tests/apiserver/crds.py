@@ -60,18 +60,21 @@ def real_crds() -> list[Path]:
     return sorted(REAL.glob("*.yaml"))
 
 
-def install_crds(plane: ControlPlane, wanted: Iterable[Kind] = kinds.ALL) -> None:
-    """Install every real definition, and permissive ones for the other kinds; return when kubectl can use them.
+def install_crds(plane: ControlPlane, wanted: Iterable[Kind] | None = None) -> None:
+    """Install the definitions of these kinds, of all by default; return when kubectl can use them.
 
-    Raises CalledProcessError if the server refuses one, TimeoutError if one is not served within a minute.
+    A kind without a real definition gets a permissive one. Raises CalledProcessError if the server refuses one,
+    TimeoutError if one is not served within a minute.
     """
-    real = real_crds()
-    there = {path.stem for path in real}
-    rest = [crd for crd in permissive_crds(wanted) if crd["metadata"]["name"] not in there]
+    definitions = permissive_crds(kinds.ALL if wanted is None else wanted)
+    permissive = {crd["metadata"]["name"]: crd for crd in definitions}
+    real = [path for path in real_crds() if wanted is None or path.stem in permissive]
+    names = {*permissive, *(path.stem for path in real)}
+    for path in real:
+        permissive.pop(path.stem, None)
     files = [argument for path in real for argument in ("-f", path)]
-    everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": rest})
-    plane.kubectl("apply", "--server-side", "-f", "-", *files, input=everything, check=True)
-    names = {*there, *(crd["metadata"]["name"] for crd in rest)}
+    rest = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(permissive.values())})
+    plane.kubectl("apply", "--server-side", "-f", "-", *files, input=rest, check=True)
     wait_until_discovered(plane, names)
 
 

@@ -271,7 +271,7 @@ def old_release(asker: Reach) -> Iterator[Reach]:
         yield asker
     finally:
         plane.kubectl("delete", "customresourcedefinition", name, check=True)
-        install_crds(plane)
+        install_crds(plane, (kinds.HCO,))
 
 
 @pytest.mark.parametrize("target", OLD, ids=str)
