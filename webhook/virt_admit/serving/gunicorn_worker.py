@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
 from typing import Any, Final
 
 from gunicorn.asgi.protocol import ASGIProtocol
@@ -13,6 +14,8 @@ from gunicorn.workers.gasgi import ASGIWorker
 
 MAX_CONNECTIONS: Final = 2000
 """Open connections per worker, of 60 KiB each. An API server keeps 25 idle ones."""
+MAX_HANDSHAKES: Final = 1000
+"""TLS handshakes in progress per worker, of 85 KiB each. A handshake takes milliseconds."""
 DRAIN_SECONDS: Final = 5
 """Seconds to finish requests after the listener has closed."""
 HANDSHAKE_TIMEOUT: Final = 10.0
@@ -25,6 +28,8 @@ A TLS record has at most 16 KiB."""
 GC_INTERVAL: Final = 10
 """Seconds between two collections. A connection that ends during its handshake is a reference cycle of few objects and much
 memory, so the collector, which counts objects, finds it late. A collection skips the frozen heap and takes a millisecond."""
+DROPPED_PER_COLLECTION: Final = 200
+"""Handshakes that are dropped between two further collections, for the same reason."""
 HEARTBEAT: Final = 1.0
 """Seconds between two signs of life to gunicorn's arbiter, as in gunicorn's own worker."""
 
@@ -36,6 +41,7 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self.without_request: dict[Connection, None] = {}
         """The connections that never sent a request, oldest first."""
+        self.handshakes = Handshakes(self.count_dropped)
 
     async def _serve(self) -> None:
         """Listen until the worker stops. gunicorn's own method has no option for the protocol and its timeouts."""
@@ -44,7 +50,7 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
         context = self._get_ssl_context()
         for listener in self.sockets:
             server = await self.loop.create_server(
-                lambda: Connection(self),
+                self._accept,
                 sock=listener.sock,
                 ssl=context,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
@@ -67,6 +73,10 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
         worker.draining = True
         self.loop.call_later(worker.settings.stop_delay, super().handle_exit_signal)
 
+    def _accept(self) -> Connection:
+        self.handshakes.begin()
+        return Connection(self)
+
     def count_dropped(self) -> None:
         """Count a connection that was closed at the limit."""
         self.app.worker.metrics.connections_dropped.inc()
@@ -74,6 +84,33 @@ class AdmissionWorker(ASGIWorker):  # type: ignore[misc]
     def _collect_garbage(self) -> None:
         gc.collect()
         self.loop.call_later(GC_INTERVAL, self._collect_garbage)
+
+
+class Handshakes:
+    """The TLS handshakes in progress. At the limit, the oldest makes room: only peers that are slow on purpose take long."""
+
+    def __init__(self, on_dropped: Callable[[], None]) -> None:
+        self._on_dropped = on_dropped
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._dropped = 0
+
+    def begin(self) -> None:
+        """Count the handshake of a new connection, in whose task asyncio asks for its protocol, until the task ends."""
+        task = asyncio.current_task()
+        if task is None:
+            return
+        self._tasks[task] = None
+        task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
+        if len(self._tasks) > MAX_HANDSHAKES:
+            self._drop(next(iter(self._tasks)))
+
+    def _drop(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        task.cancel()
+        self._on_dropped()
+        self._dropped += 1
+        if self._dropped % DROPPED_PER_COLLECTION == 0:
+            gc.collect()
 
 
 class Connection(ASGIProtocol):  # type: ignore[misc]

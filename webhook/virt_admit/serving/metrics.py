@@ -108,7 +108,7 @@ class Metrics(ProcessMetrics):
         )
         self.connections_dropped = Counter(
             "virt_admit_connections_dropped",
-            "Connections without a request that were closed, because there were too many connections.",
+            "Connections without a request that were closed, because there were too many.",
             registry=registry,
         )
         self._add_certificates(registry)
