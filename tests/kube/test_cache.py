@@ -286,7 +286,7 @@ def test_reading_while_somebody_writes():
 def test_facts_of_looked_up_objects_are_not_mixed_up():
     """Each look-up makes a new object, often where the last one was."""
     cluster = ClusterCache([store(PVC, *(claim(f"{i}") for i in range(50)))])
-    context = Context(cluster, NoParams(), {})
+    context = Context(cluster, NoParams())
 
     def name(obj, _cluster):
         return obj.name

@@ -78,7 +78,6 @@ def context_of(rule, case, obj, old, cluster):
     return Context(
         cluster,
         params_of(rule, case["params"]) if "params" in case else rule.params,
-        {},
         Operation(case.get("operation", "CREATE" if old is None else "UPDATE")),
         old,
         case.get("user", ""),

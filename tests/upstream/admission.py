@@ -123,7 +123,7 @@ def _findings(rule: Rule, obj: Object, cluster: Cluster) -> list[Action]:
     """Return the action of each finding. Rules with a target have none."""
     if rule.target:
         return []
-    result = run(rule, obj, Context(cluster, rule.params, {}, kind=kinds.of(obj)))
+    result = run(rule, obj, Context(cluster, rule.params, kind=kinds.of(obj)))
     assert not result.error, result.error
     return [min(rule.action, finding.max_action) for finding in result.findings]
 

@@ -104,8 +104,6 @@ class Context(NamedTuple, Generic[P]):
 
     cluster: Cluster
     params: P
-    facts: dict[Any, Any]
-    """The values that ``cached`` has computed, shared by all rules of one request."""
     operation: Operation = Operation.CREATE
     old: Object | None = None
     """The object before the update; None on CREATE, and while the old object itself is judged."""
@@ -120,11 +118,7 @@ class Context(NamedTuple, Generic[P]):
 
     def cached(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
         """Return ``function(obj, cluster)``, computed once per review for all rules."""
-        key = (function, id(obj))
-        if key not in self.facts:
-            self.facts[key] = function(obj, self.cluster), obj  # while it lives, no other object gets its id
-        value: T = self.facts[key][0]
-        return value
+        return obj.cached_with(function, self.cluster)
 
 
 Check = Callable[[Object, Context[Any]], Iterator[Finding | Unseen]]

@@ -105,18 +105,11 @@ def _span(value: Any, offsets: Iterator[int]) -> Span:
     return start, end, [_span(item, offsets) for item in value]
 
 
-def _marks(event: Any) -> tuple[int, int]:
-    return event.start_mark.index, event.end_mark.index
-
-
 class PlainReader:
     """Reads the values of one text from the events of PyYAML's parser."""
 
     def __init__(self, next_event: Callable[[], Any]) -> None:
         self._next = next_event
-        self._offsets = array("Q")
-        self._end = 0
-        """The end of the last value."""
 
     def documents(self) -> Iterator[tuple[Any, Positions]]:
         """Yield the value of each document with its positions.
@@ -127,61 +120,60 @@ class PlainReader:
         """
         while (event := self._next()).__class__ is not StreamEndEvent:
             if event.__class__ is DocumentStartEvent:
-                self._offsets = array("Q")
-                value = self._value(self._next(), 1)
-                yield value, Positions(value, self._offsets)
+                offsets = array("Q")
+                value = self._value(offsets)
+                yield value, Positions(value, offsets)
 
-    # these three methods dominate the time that reading takes
+    def _value(self, offsets: array[int]) -> Any:
+        """Return the next value, and record its offsets.
 
-    def _value(self, event: Any, depth: int) -> Any:
-        kind = event.__class__
-        if kind is ScalarEvent:
-            if event.anchor:
+        This loop dominates the time that reading takes, so it calls nothing that it can avoid.
+        """
+        following, record, intern = self._next, offsets.append, sys.intern
+        parents: list[tuple[Any, str | None, int, Any]] = []
+        parent: Any
+        key: str | None
+        opening: Any
+        # the innermost open map or list, the key of its next value, its index in the offsets, and its first event
+        parent, key, at, opening = None, None, 0, None
+        end = 0  # of the last value
+        while True:
+            event = following()
+            kind = event.__class__
+            if kind is ScalarEvent:
+                if event.anchor:
+                    raise NotPlainError
+                record(event.start_mark.index)
+                end = event.end_mark.index
+                record(end)
+                value = scalar(event)
+                if key is None and parent.__class__ is dict:
+                    if value.__class__ is not str or value in parent or value == "<<":
+                        raise NotPlainError
+                    key = intern(value)
+                    continue
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                if key is None and parent.__class__ is dict:  # a map or a list as a key
+                    raise NotPlainError
+                if len(parents) >= MAX_DEPTH or event.anchor or event.tag not in COLLECTION_TAGS:
+                    raise NotPlainError
+                parents.append((parent, key, at, opening))
+                parent, key, at, opening = {} if kind is MappingStartEvent else [], None, len(offsets), event
+                offsets.extend((event.start_mark.index, 0, 0))
+                continue
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                if opening.flow_style:  # without brackets a map or list ends with its last child
+                    end = event.end_mark.index
+                offsets[at + 1] = end
+                offsets[at + 2] = len(offsets)
+                value = parent
+                parent, key, at, opening = parents.pop()
+            else:
                 raise NotPlainError
-            self._end = event.end_mark.index
-            self._offsets.append(event.start_mark.index)
-            self._offsets.append(self._end)
-            return scalar(event)
-        if kind is MappingStartEvent:
-            return self._map(event, depth)
-        if kind is SequenceStartEvent:
-            return self._list(event, depth)
-        raise NotPlainError
-
-    def _map(self, opening: Any, depth: int) -> dict[str, Any]:
-        at = self._open(opening, depth)
-        offsets, following = self._offsets, self._next
-        values: dict[str, Any] = {}
-        while (event := following()).__class__ is not MappingEndEvent:
-            if event.__class__ is not ScalarEvent or event.anchor or event.value == "<<":
-                raise NotPlainError
-            key = scalar(event)
-            if key.__class__ is not str or key in values:
-                raise NotPlainError
-            offsets.extend(_marks(event))
-            values[sys.intern(key)] = self._value(following(), depth + 1)
-        self._close(at, opening, event)
-        return values
-
-    def _list(self, opening: Any, depth: int) -> list[Any]:
-        at = self._open(opening, depth)
-        values: list[Any] = []
-        while (event := self._next()).__class__ is not SequenceEndEvent:
-            values.append(self._value(event, depth + 1))
-        self._close(at, opening, event)
-        return values
-
-    def _open(self, opening: Any, depth: int) -> int:
-        if depth > MAX_DEPTH or opening.anchor or opening.tag not in COLLECTION_TAGS:
-            raise NotPlainError
-        at = len(self._offsets)
-        self._end = opening.end_mark.index
-        self._offsets.extend((opening.start_mark.index, 0, 0))
-        return at
-
-    def _close(self, at: int, opening: Any, closing: Any) -> None:
-        """Record the end. Without brackets a map or list ends with its last child."""
-        if opening.flow_style:
-            self._end = closing.end_mark.index
-        self._offsets[at + 1] = self._end
-        self._offsets[at + 2] = len(self._offsets)
+            if parent is None:
+                return value
+            if key is None:
+                parent.append(value)
+            else:
+                parent[key] = value
+                key = None

@@ -181,7 +181,6 @@ class _Evaluation:
     def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy, limits: Limits) -> None:
         self.request, self.obj, self.cluster, self.policy, self.limits = request, obj, cluster, policy, limits
         self.operation = Operation(request.operation)
-        self.cached: dict[Any, Any] = {}
         self._contexts: dict[int, Context[Any]] = {}
         self.unseen: list[tuple[Rule, str]] = []
         self.errors: list[tuple[Rule, str]] = []
@@ -196,7 +195,6 @@ class _Evaluation:
             found = self._contexts[id(params)] = Context(
                 self.cluster,
                 params,
-                self.cached,
                 self.operation,
                 request.old,
                 request.user,
@@ -258,7 +256,6 @@ class _Evaluation:
         context = Context(
             self.cluster,
             params,
-            self.cached,
             kind=request.kind,
             subresource=request.subresource,
             target=request.target,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+C = TypeVar("C")
 T = TypeVar("T")
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
@@ -63,18 +64,27 @@ class Path(tuple[PathStep, ...]):
         return tuple(step for step in self if isinstance(step, str))
 
 
-_new_path: Final = tuple.__new__
-"""Build a ``Path`` from a tuple of steps; ``Path(*steps)`` would unpack and pack them again."""
+_ROOT: Final = Path()
 
 
 class Field:
     """A value and its path. ``field["spec"]["volumes"]`` descends; a missing value reads as absent."""
 
-    __slots__ = ("path", "value")
+    __slots__ = ("_start", "_steps", "value")
 
-    def __init__(self, value: Any, path: Path = Path()) -> None:  # noqa: B008 - a Path is immutable
+    def __init__(self, value: Any, start: Path | Field = _ROOT, steps: tuple[PathStep, ...] = ()) -> None:
+        """Make a field. Its path leads from ``start`` over ``steps``."""
         self.value = value
-        self.path = path
+        self._start = start
+        self._steps = steps
+
+    @property
+    def path(self) -> Path:
+        """The path. Made when it is asked for: rules read hundreds of values and show few of them."""
+        start, steps = self._start, self._steps
+        while isinstance(start, Field):
+            start, steps = start._start, start._steps + steps
+        return Path(*start, *steps)
 
     # these two readers dominate the cost of all rules, so they call no functions
 
@@ -86,7 +96,7 @@ class Field:
             found = value[step]
         else:
             found = None
-        return Field(found, _new_path(Path, (*self.path, step)))
+        return Field(found, self, (step,))
 
     def at(self, *steps: PathStep) -> Field:
         """Descend several steps at once."""
@@ -99,7 +109,7 @@ class Field:
             else:
                 value = None
                 break
-        return Field(value, _new_path(Path, self.path + steps))
+        return Field(value, self, steps)
 
     @property
     def present(self) -> bool:
@@ -143,12 +153,12 @@ class Field:
         """Yield the items of a list, in order, whatever their types."""
         if isinstance(self.value, list):
             for index, item in enumerate(self.value):
-                yield Field(item, _new_path(Path, (*self.path, index)))
+                yield Field(item, self, (index,))
 
     def entries(self) -> Iterator[tuple[str, Field]]:
         """Yield key and value of each entry of a map whose keys are user-defined (labels, annotations)."""
         for key, value in self.map.items():
-            yield key, Field(value, _new_path(Path, (*self.path, Key(key))))
+            yield key, Field(value, self, (Key(key),))
 
     def __repr__(self) -> str:
         return f"Field({str(self.path)!r}: {self.value!r})"
@@ -160,12 +170,13 @@ class Object:
     ``namespace`` overrides ``metadata.namespace``, because an admission request may carry it outside the object.
     """
 
-    __slots__ = ("_cached", "_namespace", "data")
+    __slots__ = ("_cached", "_cached_with", "_namespace", "data")
 
     def __init__(self, data: Any, namespace: str = "") -> None:
         self.data: dict[str, Any] = data if isinstance(data, dict) else {}
         self._namespace = namespace
         self._cached: dict[Callable[[Object], Any], Any] | None = None
+        self._cached_with: dict[tuple[Callable[[Object, Any], Any], int], tuple[Any, Any]] | None = None
 
     def cached(self, function: Callable[[Object], T]) -> T:
         """Return ``function(self)``, computed once: the data of an object never change."""
@@ -177,8 +188,19 @@ class Object:
         value: T = cached[function]
         return value
 
+    def cached_with(self, function: Callable[[Object, C], T], other: C) -> T:
+        """Return ``function(self, other)``, computed once: what is known of a cluster does not change in a review."""
+        cached = self._cached_with
+        if cached is None:
+            cached = self._cached_with = {}
+        key = function, id(other)
+        if key not in cached:
+            cached[key] = function(self, other), other  # while it lives, nothing else gets its id
+        value: T = cached[key][0]
+        return value
+
     def __getitem__(self, step: str) -> Field:
-        return Field(self.data.get(step), Path(step))
+        return Field(self.data.get(step), _ROOT, (step,))
 
     def at(self, *steps: PathStep) -> Field:
         """Return the field at the end of these steps."""

@@ -41,9 +41,9 @@ def awaits_migration(obj: Object, cluster: Cluster) -> bool:
     Raises:
         Unseen: the strategy is the cluster's, which is unknown.
     """
-    wanted = effective.strategy(obj, cluster).value
+    wanted = obj.cached_with(effective.strategy, cluster).value
     if wanted == "LiveMigrateIfPossible":
-        return migratability.assess(obj, cluster).migratable is not migratability.Migratable.NO
+        return obj.cached_with(migratability.assess, cluster).migratable is not migratability.Migratable.NO
     return wanted == "LiveMigrate"
 
 

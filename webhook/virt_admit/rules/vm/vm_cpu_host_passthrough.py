@@ -26,7 +26,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         raise Unseen(vmi.instancetype_unseen)
     if (model.text or configuration.default_cpu_model(context.cluster)) != HOST_PASSTHROUGH:
         return
-    strategy = effective.strategy(obj, context.cluster)
+    strategy = context.cached(effective.strategy, obj)
     if strategy.value in ("LiveMigrate", "LiveMigrateIfPossible"):
         origin = source or ("" if model.text else "KubeVirt's default")
         yield Finding(

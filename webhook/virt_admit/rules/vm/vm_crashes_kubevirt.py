@@ -29,7 +29,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         )
     if not domain.is_map or domain["cpu"].present or vms.vm_spec(obj)["instancetype"].present:
         return
-    vmi = effective.effective(obj, context.cluster)
+    vmi = context.cached(effective.effective, obj)
     if vmi.preference_unseen:
         yield Unseen(vmi.preference_unseen)
     preference = vmi.preference

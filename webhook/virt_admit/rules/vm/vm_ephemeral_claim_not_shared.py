@@ -21,7 +21,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     claims = [claim for claim in map(_claim, vms.vmi_spec(obj)["volumes"].items()) if claim.text]
     if not claims:
         return
-    strategy = effective.strategy(obj, context.cluster)
+    strategy = context.cached(effective.strategy, obj)
     if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
         return
     assessment = context.cached(migratability.assess, obj)

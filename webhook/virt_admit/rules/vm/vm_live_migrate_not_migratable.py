@@ -24,7 +24,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if not vms.vmi_spec(obj).is_map:
         return
-    strategy = effective.strategy(obj, context.cluster)
+    strategy = context.cached(effective.strategy, obj)
     if strategy.value != "LiveMigrate":
         return
     assessment = context.cached(migratability.assess, obj)

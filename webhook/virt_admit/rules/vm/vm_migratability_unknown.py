@@ -22,7 +22,7 @@ _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not vms.vmi_spec(obj).is_map:
         return
-    strategy = effective.strategy(obj, context.cluster)
+    strategy = context.cached(effective.strategy, obj)
     if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
         return
     assessment = context.cached(migratability.assess, obj)
