@@ -12,7 +12,7 @@ from virt_admit import model
 from virt_admit.engine.admission_review import MAX_WARNING, Verdict
 from virt_admit.engine.review import run
 from virt_admit.model import json_patch, kinds, reads, releases
-from virt_admit.model.cluster import Snapshot
+from virt_admit.model.cluster import Facts, Snapshot
 from virt_admit.model.objects import Object
 from virt_admit.policy.parser import parse
 from virt_admit.rule import Action, Context, Operation
@@ -78,6 +78,7 @@ def context_of(rule, case, obj, old, cluster):
     return Context(
         cluster,
         params_of(rule, case["params"]) if "params" in case else rule.params,
+        Facts(cluster),
         Operation(case.get("operation", "CREATE" if old is None else "UPDATE")),
         old,
         case.get("user", ""),

@@ -17,7 +17,7 @@ from tests.upstream.admission_cases import case
 from tests.upstream.renderer import ADMISSION, program, render
 from virt_admit.engine.review import run
 from virt_admit.model import kinds
-from virt_admit.model.cluster import Cluster, Snapshot, Unseen
+from virt_admit.model.cluster import Cluster, Facts, Snapshot, Unseen
 from virt_admit.model.kubevirt import configuration, drain, effective, migratability, validity, versions
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.kubevirt.migratability import Assessment, Migratable
@@ -123,7 +123,7 @@ def _findings(rule: Rule, obj: Object, cluster: Cluster) -> list[Action]:
     """Return the action of each finding. Rules with a target have none."""
     if rule.target:
         return []
-    result = run(rule, obj, Context(cluster, rule.params, kind=kinds.of(obj)))
+    result = run(rule, obj, Context(cluster, rule.params, Facts(cluster), kind=kinds.of(obj)))
     assert not result.error, result.error
     return [min(rule.action, finding.max_action) for finding in result.findings]
 
@@ -176,7 +176,7 @@ def _drain(obj: Object, cluster: Cluster, result: Mapping[str, Any]) -> Iterator
     """Yield the verdicts on an object that does not run yet."""
     migrates, strategy = result["condition"]["status"] == "True", result.get("strategy", "None")
     waits = strategy == "LiveMigrate" or (strategy == "LiveMigrateIfPossible" and migrates)
-    yield Comparison("drain waits for a migration", _known(lambda: drain.awaits_migration(obj, cluster)), waits)
+    yield Comparison("drain waits for a migration", _known(lambda: drain.awaits_migration(obj, Facts(cluster))), waits)
     rules = load_rules().by_id
     stuck = bool(_findings(rules["vm-live-migrate-not-migratable"], obj, cluster))
     yield Comparison("vm-live-migrate-not-migratable", stuck, strategy == "LiveMigrate" and not migrates)

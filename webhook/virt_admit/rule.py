@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.cluster import Cluster, Facts, Unseen
 from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object, Path
@@ -104,6 +104,8 @@ class Context(NamedTuple, Generic[P]):
 
     cluster: Cluster
     params: P
+    facts: Facts
+    """The values that ``cached`` has computed, shared by all rules of one request."""
     operation: Operation = Operation.CREATE
     old: Object | None = None
     """The object before the update; None on CREATE, and while the old object itself is judged."""
@@ -118,7 +120,7 @@ class Context(NamedTuple, Generic[P]):
 
     def cached(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
         """Return ``function(obj, cluster)``, computed once per review for all rules."""
-        return obj.cached_with(function, self.cluster)
+        return self.facts.of(function, obj)
 
 
 Check = Callable[[Object, Context[Any]], Iterator[Finding | Unseen]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +35,7 @@ from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.model.selectors import Selector
 from virt_admit.policy.policy import Policy, PolicyError
 from virt_admit.reports.formats import FORMATS
-from virt_admit.reports.report import ObjectResult, Report, active_rules, called
+from virt_admit.reports.report import ObjectResult, Report, called, of_file
 from virt_admit.rule import Operation
 from virt_admit.rules import Rules, listed_rules
 from virt_admit.settings import SettingError
@@ -107,7 +107,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     old = read_sources([str(options.old)], strict=options.strict) if options.old else Sources()
     found = read_sources(paths, options.stdin_filename, _excludes(options, project), options.strict)
     sources = found.files
-    cluster = _cluster(source, _objects(sources, options.namespace), rules, reporting.quiet)
+    cluster = _cluster(source, sources, options.namespace, rules, reporting.quiet)
     judge = _file_judge(cluster, old, options, selector, reporting, rules, policy)
     report = judge(sources, own_fixes=options.diff or options.fix)
     fixed = fixes.NOTHING
@@ -138,7 +138,8 @@ def _file_judge(
     policy: Policy,
 ) -> _FileJudge:
     current, namespace = _objects(old.files, options.namespace), options.namespace
-    return _FileJudge(cluster, current, options.operation, namespace, selector, rules, policy, reporting.target)
+    operation, target, label = options.operation, reporting.target, reporting.owner_label
+    return _FileJudge(cluster, current, operation, namespace, selector, rules, policy, target, label)
 
 
 def _policy(source: ClusterOptions, reporting: ReportOptions) -> Policy:
@@ -202,10 +203,13 @@ def _outputs(paths: Sequence[str], reporting: ReportOptions, options: CheckOptio
     return outputs
 
 
-def _cluster(source: ClusterOptions, objects: Sequence[Object], rules: Rules, quiet: bool) -> Snapshot | ClusterCache:
+def _cluster(
+    source: ClusterOptions, sources: Sequence[Source], namespace: str, rules: Rules, quiet: bool
+) -> Snapshot | ClusterCache:
     """Return the named cluster, of a live one only the kinds that the rules for these objects look up."""
     if not source.given:
         return Snapshot()
+    objects = _objects(sources, namespace)
     looks_up = _looks_up(objects, rules)
     cluster = load_cluster(source, looks_up, _only_namespace(objects), quiet)
     warn_unreadable(cluster, looks_up)
@@ -246,15 +250,18 @@ class _FileJudge(NamedTuple):
     rules: Rules
     policy: Policy
     target: Target = NO_TARGET
+    label: str = ""
+    """A label that the report keeps for each object."""
 
     def __call__(self, sources: Sequence[Source], own_fixes: bool = False) -> Report:
         """Return the report. With ``own_fixes`` the objects are fixed as ``--fix`` does."""
-        objects = [(document, namespaced_object(document, self.namespace)) for document in _documents(sources)]
         old = {_identity(obj): obj for obj in self.old}
-        cluster = with_objects(self.cluster, (obj for _, obj in objects))
+        documents = _documents(sources)
+        cluster = with_objects(self.cluster, self._looked_up(documents))
         results, other_kinds = [], 0
         supported = listed_rules().about(self.target).by_kind
-        for document, obj in objects:
+        for document in documents:
+            obj = namespaced_object(document, self.namespace)
             if not self.selector.matches(obj.labels):
                 continue
             kind = kinds.of(obj)
@@ -265,13 +272,27 @@ class _FileJudge(NamedTuple):
         skipped = sum(len(source.documents) - len(source.objects) for source in sources)
         return Report(tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped)
 
+    def _looked_up(self, documents: Sequence[Document]) -> Iterator[Object]:
+        """Yield the objects that rules may look up, those of numerous kinds with the fields that rules read alone."""
+        from virt_admit.kube.field_filter import retained_fields  # noqa: PLC0415 - see _looks_up
+
+        found = [kinds.of(Object(document.data)) for document in documents]
+        judged = set(found)
+        fields = retained_fields(self.rules.where(lambda rule: not judged.isdisjoint(rule.kinds)))
+        for document, kind in zip(documents, found, strict=True):
+            obj = namespaced_object(document, self.namespace)
+            if kind is None or not kind.numerous:
+                yield obj
+            elif kind in fields:
+                yield Object(fields[kind].filter(obj.data), obj.namespace)
+
     def _result(
         self, document: Document, obj: Object, kind: Kind, old: Object | None, cluster: Cluster, own_fixes: bool
     ) -> ObjectResult:
         operation = self.operation or (Operation.UPDATE if old else Operation.CREATE)
         request = Request(operation, kind, obj, old, name=obj.name, namespace=obj.namespace, target=self.target)
         response = review.judge(request, self.rules, cluster, self.policy, own_fixes)
-        return ObjectResult(request, response, document, active_rules(request, self.rules, self.policy))
+        return of_file(request, response, document, self.label)
 
 
 def _identity(obj: Object) -> tuple[str, str, str, str]:

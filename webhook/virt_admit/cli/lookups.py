@@ -131,4 +131,4 @@ def namespaced_object(document: Document, namespace: str) -> Object:
     """Return the object of a document, in this namespace if its kind is namespaced and it names none."""
     obj = Object(document.data)
     kind = kinds.of(obj)
-    return Object(document.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj
+    return Object(obj.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj

@@ -46,7 +46,7 @@ from virt_admit.model.selectors import Selector
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.formats.policy_reports import WRITTEN
-from virt_admit.reports.report import ObjectResult, Report, active_rules
+from virt_admit.reports.report import ObjectResult, Report, without_object
 from virt_admit.rule import Action, Operation
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
@@ -326,17 +326,7 @@ def _judge(
 ) -> ObjectResult:
     request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
     response = review.review(request, rules, cluster, policy)
-    rules_run = active_rules(request, rules, policy)
-    small_request = request._replace(obj=_identity(obj, label))  # keeping all objects needs too much memory
-    return ObjectResult(small_request, response, rules_run=rules_run)
-
-
-def _identity(obj: Object, label: str) -> Object:
-    """Return the part of an object that reports print, with the label of its owner."""
-    keys = ("name", "namespace", "uid")
-    metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
-    labels = {label: obj.labels[label]} if label in obj.labels else {}
-    return Object({"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}})
+    return ObjectResult(without_object(request, label), response, rules_run=response.rules_run)
 
 
 def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreadable: frozenset[str]) -> None:

@@ -26,7 +26,7 @@ class Source(NamedTuple):
         """The documents that are not skipped."""
         if not self.skips_others:
             return self.documents
-        return tuple(document for document in self.documents if reader.is_object(document.data))
+        return tuple(document for document in self.documents if document.is_object)
 
 
 class Sources(NamedTuple):
@@ -63,7 +63,8 @@ def read_sources(
             if errors and reader.is_template(content):
                 templates += 1
                 continue
-        sources.append(Source(name, content, tuple(found), name == stdin and "-" in paths, skips_others))
+        packed = tuple(document.packed() for document in found)
+        sources.append(Source(name, content, packed, name == stdin and "-" in paths, skips_others))
         unreadable += errors
     for error in unreadable:
         tell(str(error))

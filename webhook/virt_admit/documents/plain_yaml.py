@@ -39,10 +39,9 @@ class Positions:
     The numbers of a map or a list are followed by the index after its last child.
     """
 
-    __slots__ = ("_finds", "_offsets", "_spans", "_value")
+    __slots__ = ("_finds", "_offsets", "_spans")
 
-    def __init__(self, value: Any, offsets: array[int]) -> None:
-        self._value = value
+    def __init__(self, offsets: array[int]) -> None:
         self._offsets = offsets
         self._finds = 0
         self._spans: SpanPositions | None = None
@@ -51,18 +50,21 @@ class Positions:
     def start(self) -> int:
         return self._offsets[0]
 
-    def find(self, path: Iterable[PathStep]) -> tuple[int, int, int]:
-        """Return the offsets of a value, as ``SpanPositions.find`` does.
+    def spans(self, value: Any) -> Span:
+        return _span(value, iter(self._offsets))
+
+    def find(self, value: Any, path: Iterable[PathStep]) -> tuple[int, int, int]:
+        """Return the offsets of a part of a value, as ``SpanPositions.find`` does.
 
         One search passes all values before it. So many searches build the spans first, and the total stays linear.
         """
         self._finds += 1
         if self._finds == MANY:
-            self._spans = SpanPositions(self.span)
-        return self._spans.find(path) if self._spans else self._find(path)
+            self._spans = SpanPositions(self.spans(value))
+        return self._spans.find(value, path) if self._spans else self._find(value, path)
 
-    def _find(self, path: Iterable[PathStep]) -> tuple[int, int, int]:
-        offsets, value, at = self._offsets, self._value, 0
+    def _find(self, value: Any, path: Iterable[PathStep]) -> tuple[int, int, int]:
+        offsets, at = self._offsets, 0
         start = head = offsets[0]
         for step in path:
             if isinstance(value, dict) and step in value:
@@ -90,10 +92,6 @@ class Positions:
             at = self._offsets[at + 2] if isinstance(value, (dict, list)) else at + 2
         return at
 
-    @property
-    def span(self) -> Span:
-        return _span(self._value, iter(self._offsets))
-
 
 def _span(value: Any, offsets: Iterator[int]) -> Span:
     start, end = next(offsets), next(offsets)
@@ -120,9 +118,9 @@ class PlainReader:
         """
         while (event := self._next()).__class__ is not StreamEndEvent:
             if event.__class__ is DocumentStartEvent:
-                offsets = array("Q")
+                offsets = array("I")  # 32 bits count four billion characters
                 value = self._value(offsets)
-                yield value, Positions(value, offsets)
+                yield value, Positions(offsets)
 
     def _value(self, offsets: array[int]) -> Any:
         """Return the next value, and record its offsets.

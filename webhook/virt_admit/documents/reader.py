@@ -5,14 +5,16 @@ from __future__ import annotations
 import codecs
 import re
 from bisect import bisect_right
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from virt_admit.documents.tree import MarkupError, Positions, Span, SpanPositions, Tree
 from virt_admit.documents.yaml_reader import YamlReader, may_be_object
+from virt_admit.model import json_codec
 from virt_admit.model.objects import Path, PathStep
 from virt_admit.model.units import show
 
@@ -58,26 +60,51 @@ class Document:
     if it contains a duplicate key.
     """
 
-    data: dict[str, Any]
+    content: dict[str, Any] | bytes = field(repr=False)
+    """The object, or its JSON text."""
     file: str
     line: int
+    is_object: bool
+    """Whether it has ``apiVersion`` and ``kind``."""
     duplicates: tuple[Duplicate, ...]
     part: TextChunk = field(repr=False)
     positions: Positions = field(repr=False)
     """The positions of the object's fields in the text of its part."""
 
     @property
+    def data(self) -> dict[str, Any]:
+        """The object. If the document is packed, it is parsed anew each time."""
+        if isinstance(self.content, dict):
+            return self.content
+        parsed: dict[str, Any] = json_codec.loads(self.content)
+        return parsed
+
+    def packed(self) -> Document:
+        """Return the document with the object as JSON text, which takes a tenth of the memory."""
+        return replace(self, content=json_codec.dumps(self.data))
+
+    @property
     def span(self) -> Span:
         """The span of the object in the text of its part."""
-        return self.positions.span
+        return self.positions.spans(self.data)
 
     def location(self, path: Iterable[PathStep]) -> Location:
         """Return the location of a value: a member of a map from its key on, an item of a list from its start.
 
         A path that is not in the file gets the location of the key of the nearest map or list around it.
         """
-        start, _, end = self.positions.find(path)
-        return self.part.location(start, end)
+        return self.locations((tuple(path),))[tuple(path)]
+
+    def locations(
+        self, paths: Iterable[tuple[PathStep, ...]], data: dict[str, Any] | None = None
+    ) -> dict[tuple[PathStep, ...], Location]:
+        """Return the locations of several values, as ``location`` does. ``data`` is the object if it is at hand."""
+        data = self.data if data is None else data
+        found = {}
+        for path in dict.fromkeys(paths):
+            start, _, end = self.positions.find(data, path)
+            found[path] = self.part.location(start, end)
+        return found
 
 
 class TextChunk:
@@ -90,12 +117,12 @@ class TextChunk:
         self.text = text
         self.first_line = first_line
         self.start = start
-        self._breaks: list[int] | None = None
+        self._breaks: array[int] | None = None
 
     def place(self, offset: int) -> tuple[int, int]:
         """Return line and column of a character."""
         if self._breaks is None:
-            self._breaks = list(accumulate(len(line) + 1 for line in self.text.split("\n")))
+            self._breaks = array("Q", accumulate(len(line) + 1 for line in self.text.split("\n")))
         line = bisect_right(self._breaks, offset)
         return line + self.first_line, offset - (self._breaks[line - 1] if line else 0) + 1
 
@@ -196,7 +223,7 @@ def _documents(text: TextChunk, tree: Tree) -> Iterator[Document | DocumentError
         repeated[id(children), key].append((first, again))
     duplicates = [
         Duplicate(path, text.place(first)[0], text.place(again)[0])
-        for path, first, again in (_repetitions(tree.positions.span, repeated, Path()) if repeated else ())
+        for path, first, again in (_repetitions(tree.positions.spans(tree.value), repeated, Path()) if repeated else ())
     ]
     for each in _objects(text, tree.value, tree.positions, duplicates):
         if isinstance(each, DocumentError):
@@ -230,7 +257,7 @@ def _objects(
     name = _holder(value)
     members = value.get(name) if name else None
     if not name or not isinstance(members, list):
-        yield Document(value, text.file, line, tuple(duplicates), text, positions)
+        yield Document(value, text.file, line, is_object(value), tuple(duplicates), text, positions)
         return
     own: list[Duplicate] = []
     within: defaultdict[PathStep, list[Duplicate]] = defaultdict(list)
@@ -241,8 +268,8 @@ def _objects(
             own.append(each)
     if own:  # otherwise the duplicates would not be reported
         frame = {key: item for key, item in value.items() if key != name}
-        yield Document(frame, text.file, line, tuple(own), text, positions)
-    spans = positions.span[2][name][2][2]
+        yield Document(frame, text.file, line, is_object(frame), tuple(own), text, positions)
+    spans = positions.spans(value)[2][name][2][2]
     for index, member in enumerate(members):
         yield from _objects(text, _named(member, value), SpanPositions(spans[index]), within[index])
 

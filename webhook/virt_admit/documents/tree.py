@@ -31,12 +31,11 @@ class Positions(Protocol):
     def start(self) -> int:
         """The offset at which the document starts."""
 
-    @property
-    def span(self) -> Span:
-        """The spans of all its values."""
+    def spans(self, value: Any) -> Span:
+        """Return the spans of all values of the document, whose value this is."""
 
-    def find(self, path: Iterable[PathStep]) -> tuple[int, int, int]:
-        """Return three offsets of a value: where it starts with its key, the end of its key, and its end.
+    def find(self, value: Any, path: Iterable[PathStep]) -> tuple[int, int, int]:
+        """Return three offsets of a part of this value: where it starts with its key, the end of its key, and its end.
 
         For a path that is not in the document, return those of the nearest map or list around it without its children.
         """
@@ -51,7 +50,10 @@ class SpanPositions(NamedTuple):
     def start(self) -> int:
         return int(self.span[0])
 
-    def find(self, path: Iterable[PathStep]) -> tuple[int, int, int]:
+    def spans(self, _value: Any) -> Span:
+        return self.span
+
+    def find(self, _value: Any, path: Iterable[PathStep]) -> tuple[int, int, int]:
         span = self.span
         start = head = span[0]
         for step in path:

@@ -204,6 +204,8 @@ def may_be_object(text: str) -> bool:
                 if depth == 1 and nodes % 2 and isinstance(event, ScalarEvent):
                     keys.add(event.value)
                 depth += isinstance(event, CollectionStartEvent)
+            if depth > MAX_DEPTH:  # each event of libyaml takes time in proportion to the depth
+                return True
     except yaml.YAMLError:
         return True
     return {"apiVersion", "kind"} <= keys

@@ -99,6 +99,8 @@ class Response(NamedTuple):
     """How many verdicts are left out, by action, because their rule has too many of them."""
     policy: Policy | None = None
     """The policy that was applied."""
+    rules_run: tuple[Rule, ...] = ()
+    """The rules that judged the object: those for it that the policy does not switch off."""
 
     @property
     def allowed(self) -> bool:

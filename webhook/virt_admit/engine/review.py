@@ -21,7 +21,7 @@ from virt_admit.engine.admission_review import (
     strongest_first,
 )
 from virt_admit.model import json_patch
-from virt_admit.model.cluster import Cluster, Unseen
+from virt_admit.model.cluster import Cluster, Facts, Unseen
 from virt_admit.model.kubevirt import trusted_accounts
 from virt_admit.model.objects import Object, Path
 from virt_admit.policy.annotations import ignored_annotation
@@ -168,11 +168,13 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, lim
     ceiling = Action.WARN if never_denied else Action.DENY
     evaluation = _Evaluation(request, obj, cluster, policy, limits)
     verdicts: list[Verdict] = []
+    active: list[Rule] = []
     for rule in rules_run:
         decision = policy.decide(rule, request.namespace)
         if decision.action is not Action.OFF:
+            active.append(rule)
             verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
-    return evaluation.response(verdicts=strongest_first(verdicts))
+    return evaluation.response(verdicts=strongest_first(verdicts), rules_run=tuple(active))
 
 
 class _Evaluation:
@@ -181,6 +183,7 @@ class _Evaluation:
     def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy, limits: Limits) -> None:
         self.request, self.obj, self.cluster, self.policy, self.limits = request, obj, cluster, policy, limits
         self.operation = Operation(request.operation)
+        self.facts = Facts(cluster)
         self._contexts: dict[int, Context[Any]] = {}
         self.unseen: list[tuple[Rule, str]] = []
         self.errors: list[tuple[Rule, str]] = []
@@ -195,6 +198,7 @@ class _Evaluation:
             found = self._contexts[id(params)] = Context(
                 self.cluster,
                 params,
+                self.facts,
                 self.operation,
                 request.old,
                 request.user,
@@ -256,6 +260,7 @@ class _Evaluation:
         context = Context(
             self.cluster,
             params,
+            self.facts,
             kind=request.kind,
             subresource=request.subresource,
             target=request.target,

@@ -57,6 +57,25 @@ class Cluster(Protocol):
         """Return ``function(self)``, computed once as long as nothing in this cluster changes."""
 
 
+class Facts:
+    """What is derived from objects and a cluster in one review: each value once for all rules."""
+
+    __slots__ = ("_values", "cluster")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._values: dict[tuple[Callable[[Object, Cluster], Any], int], tuple[Any, Object]] = {}
+
+    def of(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
+        """Return ``function(obj, cluster)``."""
+        key = function, id(obj)
+        found = self._values.get(key)
+        if found is None:
+            found = self._values[key] = function(obj, self.cluster), obj  # while it lives, no other object gets its id
+        value: T = found[0]
+        return value
+
+
 def gather(items: Iterable[T]) -> tuple[list[T], str]:
     """Collect items until they end or raise ``Unseen``.
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-C = TypeVar("C")
 T = TypeVar("T")
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
@@ -170,13 +169,12 @@ class Object:
     ``namespace`` overrides ``metadata.namespace``, because an admission request may carry it outside the object.
     """
 
-    __slots__ = ("_cached", "_cached_with", "_namespace", "data")
+    __slots__ = ("_cached", "_namespace", "data")
 
     def __init__(self, data: Any, namespace: str = "") -> None:
         self.data: dict[str, Any] = data if isinstance(data, dict) else {}
         self._namespace = namespace
         self._cached: dict[Callable[[Object], Any], Any] | None = None
-        self._cached_with: dict[tuple[Callable[[Object, Any], Any], int], tuple[Any, Any]] | None = None
 
     def cached(self, function: Callable[[Object], T]) -> T:
         """Return ``function(self)``, computed once: the data of an object never change."""
@@ -186,17 +184,6 @@ class Object:
         if function not in cached:
             cached[function] = function(self)
         value: T = cached[function]
-        return value
-
-    def cached_with(self, function: Callable[[Object, C], T], other: C) -> T:
-        """Return ``function(self, other)``, computed once: what is known of a cluster does not change in a review."""
-        cached = self._cached_with
-        if cached is None:
-            cached = self._cached_with = {}
-        key = function, id(other)
-        if key not in cached:
-            cached[key] = function(self, other), other  # while it lives, nothing else gets its id
-        value: T = cached[key][0]
         return value
 
     def __getitem__(self, step: str) -> Field:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from virt_admit.documents.reader import Document, DocumentError, Location
-from virt_admit.engine import admission_review, review
+from virt_admit.engine import admission_review
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.model import sanitize
 from virt_admit.model.json_patch import Patch
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object, Path
-from virt_admit.policy.policy import Policy
+from virt_admit.model.objects import Object, Path, PathStep
 from virt_admit.rule import Action, Rule
-from virt_admit.rules import Rules
+
+_NO_PATH: Final = Path()
 
 DUPLICATE_KEY: Final = "yaml-duplicate-key"
 """The rule id of a duplicate key in a YAML map. As in kubectl, the last value counts."""
+
+
+NO_LOCATIONS: Final[Mapping[tuple[PathStep, ...], Location]] = {}
 
 
 class ObjectResult(NamedTuple):
@@ -28,6 +32,8 @@ class ObjectResult(NamedTuple):
     document: Document | None = None
     rules_run: tuple[Rule, ...] = ()
     """The rules that judged the object. A rule without a result found nothing."""
+    locations: Mapping[tuple[PathStep, ...], Location] = NO_LOCATIONS
+    """Where the paths of the response are in the file. Others are looked up in the document."""
     cluster: str = ""
     """The cluster of the object; empty unless the run is about several."""
 
@@ -46,14 +52,28 @@ class ObjectResult(NamedTuple):
         place = (self.document.file, self.document.line) if self.document else ("", 0)
         return (*place, self.cluster, self.obj.kind, self.obj.full_name)
 
+    def location(self, path: Path) -> Location | None:
+        """Return where a path of the object is; None for an object from a cluster."""
+        if self.document is None:
+            return None
+        return self.locations.get(path) or self.document.location(path)
 
-def active_rules(request: Request, rules: Rules, policy: Policy) -> tuple[Rule, ...]:
-    """Return the rules that judge a request and that the policy does not switch off."""
-    return tuple(
-        rule
-        for rule in review.applicable_rules(request, rules)
-        if policy.decide(rule, request.namespace).action is not Action.OFF
-    )
+
+def of_file(request: Request, response: Response, document: Document, label: str = "") -> ObjectResult:
+    """Return the result for an object of a file: without the object, because keeping all of them takes much memory."""
+    paths = {_NO_PATH, *(verdict.finding.path for verdict in (*response.fixed, *response.verdicts))}
+    locations = document.locations(paths, request.obj.data if request.obj else None)
+    return ObjectResult(without_object(request, label), response, document, response.rules_run, locations)
+
+
+def without_object(request: Request, label: str = "") -> Request:
+    """Return a request with the part of its object that reports print, and with this label."""
+    obj = request.obj or Object({})
+    keys = ("name", "generateName", "namespace", "uid")
+    metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
+    labels = {label: obj.labels[label]} if label in obj.labels else {}
+    identity = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}}
+    return request._replace(obj=Object(identity, obj.namespace), old=None)
 
 
 NO_CLUSTERS: Final[Mapping[str, str]] = {}
@@ -83,13 +103,13 @@ class Report(NamedTuple):
 
     def at_least(self, action: Action) -> bool:
         """Return whether a finding has this action or a stricter one."""
-        return any(
-            row.action is not None and row.action >= action for result in self.results for row in rows_of(result)
-        )
+        return any(found >= action for result in self.results for found in _actions(result))
 
     def rows(self) -> list[ReportRow]:
         """Return every row, sorted by place and rule."""
-        return sorted((row for result in self.results for row in rows_of(result)), key=lambda row: row.order)
+        rows = sorted((row for result in self.results for row in rows_of(result)), key=lambda row: row.place)
+        # few rows share a place, and the rest of the order takes most of the time
+        return [row for _, same in groupby(rows, lambda row: row.place) for row in sorted(same, key=lambda r: r.order)]
 
     @property
     def crashed(self) -> bool:
@@ -213,11 +233,15 @@ class ReportRow(NamedTuple):
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
     @property
+    def place(self) -> tuple[str, int, int]:
+        """File, line and column; empty and 0 for an object from a cluster."""
+        found = self.location
+        return (found.file, found.line, found.column) if found else ("", 0, 0)
+
+    @property
     def order(self) -> tuple[Any, ...]:
-        place = self.location
-        where = (place.file, place.line, place.column) if place else ("", 0, 0)
         return (
-            *where,
+            *self.place,
             self.result.cluster,
             self.result.obj.kind,
             self.result.obj.full_name,
@@ -227,12 +251,24 @@ class ReportRow(NamedTuple):
         )
 
 
+_IF_FIXED: Final = Action.AUDIT
+"""The strongest action of a finding that the webhook fixes: nothing may fail because of it."""
+
+
+def _actions(result: ObjectResult) -> Iterator[Action]:
+    """Yield the actions of all rows for one object."""
+    yield from (min(verdict.action, _IF_FIXED) for verdict in result.response.fixed)
+    yield from (verdict.action for verdict in result.response.verdicts)
+    if result.document and result.document.duplicates:
+        yield Action.WARN
+
+
 def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
     """Yield every row for one object."""
     response = result.response
     for verdict in response.fixed:
         steps = verdict.finding.fix
-        lowered = verdict._replace(action=min(verdict.action, Action.AUDIT))  # the webhook fixes it: nothing may fail
+        lowered = verdict._replace(action=min(verdict.action, _IF_FIXED))
         message = admission_review.fix_sentence(verdict.finding, "would be")
         yield _verdict_row(result, lowered, message, fix=steps, fixed=True)
     for verdict in response.verdicts:
@@ -250,14 +286,10 @@ def _verdict_row(result: ObjectResult, verdict: Verdict, message: str, **details
     return _row(result, verdict.rule.id, verdict.action, message, verdict.finding.path, **details)
 
 
-_NO_PATH: Final = Path()
-
-
 def _row(
     result: ObjectResult, rule: str, action: Action | None, message: str, path: Path = _NO_PATH, **details: Any
 ) -> ReportRow:
-    location = result.document.location(path) if result.document else None
-    return ReportRow(rule, action, message, path, result, location, **details)
+    return ReportRow(rule, action, message, path, result, result.location(path), **details)
 
 
 def called(obj: Object) -> str:

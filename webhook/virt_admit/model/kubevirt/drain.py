@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from virt_admit.model.cluster import Cluster, Unseen, gather
+from virt_admit.model.cluster import Cluster, Facts, Unseen, gather
 from virt_admit.model.kinds import VMI
 from virt_admit.model.kubevirt import (
     disruption_budgets,
@@ -33,7 +33,7 @@ READS: Final = union(
 # --- objects that are not running yet -------------------------------------------------------------------------------
 
 
-def awaits_migration(obj: Object, cluster: Cluster) -> bool:
+def awaits_migration(obj: Object, facts: Facts) -> bool:
     """Whether a drain would wait for the VMI of an object to migrate.
 
     This is the case if its strategy is LiveMigrate, or LiveMigrateIfPossible and nothing known rules out a migration.
@@ -41,9 +41,9 @@ def awaits_migration(obj: Object, cluster: Cluster) -> bool:
     Raises:
         Unseen: the strategy is the cluster's, which is unknown.
     """
-    wanted = obj.cached_with(effective.strategy, cluster).value
+    wanted = facts.of(effective.strategy, obj).value
     if wanted == "LiveMigrateIfPossible":
-        return obj.cached_with(migratability.assess, cluster).migratable is not migratability.Migratable.NO
+        return facts.of(migratability.assess, obj).migratable is not migratability.Migratable.NO
     return wanted == "LiveMigrate"
 
 

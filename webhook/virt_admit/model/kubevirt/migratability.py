@@ -71,7 +71,7 @@ def assess(obj: Object, cluster: Cluster) -> Assessment:
     status = obj.condition("LiveMigratable")["status"].text if kinds.of(obj) is VMI else None
     if status == "True":
         return Assessment(Migratable.YES)
-    vmi = obj.cached_with(effective.effective, cluster)
+    vmi = effective.effective(obj, cluster)
     reasons: list[Reason] = []
     unseen = list(vmi.unseen)
     for check in _checks(cluster):

@@ -45,4 +45,4 @@ def _merge_unseen(rows: Iterable[ReportRow]) -> list[ReportRow]:
         rules = ", ".join(dict.fromkeys(row.rule for row in group))
         what = ", ".join(sorted({row.unseen for row in group}))
         out.append(group[0]._replace(rule=rules, message=cell(f"not available: {what}"), unseen=what))
-    return sorted(out, key=lambda row: (*row.order[:1], bool(row.unseen), *row.order[1:]))
+    return sorted(out, key=lambda row: (row.place[0], bool(row.unseen)))  # within these it is sorted already

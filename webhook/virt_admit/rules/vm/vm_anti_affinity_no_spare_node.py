@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         for term in companions.required(anti_affinity, obj)
         if term.namespace_selector is None and companions.matches_itself(obj, term)
     ]
-    if not required or not context.cached(drain.awaits_migration, obj):
+    if not required or not drain.awaits_migration(obj, context.facts):
         return
     hosts = [host for host in placement.hosts(context.cached(effective, obj), cluster) if not host.refusal]
     for term in required:

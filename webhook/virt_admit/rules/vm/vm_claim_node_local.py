@@ -19,7 +19,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     claims = [claim for volume in vms.vmi_spec(obj)["volumes"].items() for claim in _claims(volume) if claim.text]
-    if not claims or not context.cached(drain.awaits_migration, obj):
+    if not claims or not drain.awaits_migration(obj, context.facts):
         return
     vmi = context.cached(effective.effective, obj)
     for claim in claims:

@@ -20,7 +20,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     named = list(networks.secondary(obj))
-    if not named or not context.cached(drain.awaits_migration, obj):
+    if not named or not drain.awaits_migration(obj, context.facts):
         return
     for name in named:
         try:

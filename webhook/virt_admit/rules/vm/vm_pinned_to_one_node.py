@@ -22,7 +22,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     vmi = context.cached(effective, obj)
     pin = placement.pin(vmi)
-    if pin is None or not pin.tight or not context.cached(drain.awaits_migration, obj):
+    if pin is None or not pin.tight or not drain.awaits_migration(obj, context.facts):
         return
     hosts = sorted(pin.hosts)
     node = show(hosts[0]) if hosts else ""

@@ -22,7 +22,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     affinity = companions.affinity(obj)
     required = [term for term in companions.required(affinity, obj) if term.selector is not None]
-    if not required or not context.cached(drain.awaits_migration, obj):
+    if not required or not drain.awaits_migration(obj, context.facts):
         return
     for term in required:
         if _is_one_node(term.topology_key, context.cluster):

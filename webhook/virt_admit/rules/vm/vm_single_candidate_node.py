@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     cluster = context.cluster
     vmi = context.cached(effective, obj)
     pin = placement.pin(vmi)
-    if not vmi.spec.is_map or (pin is not None and pin.tight) or not context.cached(drain.awaits_migration, obj):
+    if not vmi.spec.is_map or (pin is not None and pin.tight) or not drain.awaits_migration(obj, context.facts):
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
