@@ -138,9 +138,7 @@ class PlainReader:
         while True:
             event = following()
             kind = event.__class__
-            if kind is ScalarEvent:
-                if event.anchor:
-                    raise NotPlainError
+            if kind is ScalarEvent and not event.anchor:
                 record(event.start_mark.index)
                 end = event.end_mark.index
                 record(end)
@@ -151,9 +149,7 @@ class PlainReader:
                     key = intern(value)
                     continue
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                if key is None and parent.__class__ is dict:  # a map or a list as a key
-                    raise NotPlainError
-                if len(parents) >= MAX_DEPTH or event.anchor or event.tag not in COLLECTION_TAGS:
+                if (key is None and parent.__class__ is dict) or not _is_plain(event, len(parents)):
                     raise NotPlainError
                 parents.append((parent, key, at, opening))
                 parent, key, at, opening = {} if kind is MappingStartEvent else [], None, len(offsets), event
@@ -175,3 +171,8 @@ class PlainReader:
             else:
                 parent[key] = value
                 key = None
+
+
+def _is_plain(opening: Any, depth: int) -> bool:
+    """Return whether a map or a list inside so many others is plain."""
+    return depth < MAX_DEPTH and not opening.anchor and opening.tag in COLLECTION_TAGS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from bisect import bisect_right
 from array import array
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -82,7 +82,8 @@ class Field:
         """The path. Made when it is asked for: rules read hundreds of values and show few of them."""
         start, steps = self._start, self._steps
         while isinstance(start, Field):
-            start, steps = start._start, start._steps + steps
+            steps = start._steps + steps
+            start = start._start
         return Path(*start, *steps)
 
     # these two readers dominate the cost of all rules, so they call no functions
