@@ -314,6 +314,8 @@ def selected_rules(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -
     Raises:
         SettingError: a pattern matches no rule.
     """
+    if not select and not ignore:
+        return rules
     for pattern in (*select, *ignore):
         if not any(fnmatchcase(rule_id, pattern) for rule_id in rules.by_id):
             raise SettingError(f"no rule matches {pattern}; `virt-admit rules` lists them")
