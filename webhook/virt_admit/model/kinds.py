@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.objects import Object
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind of the Kubernetes API, and everything virt-admit knows about it: a new kind is one record here."""
 
     group: str
@@ -20,27 +18,26 @@ class Kind:
     namespaced: bool = True
     subresources: tuple[str, ...] = ()
     """Sub-resources of the kind that a rule may judge (``scale``)."""
-    _: KW_ONLY
-    entry: str = field(default="", compare=False)
+    entry: str = ""
     """The entry of the webhook configurations (``install/manifests.py``). Empty: no rule judges it at admission."""
-    every_version: bool = field(default=False, compare=False)
+    every_version: bool = False
     """Whether rules judge the version that was sent, so that each version is registered; else the API server converts
     to the first one."""
-    never_denied: bool = field(default=False, compare=False)
+    never_denied: bool = False
     """Whether findings lead to warnings at most, whatever the policy says, and to no fix."""
-    created_only: bool = field(default=False, compare=False)
+    created_only: bool = False
     """Whether updates are never judged."""
-    judged_metadata: tuple[str, ...] = field(default=(), compare=False)
+    judged_metadata: tuple[str, ...] = ()
     """Parts of the metadata (``annotations``, ``labels``) of which every change makes an update be judged. Of the other
     parts only the keys in ``Rule.metadata`` count."""
-    status_from_elsewhere: bool = field(default=False, compare=False)
+    status_from_elsewhere: bool = False
     """Whether rules trust the status, so that a status sent on CREATE is ignored: ``kubectl get -o yaml`` output that
     is created again carries the status of an earlier object."""
-    numerous: bool = field(default=False, compare=False)
+    numerous: bool = False
     """Whether a cluster has so many objects that the cache keeps them as JSON text and decodes them on each look-up."""
-    lookup_namespace: str = field(default="", compare=False)
+    lookup_namespace: str = ""
     """The only namespace in which rules look at admission. Empty: every namespace."""
-    snapshot_filtered: bool = field(default=False, compare=False)
+    snapshot_filtered: bool = False
     """Whether a snapshot file holds only the fields that rules read: most objects belong to other applications."""
 
     @property
