@@ -130,7 +130,7 @@ def main() -> int:
     spent_many = cpu(lambda: engine.answer(body, engine.review, rules, many, policy))
     row("look-ups among 100,000 claims", spent_many, spent_few, 1.5)
     start, one = command_cpu("-c", "pass"), check_cpu(1)
-    row("check of one VM, by the start of Python", one, start, 25)
+    row("check of one VM, by the start of Python", one, start, 15)
     hundred, thousand = check_cpu(100) - one, check_cpu(1_000) - one
     row("one of 1,000 VMs in check, by one of 100", thousand / 999, hundred / 99, 2)
     return int(failed)
