@@ -6,7 +6,6 @@ pkg/virt-controller/watch/migration/migration.go#createTargetPod.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -77,6 +76,8 @@ def _short(name: str) -> str:
     """Return a name as a label value (pkg/apimachinery/labels.go#CalculateVirtualMachineInstanceID)."""
     if len(name) <= _LONGEST_ID:
         return name
+    import hashlib  # noqa: PLC0415 - loading OpenSSL takes time, and long names are rare
+
     digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:8]
     return f"{name[: _LONGEST_ID - 9]}-{digest}"
 
