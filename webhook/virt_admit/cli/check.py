@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from virt_admit.cli import fixes
+from virt_admit.cli import fixes, processes
 from virt_admit.cli.fixes import FixResult
 from virt_admit.cli.lookups import load_cluster, load_policy, namespaced_object, warn_unreadable, with_objects
 from virt_admit.cli.options import (
@@ -57,7 +58,12 @@ class CheckOptions(NamedTuple):
     fail_if_no_objects: bool
     stdin_filename: str
     exclude: tuple[str, ...]
+    jobs: int
     verbose: bool
+
+
+BATCH: Final = 250
+"""Objects that a process judges at a time."""
 
 
 @click.command("check", short_help="Judge manifest files as the webhook would.")
@@ -86,6 +92,14 @@ class CheckOptions(NamedTuple):
 )
 @click.option("--fail-if-no-objects", is_flag=True, help="Exit 2 if no object of a supported kind is found.")
 @click.option("--stdin-filename", default="<stdin>", metavar="NAME", help="Name of standard input in reports.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=processes.available,
+    metavar="N",
+    help="Processes that share the work if there are many objects. Default: one for each processor.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Print on stderr how many rules ran for each object.")
 @grouped("options", CheckOptions)
 def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOptions, options: CheckOptions) -> int:
@@ -105,7 +119,8 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     paths, source = _paths(paths, project), _source(source, project)
     outputs = _outputs(paths, reporting, options)
     old = read_sources([str(options.old)], strict=options.strict) if options.old else Sources()
-    found = read_sources(paths, options.stdin_filename, _excludes(options, project), options.strict)
+    excludes, keep = _excludes(options, project), options.fix or options.diff
+    found = read_sources(paths, options.stdin_filename, excludes, options.strict, options.jobs, keep)
     sources = found.files
     cluster = _cluster(source, sources, options.namespace, rules, reporting.quiet)
     judge = _file_judge(cluster, old, options, selector, reporting, rules, policy)
@@ -139,7 +154,7 @@ def _file_judge(
 ) -> _FileJudge:
     current, namespace = _objects(old.files, options.namespace), options.namespace
     operation, target, label = options.operation, reporting.target, reporting.owner_label
-    return _FileJudge(cluster, current, operation, namespace, selector, rules, policy, target, label)
+    return _FileJudge(cluster, current, operation, namespace, selector, rules, policy, target, label, options.jobs)
 
 
 def _policy(source: ClusterOptions, reporting: ReportOptions) -> Policy:
@@ -252,15 +267,34 @@ class _FileJudge(NamedTuple):
     target: Target = NO_TARGET
     label: str = ""
     """A label that the report keeps for each object."""
+    jobs: int = 1
+    """The number of processes that judge many objects."""
 
     def __call__(self, sources: Sequence[Source], own_fixes: bool = False) -> Report:
         """Return the report. With ``own_fixes`` the objects are fixed as ``--fix`` does."""
         old = {_identity(obj): obj for obj in self.old}
         documents = _documents(sources)
         cluster = with_objects(self.cluster, self._looked_up(documents))
-        results, other_kinds = [], 0
+        results: list[ObjectResult] = []
+        other_kinds = 0
+        judge = partial(self._judged, cluster=cluster, old=old, own_fixes=own_fixes)
+        batches = list(processes.batches(documents, lambda _: 1, BATCH))
+        for batch, (found, others) in zip(batches, processes.share(judge, batches, self.jobs), strict=True):
+            results += [result._replace(document=batch[index]) for index, result in found]
+            other_kinds += others
+        skipped = sum(len(source.documents) - len(source.objects) for source in sources)
+        return Report(tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped)
+
+    def _judged(
+        self, documents: Sequence[Document], cluster: Cluster, old: Mapping[_Identity, Object], own_fixes: bool
+    ) -> tuple[list[tuple[int, ObjectResult]], int]:
+        """Return the results of the selected documents with their indices, and the number of objects of other kinds.
+
+        The results have no document: the process that prints them has it.
+        """
+        found, other_kinds = [], 0
         supported = listed_rules().about(self.target).by_kind
-        for document in documents:
+        for index, document in enumerate(documents):
             obj = namespaced_object(document, self.namespace)
             if not self.selector.matches(obj.labels):
                 continue
@@ -268,9 +302,9 @@ class _FileJudge(NamedTuple):
             if kind is None or kind not in supported:
                 other_kinds += 1
             else:
-                results.append(self._result(document, obj, kind, old.get(_identity(obj)), cluster, own_fixes))
-        skipped = sum(len(source.documents) - len(source.objects) for source in sources)
-        return Report(tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped)
+                result = self._result(document, obj, kind, old.get(_identity(obj)), cluster, own_fixes)
+                found.append((index, result._replace(document=None)))
+        return found, other_kinds
 
     def _looked_up(self, documents: Sequence[Document]) -> Iterator[Object]:
         """Yield the objects that rules may look up, those of numerous kinds with the fields that rules read alone."""
@@ -295,7 +329,10 @@ class _FileJudge(NamedTuple):
         return of_file(request, response, document, self.label)
 
 
-def _identity(obj: Object) -> tuple[str, str, str, str]:
+_Identity = tuple[str, str, str, str]
+
+
+def _identity(obj: Object) -> _Identity:
     return obj.group, obj.kind, obj.namespace, obj.name
 
 

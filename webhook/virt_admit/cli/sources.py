@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from virt_admit.cli import processes
 from virt_admit.cli.output import tell
 from virt_admit.documents import files, reader
-from virt_admit.documents.files import Exclude
-from virt_admit.documents.reader import Document, DocumentError
+from virt_admit.documents.files import Exclude, FoundFile
+from virt_admit.documents.reader import Document, DocumentError, Portion
 
 
 class Source(NamedTuple):
@@ -16,6 +17,7 @@ class Source(NamedTuple):
 
     name: str
     content: bytes
+    """Empty unless it was asked for: ``--fix`` and ``--diff`` compare and replace it."""
     documents: tuple[Document, ...]
     is_stdin: bool = False
     skips_others: bool = False
@@ -41,21 +43,35 @@ class Sources(NamedTuple):
 
 
 def read_sources(
-    paths: Sequence[str], stdin: str = "<stdin>", excludes: Sequence[Exclude] = (), strict: bool = False
+    paths: Sequence[str],
+    stdin: str = "<stdin>",
+    excludes: Sequence[Exclude] = (),
+    strict: bool = False,
+    jobs: int = 1,
+    keep: bool = True,
 ) -> Sources:
     """Read the paths. Print on stderr what cannot be read.
 
     In folders, unless ``strict`` is set, documents without ``apiVersion`` and ``kind`` and files that are templates are
     skipped: repositories contain the files of other programs, too.
+
+    Args:
+        paths: files, folders or ``-``.
+        stdin: the name of standard input.
+        excludes: the files and subfolders that are skipped in folders.
+        strict: skip nothing.
+        jobs: the number of processes that parse many documents.
+        keep: keep the contents of the files.
     """
     sources: list[Source] = []
     unreadable: list[DocumentError] = []
     skipped = templates = 0
-    for name, content, in_folder in files.find(paths, stdin, excludes):
+    contents = list(files.find(paths, stdin, excludes))
+    for (name, content, in_folder), parsed in zip(contents, _parsed(contents, jobs), strict=True):
         if isinstance(content, DocumentError):
             unreadable.append(content)
             continue
-        found, errors = reader.read(content, name)
+        found, errors = reader.sort(parsed)
         skips_others = in_folder and not strict
         if skips_others and errors:
             skipped += sum(not error.is_object for error in errors)
@@ -63,9 +79,35 @@ def read_sources(
             if errors and reader.is_template(content):
                 templates += 1
                 continue
-        packed = tuple(document.packed() for document in found)
-        sources.append(Source(name, content, packed, name == stdin and "-" in paths, skips_others))
+        sources.append(
+            Source(name, content if keep else b"", tuple(found), name == stdin and "-" in paths, skips_others)
+        )
         unreadable += errors
     for error in unreadable:
         tell(str(error))
     return Sources(tuple(sources), tuple(unreadable), skipped, templates)
+
+
+_Parsed = list[Document | DocumentError]
+
+
+def _parsed(contents: Sequence[FoundFile], jobs: int) -> list[_Parsed]:
+    """Return for each file its documents, packed, and the errors of those that cannot be read."""
+    parsed: list[_Parsed] = [[] for _ in contents]
+    portions: list[tuple[int, Portion]] = []
+    for index, (name, content, _) in enumerate(contents):
+        try:
+            portions += (
+                [] if isinstance(content, DocumentError) else [(index, p) for p in reader.portions(content, name)]
+            )
+        except DocumentError as error:
+            parsed[index].append(error)
+    batches = list(processes.batches(portions, lambda each: each[1].size, reader.PORTION))
+    for batch, found in zip(batches, processes.share(_parse, batches, jobs), strict=True):
+        for (index, _), documents in zip(batch, found, strict=True):
+            parsed[index] += documents
+    return parsed
+
+
+def _parse(batch: Sequence[tuple[int, Portion]]) -> list[_Parsed]:
+    return [[each.packed() if isinstance(each, Document) else each for each in portion.parse()] for _, portion in batch]

@@ -51,6 +51,10 @@ class DocumentError(Exception):
         self.column = column
         self.is_object = is_object
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process send the error: exceptions are pickled with the text alone."""
+        return DocumentError, (self.message, self.file, self.line, self.column), {"is_object": self.is_object}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
@@ -122,7 +126,7 @@ class TextChunk:
     def place(self, offset: int) -> tuple[int, int]:
         """Return line and column of a character."""
         if self._breaks is None:
-            self._breaks = array("Q", accumulate(len(line) + 1 for line in self.text.split("\n")))
+            self._breaks = array("I", accumulate(len(line) + 1 for line in self.text.split("\n")))
         line = bisect_right(self._breaks, offset)
         return line + self.first_line, offset - (self._breaks[line - 1] if line else 0) + 1
 
@@ -143,11 +147,72 @@ def is_template(content: bytes) -> bool:
     return b"{{" in content
 
 
+PORTION: Final = 1 << 20
+"""Characters of the documents that are parsed together. Shorter portions would not pay for a further process."""
+
+
+class Portion(NamedTuple):
+    """Consecutive documents of one file, which are parsed together."""
+
+    file: str
+    parts: tuple[TextChunk, ...]
+    json: bool = False
+    template: bool = False
+    """Whether the file may be a template, which explains its errors."""
+
+    @property
+    def size(self) -> int:
+        """The number of characters."""
+        return sum(len(part.text) for part in self.parts)
+
+    def parse(self) -> Iterator[Document | DocumentError]:
+        """Yield the documents. One that cannot be read yields an error; the later ones are still read."""
+        for each in _json(self.file, self.parts[0].text) if self.json else _parsed(self.parts):
+            if self.template and isinstance(each, DocumentError):
+                message = f"{each.message}; the file contains {{{{: if it is a template, render it first"
+                yield DocumentError(message, self.file, each.line, each.column, is_object=each.is_object)
+            else:
+                yield each
+
+
+def portions(content: bytes, file: str) -> Iterator[Portion]:
+    """Yield a file in portions. They do not depend on each other, so that several processes can parse them.
+
+    Raises:
+        DocumentError: the file is not UTF-8.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode()
+        place = before.count("\n") + 1, len(before) - before.rfind("\n")
+        utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        problem = f"not UTF-8 but {'UTF-16' if utf16 else 'other bytes'}: save it as UTF-8"
+        raise DocumentError(problem, file, *place) from None
+    template = "{{" in text
+    if _BRACE.match(text):
+        yield Portion(file, (TextChunk(file, text),), json=True, template=template)
+        return
+    parts: list[TextChunk] = []
+    for part in _parts(file, text):
+        parts.append(part)
+        if part.start + len(part.text) - parts[0].start >= PORTION:
+            yield Portion(file, tuple(parts), template=template)
+            parts = []
+    if parts:
+        yield Portion(file, tuple(parts), template=template)
+
+
 def read(content: bytes, file: str) -> tuple[list[Document], list[DocumentError]]:
     """Return the documents of a file, and the errors of those that cannot be read."""
+    return sort(parse(content, file))
+
+
+def sort(parsed: Iterable[Document | DocumentError]) -> tuple[list[Document], list[DocumentError]]:
+    """Return documents and errors apart."""
     found: list[Document] = []
     errors: list[DocumentError] = []
-    for each in parse(content, file):
+    for each in parsed:
         if isinstance(each, Document):
             found.append(each)
         else:
@@ -158,20 +223,10 @@ def read(content: bytes, file: str) -> tuple[list[Document], list[DocumentError]
 def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
     """Yield the documents of a file. A document that cannot be read yields an error; the later ones are still read."""
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = error.object[: error.start].decode()
-        place = before.count("\n") + 1, len(before) - before.rfind("\n")
-        utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        yield DocumentError(f"not UTF-8 but {'UTF-16' if utf16 else 'other bytes'}: save it as UTF-8", file, *place)
-        return
-    template = "{{" in text
-    for each in (_json if _BRACE.match(text) else _yaml)(file, text):
-        if template and isinstance(each, DocumentError):
-            message = f"{each.message}; the file contains {{{{: if it is a template, render it first"
-            yield DocumentError(message, file, each.line, each.column, is_object=each.is_object)
-        else:
-            yield each
+        for portion in portions(content, file):
+            yield from portion.parse()
+    except DocumentError as error:
+        yield error
 
 
 _BRACE: Final = re.compile(r"\s*\{")
@@ -179,17 +234,20 @@ _SEPARATOR: Final = re.compile(r"\n---(?=\s|\Z)")  # ten times faster than ^--- 
 _PROLOGUE: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")  # what may precede the --- of a document
 
 
-def _yaml(file: str, text: str, start: int = 0) -> Iterator[Document | DocumentError]:
+def _parts(file: str, text: str, start: int = 0) -> Iterator[TextChunk]:
     """Yield the documents of a YAML stream. Each is parsed separately, so that an error ends only its own document."""
-    reader = YamlReader()
     line = 1 + text.count("\n", 0, start)
     cuts = [match.start() + 1 for match in _SEPARATOR.finditer(text, start)]
     for cut in (*cuts, len(text)):
-        if _PROLOGUE.fullmatch(text, start, cut):
-            continue
-        part = TextChunk(file, text[start:cut], line, start)
-        line += part.text.count("\n")
-        start = cut
+        if not _PROLOGUE.fullmatch(text, start, cut):
+            yield TextChunk(file, text[start:cut], line, start)
+            line += text.count("\n", start, cut)
+            start = cut
+
+
+def _parsed(parts: Iterable[TextChunk]) -> Iterator[Document | DocumentError]:
+    reader = YamlReader()
+    for part in parts:
         try:
             for tree in reader.documents(part.text):
                 if tree.value is not None:
@@ -208,7 +266,7 @@ def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
         try:
             tree = reader.document()
         except NotJsonError:
-            yield from _yaml(file, text, start)
+            yield from _parsed(_parts(file, text, start))
             return
         except MarkupError as error:
             yield whole.error(error)

@@ -37,6 +37,10 @@ class Path(tuple[PathStep, ...]):
     def __new__(cls, *steps: PathStep) -> Path:
         return tuple.__new__(cls, steps)
 
+    def __getnewargs__(self) -> tuple[PathStep, ...]:
+        """Let pickle call ``Path(*steps)``."""
+        return tuple(self)
+
     def __truediv__(self, step: PathStep) -> Path:
         return tuple.__new__(Path, (*self, step))
 

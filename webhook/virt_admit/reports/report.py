@@ -63,6 +63,7 @@ def of_file(request: Request, response: Response, document: Document, label: str
     """Return the result for an object of a file: without the object, because keeping all of them takes much memory."""
     paths = {_NO_PATH, *(verdict.finding.path for verdict in (*response.fixed, *response.verdicts))}
     locations = document.locations(paths, request.obj.data if request.obj else None)
+    response = response._replace(policy=None)  # reports print none
     return ObjectResult(without_object(request, label), response, document, response.rules_run, locations)
 
 

@@ -1,0 +1,81 @@
+"""Work that several processes share: the same results in the same order, whatever happens to a process."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.test_check import BOTH, FINE, UNSET
+from virt_admit.cli.processes import batches
+
+PRELUDE = "import os, threading; from virt_admit.cli import processes; import click\n"
+
+
+def python(code):
+    done = subprocess.run([sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_results_come_in_order_from_other_processes():
+    code = "import time\ndef work(n): time.sleep(0.2 * (n == 0)); return n, os.getpid() != parent\n"
+    code += "parent = os.getpid(); print(str(list(processes.share(work, range(5), 3))).replace('(', '[')"
+    code += ".replace(')', ']').lower())"
+    assert python(code) == [[n, True] for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("items", "jobs", "threads"), [(5, 1, 0), (1, 4, 0), (0, 4, 0), (5, 4, 1)], ids=["-j 1", "one", "none", "a thread"]
+)
+def test_one_process_does_it_alone(items, jobs, threads):
+    code = f"done = threading.Event()\nfor _ in range({threads}): threading.Thread(target=done.wait).start()\n"
+    code += f"print(list({{p for p in processes.share(lambda _: os.getpid(), range({items}), {jobs})}} - {{os.getpid()}}))\n"
+    code += "done.set()"
+    assert python(code) == []
+
+
+def test_a_process_that_the_system_ends_is_an_error():
+    code = "import signal\ndef work(n): os.kill(os.getpid(), signal.SIGKILL) if n == 1 else None\n"
+    code += "try: list(processes.share(work, range(4), 2)); print('null')\n"
+    code += "except click.ClickException as error: print('\"' + error.message + '\"')"
+    assert python(code) == "a process was ended, probably because memory is short. Use -j 1"
+
+
+def test_an_exception_of_the_work_is_raised():
+    code = "def work(n): raise KeyError('x')\ntry: list(processes.share(work, range(4), 2))\n"
+    code += "except KeyError: print('true')"
+    assert python(code) is True
+
+
+def test_batches_keep_the_order_and_their_least_size():
+    assert list(batches([5, 1, 2, 9, 1], lambda item: item, 6)) == [[5, 1], [2, 9], [1]]
+    assert list(batches([], lambda item: item, 6)) == []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files with more than two portions, two batches, and everything that a report can name."""
+    folder = tmp_path_factory.mktemp("many")
+    padding = "# " + "x" * 3000 + "\n"
+    many = [text.replace("name: db", f"name: vm{n}") + padding for n in range(130) for text in (BOTH, FINE, UNSET)]
+    (folder / "many.yaml").write_text("---\n".join(many))
+    (folder / "odd.yaml").write_text(
+        "kind: [\n---\n" + BOTH + "  running: true\n---\n" + UNSET.replace("db", "{{ x }}")
+    )
+    (folder / "list.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1"}]}))
+    (folder / "bytes.yaml").write_bytes(b"\xff")
+    return folder
+
+
+@pytest.mark.parametrize("output", ["text", "json", "sarif", "junit", "github", "gitlab", "markdown", "html"])
+def test_the_report_is_the_same(folder, output):
+    def run(jobs):
+        command = [sys.executable, "-m", "virt_admit", "check", "-j", str(jobs), "-o", output, "--strict", "."]
+        done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = run(1)
+    assert code == 2
+    assert out.count(b"vm-running-and-run-strategy") >= 130 or output == "html"
+    assert (code, out, err) == run(3)
