@@ -1,9 +1,14 @@
 # Everything a newcomer needs. Each command sets itself up first; a second run downloads nothing.
 PYTHON ?= python3
 BIN := .venv/bin
-# A file stays with one process, because its tests share servers. In the order of folders the slow files of tests/certs
-# come first; xdist would begin with the files that have most tests, which are the quick ones.
-PARALLEL := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# The tests start hundreds of interpreters. Where this variable is set, as in many container images, each of them would
+# compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+# A file stays with one process, because its tests share servers. tests/conftest.py has the order of the files; xdist would
+# begin with those that have most tests, which are the quick ones.
+PARALLEL := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
+# The end-to-end tests wait half of the time, so four processes keep two processors busy. The fast tests never wait.
+WORKERS ?= 4
 UV := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .PHONY: help setup lock
@@ -44,17 +49,16 @@ demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
 
 ## make test      all tests; those against a real kube-apiserver build it once (Go 1.26), or use KUBEBUILDER_ASSETS;
-##                VIRT_ADMIT_KUBERNETES=1.30.14 selects another release
+##                VIRT_ADMIT_KUBERNETES=1.30.14 selects another release, ARGS=… are more arguments of pytest
 test: .venv/.ready
-	@$(PARALLEL) -m "not e2e" --ignore=tests/e2e --ignore=tests/image
 	@$(BIN)/python -m tests.apiserver.binaries
 	@$(BIN)/python -m tests.upstream.renderer
 	@$(BIN)/python -m tests.apiserver.helm
-	@$(PARALLEL) -m e2e tests/e2e
+	@$(PARALLEL) -n $(WORKERS) --ignore=tests/image $(ARGS)
 
 ## make unit      the fast tests alone
 unit: .venv/.ready
-	@$(PARALLEL) -m "not e2e and not slow" --ignore=tests/e2e --ignore=tests/image
+	@$(PARALLEL) -n 2 -m "not e2e and not slow" --ignore=tests/e2e --ignore=tests/image
 
 .PHONY: browser
 NPM_PACKAGES := playwright-core@1.65.1 axe-core@4.14.1

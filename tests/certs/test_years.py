@@ -226,6 +226,7 @@ def test_whatever_happens() -> None:
     assert set(lived) >= {happening.__name__ for happening in HAPPENINGS} | set(STEPS) | {"conflict"}
 
 
+@pytest.mark.slow
 def test_ten_years_of_daily_certificates() -> None:
     """The default schedule; something goes wrong about every third day."""
     chance = random.Random(11)

@@ -169,7 +169,7 @@ def test_every_kind_is_read_with_the_shipped_role(server: Watching) -> None:
 
 @pytest.mark.timeout(900, func_only=True)
 def test_a_change_shows_within_five_seconds_among_many_machines(api: ApiClient, server: Watching) -> None:
-    """The best of some changes counts. Where other processes use the processors, the CPU time counts."""
+    """The best of some changes counts. Where other processes use the processors, it may take longer in proportion."""
     create(api, *(node(f"n{number}") for number in range(20)))
     create(api, *(vm(f"vm-{number}", "shop", runStrategy="Always") for number in range(FLEET)))
     create(api, *(vmi(f"vm-{number}", f"n{number % 20}", migratable=True) for number in range(FLEET)))
@@ -183,10 +183,10 @@ def test_a_change_shows_within_five_seconds_among_many_machines(api: ApiClient, 
         eventually(lambda shown=bool(wanted): server.shows(f"deny {RULE}", "VirtualMachine/shop/vm-7") == shown)
         times.append(time.monotonic() - began)
         spent.append(server.cpu_seconds() - used)
-    busy = os.getloadavg()[0] > (os.cpu_count() or 1)
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     assert min(spent) < 8, spent  # two judgements: one may run when the change arrives
     print(f"{FLEET} VMs: {min(times):.1f} s to the metrics and the page, {min(spent):.1f} s of CPU")
-    assert busy or min(times) < 5, times
+    assert min(times) < 5 * crowd, times
 
 
 def test_an_api_server_that_restarts(plane: ControlPlane, api: ApiClient, server: Watching) -> None:

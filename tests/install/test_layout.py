@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.conftest import LONG_FILES
 from tests.paths import ROOT
 
 FILE_LINES = 400
@@ -98,3 +99,8 @@ def test_the_package_has_few_entries():
 def test_a_function_is_measured_without_its_decorators():
     source = "@click.command('x')\n@option\ndef one(a, *, b):\n    def two(c):\n        pass\n"
     assert [*functions("f.py", source)] == [Function("f.py:3 one", 3, 2, True), Function("f.py:4 two", 2, 1, False)]
+
+
+def test_the_long_files_exist() -> None:
+    """The order of the tests names files. One that is renamed would run at the end of ``make test``."""
+    assert [file for file in LONG_FILES if not (ROOT / file).is_file()] == []
