@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import WITHOUT_STATUS
 from tests.apiserver.webhook import Webhook, register
 from tests.rule_cases import rule_cases
+from tests.waiting import eventually
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Object
@@ -88,9 +90,9 @@ class Reach:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane, self.folder = plane, folder
+        self.webhook = Webhook(folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json")
         self.world()
         self.policy()
-        self.webhook = Webhook(folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json")
 
     def world(self, items: Sequence[Any] = (), complete: Sequence[str] = ("*",), version: str = "") -> None:
         """What look-ups see from now on."""
@@ -101,14 +103,25 @@ class Reach:
         """The policy from now on: the default one, these rules, and the exemption of ``BEFORE``."""
         exempt = {"users": [{"match": BEFORE, "rules": ["*"], "reason": "wrote it before virt-admit came"}]}
         policy = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", "extends": "default"}
-        self._write("policy", policy | {"rules": dict(rules), "exempt": exempt})
+        began = time.time()
+        if self._write("policy", policy | {"rules": dict(rules), "exempt": exempt}) and self.webhook.running:
+            eventually(lambda: self._policy_loaded() >= began)  # the webhook looks at the file twice a second
 
-    def _write(self, name: str, data: Any) -> None:
+    def _policy_loaded(self) -> float:
+        """Return when the webhook read the policy in force."""
+        name = "virt_admit_policy_loaded_timestamp_seconds"
+        found = re.search(rf"^{name} (\S+)$", self.webhook.ops("/metrics")[1], re.MULTILINE)
+        return float(found[1]) if found else 0
+
+    def _write(self, name: str, data: Any) -> bool:
+        """Replace a file at once. Return whether its content changed."""
         file, text = self.folder / f"{name}.json", json.dumps(data)
-        if not file.exists() or file.read_text() != text:
-            scratch = file.with_suffix(".new")
-            scratch.write_text(text)
-            scratch.replace(file)
+        if file.exists() and file.read_text() == text:
+            return False
+        scratch = file.with_suffix(".new")
+        scratch.write_text(text)
+        scratch.replace(file)
+        return True
 
     def kubectl(
         self, verb: str, obj: Any, *flags: str, user: str = "", groups: tuple[str, ...] = ()
