@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A file stays with one process, because its tests share servers. tests/conftest.py has the order of the files; xdist would
 # begin with those that have most tests, which are the quick ones.
 PARALLEL := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
-# The end-to-end tests wait half of the time, so four processes keep two processors busy. The fast tests never wait.
+# The end-to-end tests wait half of the time, so four processes keep two processors busy. Few of the fast tests wait.
 WORKERS ?= 4
 UV := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
@@ -58,7 +58,7 @@ test: .venv/.ready
 
 ## make unit      the fast tests alone
 unit: .venv/.ready
-	@$(PARALLEL) -n 2 -m "not e2e and not slow" --ignore=tests/e2e --ignore=tests/image
+	@$(PARALLEL) -n 3 -m "not e2e and not slow" --ignore=tests/e2e --ignore=tests/image
 
 .PHONY: browser
 NPM_PACKAGES := playwright-core@1.65.1 axe-core@4.14.1
