@@ -11,12 +11,15 @@ from pathlib import Path as File
 import pytest
 
 from tests.documents.reading import VM
+from virt_admit.documents import reader
 from virt_admit.documents.files import Exclude, FoundFile, find
 from virt_admit.documents.reader import Document, DocumentError, parse
 
 
 @pytest.mark.parametrize("text", [VM + "---\n", '{"kind": "A", "spec": {"x": [1, 2, 3]}}\n'], ids=["YAML", "JSON"])
-def test_memory_does_not_grow_with_the_number_of_documents(text: str) -> None:
+def test_memory_does_not_grow_with_the_number_of_documents(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "PORTION", 20_000)  # the documents of one portion are in memory at once
+
     def peak(count: int) -> int:
         content = text.encode() * count
         tracemalloc.start()

@@ -22,7 +22,7 @@ from yaml.events import (
 )
 
 from virt_admit.documents.tree import MAX_DEPTH, Span, SpanPositions
-from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, scalar
+from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, plain, scalar
 from virt_admit.model.objects import PathStep
 
 MANY: Final = 20
@@ -142,7 +142,7 @@ class PlainReader:
                 record(event.start_mark.index)
                 end = event.end_mark.index
                 record(end)
-                value = scalar(event)
+                value = plain(event.value) if event.implicit[0] and event.tag is None else scalar(event)
                 if key is None and parent.__class__ is dict:
                     if value.__class__ is not str or value in parent or value == "<<":
                         raise NotPlainError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import math
 import re
 from typing import Any, Final
@@ -41,20 +42,33 @@ def scalar(event: Any) -> Any:
     if event.tag is not None:
         return _tagged(event, text)
     if event.implicit[0]:
-        return _plain(text, event)
+        return _plain_at(text, event)
     if event.style == '"' and SURROGATE.search(text):  # libyaml rejects such escapes, but the parser in Python does not
         raise MarkupError("an escape that is not a valid character", event.start_mark.index)
     return text
 
 
-def _plain(text: str, event: Any) -> Any:
+@functools.lru_cache(maxsize=10_000)
+def plain(text: str) -> Any:
+    """Return the value of a scalar without quotes and tag. Manifests repeat few keys and words.
+
+    Raises:
+        MarkupError: JSON has no equal value. Its offset is 0.
+    """
     word = _WORDS.get(text, text)
     if word is text and text[0] in "+-.0123456789":
-        return _number(text, event)
+        return _number(text)
     return word
 
 
-def _number(text: str, event: Any) -> int | float | str:
+def _plain_at(text: str, event: Any) -> Any:
+    try:
+        return plain(text)
+    except MarkupError as error:
+        raise MarkupError(error.message, event.start_mark.index) from None
+
+
+def _number(text: str) -> int | float | str:
     """Return the number of a plain scalar, or the text itself."""
     digits = text if text[0] == "." else text.replace("_", "")
     match = _INTEGER.fullmatch(digits)
@@ -71,7 +85,7 @@ def _number(text: str, event: Any) -> int | float | str:
     if math.isfinite(value):
         return integral(value)
     if _NOT_JSON.fullmatch(text):
-        raise MarkupError(f"{text} is not a number that JSON has", event.start_mark.index)
+        raise MarkupError(f"{text} is not a number that JSON has", 0)
     return text
 
 
@@ -87,7 +101,7 @@ def _tagged(event: Any, text: str) -> Any:
     types = _TYPES.get(tag)
     if types is None:
         raise MarkupError(f"unknown tag {show(tag)}", event.start_mark.index)
-    value = _plain(text, event)
+    value = _plain_at(text, event)
     if type(value) not in types:
         raise MarkupError(f"{show(text)} is not a value of !!{tag.removeprefix(_TAG)}", event.start_mark.index)
     return value
