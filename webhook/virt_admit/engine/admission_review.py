@@ -320,7 +320,9 @@ def _tagged(text: str, rule: Rule, most: int) -> str:
 def _audit(response: Response) -> dict[str, str]:
     if not (response.verdicts or response.fixed or response.unseen):  # the common case
         return {}
-    by_action = {action: {v.rule.id for v in response.verdicts if v.action is action} for action in Action}
+    by_action: dict[Action, set[str]] = {Action.DENY: set(), Action.WARN: set(), Action.AUDIT: set(), Action.OFF: set()}
+    for verdict in response.verdicts:
+        by_action[verdict.action].add(verdict.rule.id)
     annotations = {
         "denied-by": by_action[Action.DENY],
         "warned-by": by_action[Action.WARN],
@@ -344,6 +346,9 @@ def strongest_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     With equal actions, the first verdict of a rule at a field precedes its further ones, so that a truncated list shows
     different problems.
     """
+    verdicts = tuple(verdicts)
+    if len(verdicts) < 2:  # the common case
+        return verdicts
     met: Counter[tuple[str, tuple[str, ...]]] = Counter()
     ranked: list[tuple[int, int, Verdict]] = []
     for verdict in verdicts:

@@ -173,7 +173,9 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, lim
         decision = policy.decide(rule, request.namespace)
         if decision.action is not Action.OFF:
             active.append(rule)
-            verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
+            findings = evaluation.run_rule(rule, decision.params)
+            if findings:
+                verdicts += evaluation.verdicts(rule, findings, decision.params, min(decision.action, ceiling))
     return evaluation.response(verdicts=strongest_first(verdicts), rules_run=tuple(active))
 
 
@@ -222,11 +224,8 @@ class _Evaluation:
         user, namespace = self.request.user, self.request.namespace
         return self.policy.exempt(rule, user, namespace, self.obj, trusted_accounts.aliases(user, self.cluster))
 
-    def verdicts(self, rule: Rule, params: Any, max_action: Action) -> list[Verdict]:
-        """Return the verdicts of a rule. ``max_action`` is the strongest action that the policy allows it."""
-        findings = self.run_rule(rule, params)
-        if not findings:
-            return []
+    def verdicts(self, rule: Rule, findings: Iterable[Finding], params: Any, max_action: Action) -> list[Verdict]:
+        """Return the verdicts on the findings of a rule. ``max_action`` is the strongest that the policy allows it."""
         known = self._known_findings(rule, params, max_action)
         exempted = self._exempted(rule, max_action)
         kept: list[Verdict] = []

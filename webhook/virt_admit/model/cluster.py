@@ -129,14 +129,15 @@ class Snapshot:
 
     def sees_all(self, kind: Kind) -> bool:
         """Whether every object of the kind is present."""
-        if kind.resource in self.unreadable:
-            return False
-        return "*" in self.complete or kind.resource in self.complete
+        resource = kind.resource
+        return resource not in self.unreadable and ("*" in self.complete or resource in self.complete)
 
     def _sees(self, kind: Kind, namespace: str | None) -> bool:
         """Whether every object of the kind in the namespace is present."""
-        scope = f"{namespace}/{kind.resource}"
-        return self.sees_all(kind) or (scope in self.complete and kind.resource not in self.unreadable)
+        if self.sees_all(kind):
+            return True
+        scope = f"{namespace}/{kind.resource}" if self.complete else ""
+        return scope in self.complete and kind.resource not in self.unreadable
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         if not kind.namespaced:
