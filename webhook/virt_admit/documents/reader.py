@@ -77,7 +77,7 @@ class Document:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The object. If the document is packed, it is parsed anew each time."""
+        """The object. If the document is packed, it is parsed on each use."""
         if isinstance(self.content, dict):
             return self.content
         parsed: dict[str, Any] = json_codec.loads(self.content)
