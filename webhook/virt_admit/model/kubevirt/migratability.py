@@ -317,7 +317,7 @@ def _disks(vmi: Effective, cluster: Cluster) -> _Found:
     migrating = _migrating_volumes(vmi.obj)
     for volume in vmi.spec["volumes"].items():
         claim = claim_of(volume)
-        if claim is not None and claim.value != "" and volume["name"].value in migrating:
+        if migrating and claim is not None and claim.value != "" and volume["name"].value in migrating:
             continue
         if claim is not None:
             yield from _claim(claim, vmi, cluster)

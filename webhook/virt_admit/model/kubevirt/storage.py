@@ -77,7 +77,7 @@ def access(vmi: Effective, claim: str, cluster: Cluster) -> Access:
 
 def _named(name: str, templates: Field) -> Field | None:
     for template in templates.items():
-        if template["metadata"]["name"].value == name:
+        if template.at("metadata", "name").value == name:
             return template
     return None
 

@@ -42,8 +42,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 
 
 def _claims(volume: Field) -> Iterator[Field]:
-    yield volume["persistentVolumeClaim"]["claimName"]
-    yield volume["dataVolume"]["name"]
+    yield volume.at("persistentVolumeClaim", "claimName")
+    yield volume.at("dataVolume", "name")
 
 
 RULE = Rule(

@@ -33,7 +33,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 
 
 def _claim(volume: Field) -> Field:
-    return volume["ephemeral"]["persistentVolumeClaim"]["claimName"]
+    return volume.at("ephemeral", "persistentVolumeClaim", "claimName")
 
 
 def _not_shared(claim: Field, obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
