@@ -1,6 +1,8 @@
 """Work that several processes share: the same results in the same order, whatever happens to a process."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -8,6 +10,8 @@ import pytest
 
 from tests.cli.test_check import BOTH, FINE, UNSET
 from virt_admit.cli.processes import batches
+
+pytestmark = pytest.mark.timeout(60)
 
 PRELUDE = "import os, threading; from virt_admit.cli import processes; import click\n"
 
@@ -40,6 +44,38 @@ def test_a_process_that_the_system_ends_is_an_error():
     code += "try: list(processes.share(work, range(4), 2)); print('null')\n"
     code += "except click.ClickException as error: print('\"' + error.message + '\"')"
     assert python(code) == "a process was ended, probably because memory is short. Use -j 1"
+
+
+@pytest.mark.parametrize("number", [0, 2], ids=["first", "third"])
+def test_this_process_does_the_work_if_the_system_refuses_another(number):
+    code = f"forks = iter([os.fork] * {number}); real = os.fork\n"
+    code += (
+        "def fork():\n    one = next(forks, None)\n    if one is None: raise BlockingIOError(11, 'no more processes')\n"
+    )
+    code += "    return real()\nos.fork = fork; me = os.getpid()\n"
+    code += "print(sum(p != me for p in processes.share(lambda _: os.getpid(), range(9), 3)))"
+    assert python(code) == 0
+
+
+SLOW = """
+import signal, sys, time
+def work(n):
+    time.sleep(0.1)
+    return "x" * 100_000
+for number, _ in enumerate(processes.share(work, range(600), 3)):
+    if number == 3: print("started", flush=True)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("whole_group", [True, False])
+def test_no_process_outlives_the_first_one(sent, whole_group):
+    command = [sys.executable, "-c", PRELUDE + SLOW]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True) as first:
+        assert first.stdout.readline() == b"started\n"
+        (os.killpg if whole_group else os.kill)(first.pid, sent)
+        assert first.stdout.read() == b""  # a copy that lives would keep the pipe open
+    assert first.returncode == -sent
 
 
 def test_an_exception_of_the_work_is_raised():

@@ -24,6 +24,15 @@ VM = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: %s}\nsp
 pytestmark = pytest.mark.timeout(30)
 
 
+def test_aliases_of_long_texts_are_limited(tmp_path: Path) -> None:
+    """A packed document has each copy of a text for itself."""
+    file = tmp_path / "bomb.yaml"
+    file.write_text(VM % "vm" + f"x: &a {'y' * 50_000}\nz: [{', '.join(['*a'] * 8_000)}]\n")
+    done = CliRunner().invoke(main.virt_admit, ["check", str(file)], standalone_mode=False)
+    assert done.return_value == 2
+    assert "the aliases repeat more than 4 MiB of text" in done.stderr
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Manifests between links to the folder itself, pipes, devices and links to nothing."""

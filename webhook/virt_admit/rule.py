@@ -54,6 +54,10 @@ class Cause(enum.StrEnum):
 class _FromObject:
     """Marks that the offending value is the value at the finding's path."""
 
+    def __reduce__(self) -> str:
+        """Let a copy that another process sends be the same one."""
+        return "FROM_OBJECT"
+
 
 FROM_OBJECT: Final = _FromObject()
 

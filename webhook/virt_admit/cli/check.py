@@ -98,7 +98,7 @@ BATCH: Final = 250
     type=click.IntRange(1),
     default=processes.available,
     metavar="N",
-    help="Processes that share the work if there are many objects. Default: one for each processor.",
+    help="Processes that share the work if there are many objects. Default: one for each processor, at most 8.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print on stderr how many rules ran for each object.")
 @grouped("options", CheckOptions)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -15,13 +16,20 @@ from virt_admit.model.kinds import Kind
 from virt_admit.rule import Rule
 from virt_admit.rules import listed_rules
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
 T = TypeVar("T")
 R = TypeVar("R")
 
+MOST: Final = 8
+"""Processes by default. More save little, and a container that may use few processors of a large node would start many."""
+
 
 def available() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many processes to use: one for each processor that this process may use, within reason."""
+    return min(MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def share(work: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
@@ -34,32 +42,21 @@ def share(work: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
         ClickException: the system ended a process, mostly because memory is short.
     """
     jobs = min(jobs, len(items))
-    if jobs <= 1 or not hasattr(os, "fork") or threading.active_count() > 1:
+    alone = jobs <= 1 or not hasattr(os, "fork") or threading.active_count() > 1
+    copies = [] if alone else _start(work, items, jobs)
+    if not copies:
         yield from map(work, items)
         return
-    import multiprocessing  # noqa: PLC0415 - few runs have so much to do
-    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
-    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
-
-    copyreg.pickle(Rule, lambda rule: (_rule, (rule.id,)))  # each process has the same rules and kinds
-    copyreg.pickle(Kind, lambda kind: (_kind, (kind.resource,)))
-    context = multiprocessing.get_context("fork")
     try:
-        with ProcessPoolExecutor(jobs, context, _start, (work, items)) as processes:
-            yield from processes.map(_do, range(len(items)))
-    except BrokenProcessPool:
+        for index in range(len(items)):
+            done, result = copies[index % jobs][1].recv()
+            if not done:
+                raise result
+            yield result
+    except EOFError:
         raise click.ClickException("a process was ended, probably because memory is short. Use -j 1") from None
-
-
-def _kind(resource: str) -> Kind:
-    found = kinds.by_resource(resource)
-    if found is None:
-        raise ValueError(f"no kind {resource}")
-    return found
-
-
-def _rule(rule_id: str) -> Rule:
-    return listed_rules().by_id[rule_id]
+    finally:
+        _end(copies)
 
 
 def batches(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
@@ -76,15 +73,66 @@ def batches(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterato
         yield batch
 
 
-_task: tuple[Callable[[Any], Any], Sequence[Any]] = id, ()
-"""The work and its items, which ``_start`` sets in a copy."""
+_Copy = tuple["BaseProcess", "Connection"]
+"""A process, and the end of its pipe from which its results are read."""
 
 
-def _start(work: Callable[[Any], Any], items: Sequence[Any]) -> None:
-    global _task  # noqa: PLW0603 - functions and objects need not be sent, because the copy has them
-    _task = work, items
+def _start(work: Callable[[T], Any], items: Sequence[T], jobs: int) -> list[_Copy]:
+    """Start the processes, each for every n-th item. Return none if the system refuses one.
+
+    Pipes alone: the queues of the standard library need locks, which a process that is ended leaves locked.
+    """
+    import multiprocessing  # noqa: PLC0415 - few runs have so much to do
+    import signal  # noqa: PLC0415
+
+    copyreg.pickle(Rule, lambda rule: (_rule, (rule.id,)))  # each process has the same rules and kinds
+    copyreg.pickle(Kind, lambda kind: (_kind, (kind.resource,)))
+    context = multiprocessing.get_context("fork")
+    copies: list[_Copy] = []
+    # Ctrl-C reaches every process; the copies ignore it, because this one ends them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for number in range(jobs):
+            reader, writer = context.Pipe(duplex=False)
+            readers = [reader, *(each for _, each in copies)]
+            process = context.Process(target=_do, args=(work, items[number::jobs], writer, readers), daemon=True)
+            process.start()
+            writer.close()
+            copies.append((process, reader))
+    except OSError:
+        _end(copies)
+        return []
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return copies
 
 
-def _do(index: int) -> Any:
-    work, items = _task
-    return work(items[index])
+def _do(work: Callable[[T], Any], items: Sequence[T], writer: Connection, readers: Iterable[Connection]) -> None:
+    """In a copy: send whether the work on each item was done, and its result or its exception."""
+    for reader in readers:
+        reader.close()  # writing fails once the first process is gone, so that the copies never outlive it
+    with contextlib.suppress(OSError):
+        for item in items:
+            try:
+                result: tuple[bool, Any] = True, work(item)
+            except Exception as error:  # raised in the first process
+                result = False, error
+            writer.send(result)
+
+
+def _end(copies: Iterable[_Copy]) -> None:
+    for process, reader in copies:
+        process.terminate()
+        process.join()
+        reader.close()
+
+
+def _kind(resource: str) -> Kind:
+    found = kinds.by_resource(resource)
+    if found is None:
+        raise ValueError(f"no kind {resource}")
+    return found
+
+
+def _rule(rule_id: str) -> Rule:
+    return listed_rules().by_id[rule_id]

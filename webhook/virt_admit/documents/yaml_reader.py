@@ -26,7 +26,10 @@ from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, scalar
 from virt_admit.model.units import show
 
 MAX_COPIES: Final = 100_000
-"""Limit for values copied through aliases in one file. A few lines of nested aliases can expand to billions."""
+"""Limit for values copied through aliases in one portion of a file. A few lines of nested aliases can expand to billions."""
+
+MAX_COPIED_TEXT: Final = 4 << 20
+"""Limit for the characters of these values: a document that is packed has each copy for itself."""
 
 
 class _PythonParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
@@ -52,6 +55,7 @@ class YamlReader:
 
     def __init__(self) -> None:
         self._copies = 0
+        self._copied_text = 0
         self._anchors: dict[str, tuple[Any, Span]] = {}
         self._repeated: list[Repeated] = []
         self._next: Callable[[], Any]
@@ -163,14 +167,21 @@ class YamlReader:
     def _copy(self, value: Any, depth: int, offset: int) -> Any:
         self._copies += 1
         if self._copies > MAX_COPIES:
-            raise MarkupError(f"the aliases of this file repeat more than {MAX_COPIES} values", offset)
+            raise MarkupError(f"the aliases repeat more than {MAX_COPIES} values", offset)
         if not isinstance(value, (dict, list)):
+            self._count_text(value, offset)
             return value
         if depth > MAX_DEPTH:
             raise too_deep(offset)
         if isinstance(value, dict):
+            self._count_text("".join(value), offset)
             return {key: self._copy(item, depth + 1, offset) for key, item in value.items()}
         return [self._copy(item, depth + 1, offset) for item in value]
+
+    def _count_text(self, value: Any, offset: int) -> None:
+        self._copied_text += len(value) if isinstance(value, str) else 0
+        if self._copied_text > MAX_COPIED_TEXT:
+            raise MarkupError(f"the aliases repeat more than {MAX_COPIED_TEXT >> 20} MiB of text", offset)
 
     def _merge(self, source: Any, span: Span, values: dict[str, Any], spans: dict[str, Any], merged: set[str]) -> None:
         """Add the map, or the list of maps, behind ``<<``.

@@ -48,17 +48,27 @@ def scalar(event: Any) -> Any:
     return text
 
 
-@functools.lru_cache(maxsize=10_000)
+_SHORT: Final = 64
+"""Characters of the texts that are remembered. Manifests repeat few keys and words; long texts differ."""
+
+
 def plain(text: str) -> Any:
-    """Return the value of a scalar without quotes and tag. Manifests repeat few keys and words.
+    """Return the value of a scalar without quotes and tag.
 
     Raises:
         MarkupError: JSON has no equal value. Its offset is 0.
     """
+    return _remembered(text) if len(text) <= _SHORT else _plain(text)
+
+
+def _plain(text: str) -> Any:
     word = _WORDS.get(text, text)
     if word is text and text[0] in "+-.0123456789":
         return _number(text)
     return word
+
+
+_remembered = functools.lru_cache(maxsize=10_000)(_plain)
 
 
 def _plain_at(text: str, event: Any) -> Any:

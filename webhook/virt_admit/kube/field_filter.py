@@ -20,7 +20,14 @@ Tree = Mapping[str, "Tree | None"]
 """Retained keys. None: with everything below."""
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-ALWAYS: Final = ("apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.deletionTimestamp")
+ALWAYS: Final = (
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.generateName",
+    "metadata.namespace",
+    "metadata.deletionTimestamp",
+)
 
 
 @dataclass(frozen=True)
