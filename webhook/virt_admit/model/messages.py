@@ -89,9 +89,8 @@ def did_you_mean(word: object, known: Sequence[str], aliases: Mapping[str, str] 
     lower = word.lower()
     if aliases and lower in aliases:
         return aliases[lower]
-    similar = (
-        each for each in known if abs(len(each) - len(lower)) <= _MOST_EDITS
-    )  # each edit changes the length by 1
+    # an edit changes the length by one at most, so other words need not be compared
+    similar = (each for each in known if abs(len(each) - len(lower)) <= _MOST_EDITS)
     edits, nearest = min(((_edits(lower, each.lower()), each) for each in similar), default=(len(word), ""))
     return nearest if edits <= _MOST_EDITS and edits < len(word) else None
 
