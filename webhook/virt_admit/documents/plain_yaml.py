@@ -6,7 +6,6 @@ the memory of a tree of spans, and the order of the keys tells which numbers bel
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -127,7 +126,7 @@ class PlainReader:
 
         This loop dominates the time that reading takes, so it calls nothing that it can avoid.
         """
-        following, record, intern = self._next, offsets.append, sys.intern
+        following, record = self._next, offsets.append
         parents: list[tuple[Any, str | None, int, Any]] = []
         parent: Any
         key: str | None
@@ -146,7 +145,7 @@ class PlainReader:
                 if key is None and parent.__class__ is dict:
                     if value.__class__ is not str or value in parent or value == "<<":
                         raise NotPlainError
-                    key = intern(value)
+                    key = value
                     continue
             elif kind is MappingStartEvent or kind is SequenceStartEvent:
                 if (key is None and parent.__class__ is dict) or not _is_plain(event, len(parents)):

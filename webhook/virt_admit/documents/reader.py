@@ -126,7 +126,7 @@ class TextChunk:
     def place(self, offset: int) -> tuple[int, int]:
         """Return line and column of a character."""
         if self._breaks is None:
-            self._breaks = array("I", accumulate(len(line) + 1 for line in self.text.split("\n")))
+            self._breaks = array("I", accumulate([len(line) + 1 for line in self.text.split("\n")]))
         line = bisect_right(self._breaks, offset)
         return line + self.first_line, offset - (self._breaks[line - 1] if line else 0) + 1
 
