@@ -117,6 +117,8 @@ class Metrics(ProcessMetrics):
         self._request = functools.cache(self.requests.labels)
         self._duration = functools.cache(self.duration.labels)
         self._in_flight = functools.cache(self.in_flight.labels)
+        self._finding = functools.cache(self.findings.labels)
+        self._unseen = functools.cache(self.rule_unseen.labels)
 
     def _add_certificates(self, registry: CollectorRegistry) -> None:
         self.certificate_rotations = Counter(
@@ -149,13 +151,13 @@ class Metrics(ProcessMetrics):
         self._duration(endpoint).observe(seconds)
         for verdict in response.verdicts:
             if verdict.action > Action.OFF:
-                self.findings.labels(verdict.rule.id, str(verdict.action)).inc()
+                self._finding(verdict.rule.id, str(verdict.action)).inc()
         for rule, _ in response.errors:
             self.rule_errors.labels(rule.id).inc()
         for rule in response.not_judged:
             self.not_judged.labels(rule.id).inc()
         for rule in {rule for rule, _ in response.unseen}:
-            self.rule_unseen.labels(rule.id).inc()
+            self._unseen(rule.id).inc()
 
     def certificate_event(self, what: str, label: str) -> None:
         """Count an event of the rotation loop (virt_admit_certs.rotation_events.OnEvent)."""
