@@ -59,6 +59,7 @@ def test_this_process_does_the_work_if_the_system_refuses_another(number):
 
 SLOW = """
 import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores Ctrl-C
 def work(n):
     time.sleep(0.1)
     return "x" * 100_000

@@ -117,8 +117,6 @@ class Metrics(ProcessMetrics):
         self._request = functools.cache(self.requests.labels)
         self._duration = functools.cache(self.duration.labels)
         self._in_flight = functools.cache(self.in_flight.labels)
-        self._finding = functools.cache(self.findings.labels)
-        self._unseen = functools.cache(self.rule_unseen.labels)
 
     def _add_certificates(self, registry: CollectorRegistry) -> None:
         self.certificate_rotations = Counter(
@@ -141,6 +139,14 @@ class Metrics(ProcessMetrics):
         """Count a review as in flight while the context is open."""
         held: AbstractContextManager[None] = self._in_flight(endpoint).track_inprogress()
         return held
+
+    @functools.cached_property
+    def _finding(self) -> Callable[[str, str], Counter]:
+        return functools.cache(self.findings.labels)
+
+    @functools.cached_property
+    def _unseen(self) -> Callable[[str], Counter]:
+        return functools.cache(self.rule_unseen.labels)
 
     def observe(self, endpoint: str, answer: Reply, seconds: float) -> None:
         """Count one answered review."""
