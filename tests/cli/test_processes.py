@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.cli.test_check import BOTH, FINE, UNSET
-from virt_admit.cli.processes import batches
+from virt_admit.documents.batches import batches
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -92,6 +92,13 @@ def test_a_peer_that_sends_no_request_times_out(sent, patience, end):
     served(patience, talk)
 
 
+def closed(peer: socket.socket) -> bool:
+    """Whether the server closes this connection without an answer."""
+    with contextlib.suppress(ConnectionError):
+        return everything(peer) == b""
+    return True
+
+
 def test_connections_above_the_limit_are_closed(monkeypatch):
     monkeypatch.setattr(gunicorn_worker, "MAX_CONNECTIONS", 2)
 
@@ -117,11 +124,6 @@ def test_connections_above_the_limit_are_closed(monkeypatch):
 
 def test_at_the_limit_the_oldest_connection_without_a_request_makes_room(monkeypatch):
     monkeypatch.setattr(gunicorn_worker, "MAX_CONNECTIONS", 3)
-
-    def closed(peer: socket.socket) -> bool:
-        with contextlib.suppress(ConnectionError):
-            return everything(peer) == b""
-        return True
 
     def talk(port: int) -> None:
         with connect(port) as used, connect(port) as oldest, connect(port) as half:
@@ -154,11 +156,6 @@ def test_at_the_limit_the_oldest_tls_handshake_makes_room(monkeypatch):
     def accept() -> Greeter:
         handshakes.begin()
         return Greeter()
-
-    def closed(peer: socket.socket) -> bool:
-        with contextlib.suppress(ConnectionError):
-            return everything(peer) == b""
-        return True
 
     def talk(port: int) -> None:
         with connect(port) as oldest, connect(port) as second, connect(port) as third:

@@ -78,7 +78,7 @@ def readable(form, text):
 def judged(manifest):
     (document,), _ = reader.read(json.dumps(manifest).encode(), "vm.json")
     said = scanned(manifest).results
-    return Report(tuple(ObjectResult(one.request, one.response, document, one.rules_run) for one in said), 0, 1)
+    return Report(tuple(ObjectResult(one.request, one.response, document) for one in said), 0, 1)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -23,6 +23,7 @@ from virt_admit.cli.options import (
 from virt_admit.cli.output import failure, has_findings, print_summary, publish, tell
 from virt_admit.cli.project import Project, find_project
 from virt_admit.cli.sources import Source, Sources, read_sources
+from virt_admit.documents.batches import batches
 from virt_admit.documents.files import Exclude
 from virt_admit.documents.reader import Document
 from virt_admit.engine import review
@@ -278,32 +279,29 @@ class _FileJudge(NamedTuple):
         results: list[ObjectResult] = []
         other_kinds = 0
         judge = partial(self._judged, cluster=cluster, old=old, own_fixes=own_fixes)
-        batches = list(processes.batches(documents, lambda _: 1, BATCH))
-        for batch, (found, others) in zip(batches, processes.share(judge, batches, self.jobs), strict=True):
-            results += [result._replace(document=batch[index]) for index, result in found]
+        shares = list(batches(documents, lambda _: 1, BATCH))
+        for batch, (found, others) in zip(shares, processes.share(judge, shares, self.jobs), strict=True):
+            results += [one._replace(document=each) for each, one in zip(batch, found, strict=True) if one is not None]
             other_kinds += others
         skipped = sum(len(source.documents) - len(source.objects) for source in sources)
         return Report(tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped)
 
     def _judged(
         self, documents: Sequence[Document], cluster: Cluster, old: Mapping[_Identity, Object], own_fixes: bool
-    ) -> tuple[list[tuple[int, ObjectResult]], int]:
-        """Return the results of the selected documents with their indices, and the number of objects of other kinds.
-
-        The results have no document: the process that prints them has it.
-        """
-        found, other_kinds = [], 0
+    ) -> tuple[list[ObjectResult | None], int]:
+        """Return the result of each document (None: it is not judged), and the number of objects of other kinds."""
+        found: list[ObjectResult | None] = []
+        other_kinds = 0
         supported = listed_rules().about(self.target).by_kind
-        for index, document in enumerate(documents):
-            obj = namespaced_object(document, self.namespace)
-            if not self.selector.matches(obj.labels):
-                continue
-            kind = kinds.of(obj)
-            if kind is None or kind not in supported:
-                other_kinds += 1
-            else:
-                result = self._result(document, obj, kind, old.get(_identity(obj)), cluster, own_fixes)
-                found.append((index, result._replace(document=None)))
+        for document in documents:
+            obj, result = namespaced_object(document, self.namespace), None
+            if self.selector.matches(obj.labels):
+                kind = kinds.of(obj)
+                if kind is None or kind not in supported:
+                    other_kinds += 1
+                else:
+                    result = self._result(document, obj, kind, old.get(_identity(obj)), cluster, own_fixes)
+            found.append(result)
         return found, other_kinds
 
     def _looked_up(self, documents: Sequence[Document]) -> Iterator[Object]:
@@ -314,10 +312,10 @@ class _FileJudge(NamedTuple):
         judged = set(found)
         fields = retained_fields(self.rules.where(lambda rule: not judged.isdisjoint(rule.kinds)))
         for document, kind in zip(documents, found, strict=True):
-            obj = namespaced_object(document, self.namespace)
             if kind is None or not kind.numerous:
-                yield obj
+                yield namespaced_object(document, self.namespace)
             elif kind in fields:
+                obj = namespaced_object(document, self.namespace)
                 yield Object(fields[kind].filter(obj.data), obj.namespace)
 
     def _result(
@@ -365,7 +363,7 @@ def _print_rule_counts(sources: Iterable[Source], selector: Selector, report: Re
         obj = Object(document.data)
         result = results.get(id(document))
         if result:
-            message = f"{count(len(result.rules_run), 'rule')} ran"
+            message = f"{count(len(result.response.rules_run), 'rule')} ran"
         elif selector.matches(obj.labels):
             message = "no rule supports this kind"
         else:

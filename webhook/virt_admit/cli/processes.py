@@ -59,20 +59,6 @@ def share(work: Callable[[T], R], items: Sequence[T], jobs: int) -> Iterator[R]:
         _end(copies)
 
 
-def batches(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
-    """Yield consecutive items in batches of at least this size; only the last one may be smaller."""
-    batch: list[T] = []
-    total = 0
-    for item in items:
-        batch.append(item)
-        total += size(item)
-        if total >= least:
-            yield batch
-            batch, total = [], 0
-    if batch:
-        yield batch
-
-
 _Copy = tuple["BaseProcess", "Connection"]
 """A process, and the end of its pipe from which its results are read."""
 

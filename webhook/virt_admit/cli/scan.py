@@ -326,7 +326,7 @@ def _judge(
 ) -> ObjectResult:
     request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
     response = review.review(request, rules, cluster, policy)
-    return ObjectResult(without_object(request, label), response, rules_run=response.rules_run)
+    return ObjectResult(without_object(request, label), response)
 
 
 def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreadable: frozenset[str]) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from virt_admit.cli import processes
 from virt_admit.cli.output import tell
 from virt_admit.documents import files, reader
+from virt_admit.documents.batches import batches
 from virt_admit.documents.files import Exclude, FoundFile
 from virt_admit.documents.reader import Document, DocumentError, Portion
 
@@ -96,14 +97,14 @@ def _parsed(contents: Sequence[FoundFile], jobs: int) -> list[_Parsed]:
     parsed: list[_Parsed] = [[] for _ in contents]
     portions: list[tuple[int, Portion]] = []
     for index, (name, content, _) in enumerate(contents):
+        if isinstance(content, DocumentError):
+            continue
         try:
-            portions += (
-                [] if isinstance(content, DocumentError) else [(index, p) for p in reader.portions(content, name)]
-            )
+            portions += [(index, portion) for portion in reader.portions(content, name)]
         except DocumentError as error:
             parsed[index].append(error)
-    batches = list(processes.batches(portions, lambda each: each[1].size, reader.PORTION))
-    for batch, found in zip(batches, processes.share(_parse, batches, jobs), strict=True):
+    shares = list(batches(portions, lambda each: each[1].size, reader.PORTION))
+    for batch, found in zip(shares, processes.share(_parse, shares, jobs), strict=True):
         for (index, _), documents in zip(batch, found, strict=True):
             parsed[index] += documents
     return parsed

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
+from virt_admit.documents.batches import batches
 from virt_admit.documents.tree import MarkupError, Positions, Span, SpanPositions, Tree
 from virt_admit.documents.yaml_reader import YamlReader, may_be_object
 from virt_admit.model import json_codec
@@ -193,13 +194,7 @@ def portions(content: bytes, file: str) -> Iterator[Portion]:
     if _BRACE.match(text):
         yield Portion(file, (TextChunk(file, text),), json=True, template=template)
         return
-    parts: list[TextChunk] = []
-    for part in _parts(file, text):
-        parts.append(part)
-        if part.start + len(part.text) - parts[0].start >= PORTION:
-            yield Portion(file, tuple(parts), template=template)
-            parts = []
-    if parts:
+    for parts in batches(_parts(file, text), lambda part: len(part.text), PORTION):
         yield Portion(file, tuple(parts), template=template)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -100,7 +100,8 @@ class Response(NamedTuple):
     policy: Policy | None = None
     """The policy that was applied."""
     rules_run: tuple[Rule, ...] = ()
-    """The rules that judged the object: those for it that the policy does not switch off."""
+    """The rules that judged the object: those for it that the policy does not switch off.
+    One without a verdict found nothing."""
 
     @property
     def allowed(self) -> bool:
@@ -320,7 +321,7 @@ def _tagged(text: str, rule: Rule, most: int) -> str:
 def _audit(response: Response) -> dict[str, str]:
     if not (response.verdicts or response.fixed or response.unseen):  # the common case
         return {}
-    by_action: dict[Action, set[str]] = {Action.DENY: set(), Action.WARN: set(), Action.AUDIT: set(), Action.OFF: set()}
+    by_action: defaultdict[Action, set[str]] = defaultdict(set)
     for verdict in response.verdicts:
         by_action[verdict.action].add(verdict.rule.id)
     annotations = {

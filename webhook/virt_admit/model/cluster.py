@@ -134,10 +134,8 @@ class Snapshot:
 
     def _sees(self, kind: Kind, namespace: str | None) -> bool:
         """Whether every object of the kind in the namespace is present."""
-        if self.sees_all(kind):
-            return True
-        scope = f"{namespace}/{kind.resource}" if self.complete else ""
-        return scope in self.complete and kind.resource not in self.unreadable
+        scope = f"{namespace}/{kind.resource}"
+        return self.sees_all(kind) or (scope in self.complete and kind.resource not in self.unreadable)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         if not kind.namespaced:

@@ -30,8 +30,6 @@ class ObjectResult(NamedTuple):
     request: Request
     response: Response
     document: Document | None = None
-    rules_run: tuple[Rule, ...] = ()
-    """The rules that judged the object. A rule without a result found nothing."""
     locations: Mapping[tuple[PathStep, ...], Location] = NO_LOCATIONS
     """Where the paths of the response are in the file. Others are looked up in the document."""
     cluster: str = ""
@@ -60,11 +58,15 @@ class ObjectResult(NamedTuple):
 
 
 def of_file(request: Request, response: Response, document: Document, label: str = "") -> ObjectResult:
-    """Return the result for an object of a file: without the object, because keeping all of them takes much memory."""
+    """Return the result for an object of a file.
+
+    Without the object, because keeping all of them takes much memory, and without the document: the process that prints
+    the result has it.
+    """
     paths = {_NO_PATH, *(verdict.finding.path for verdict in (*response.fixed, *response.verdicts))}
     locations = document.locations(paths, request.obj.data if request.obj else None)
     response = response._replace(policy=None)  # reports print none
-    return ObjectResult(without_object(request, label), response, document, response.rules_run, locations)
+    return ObjectResult(without_object(request, label), response, locations=locations)
 
 
 def without_object(request: Request, label: str = "") -> Request:
