@@ -113,10 +113,7 @@ class Cluster:
         return not self.create()
 
     def posters(self, number: int) -> list[Poster]:
-        """Clients that create virtual machines, without storing one, some dozens a second.
-
-        Without a pause they would take all processors from the rotations, and from the tests next to them.
-        """
+        """Clients that create virtual machines, without storing one, as fast as the API server answers."""
         address, folder = urlsplit(self.plane.url), self.plane.folder
         trusting = ssl.create_default_context(cafile=folder / "ca.crt")
 
@@ -126,7 +123,7 @@ class Cluster:
         path = f"/apis/kubevirt.io/v1/namespaces/{SHOP}/virtualmachines?dryRun=All"
         body = json.dumps(vm("db", SHOP)).encode()
         token = {"Authorization": f"Bearer {self.plane.token}"}
-        return [Poster(connect, path, body, 201, keep=True, pause=0.01, **token) for _ in range(number)]
+        return [Poster(connect, path, body, 201, keep=True, **token) for _ in range(number)]
 
     def certs(self, verb: str, *args: str) -> tuple[int, str]:
         """``virt-admit certs`` as an administrator: exit code, and all that it says."""

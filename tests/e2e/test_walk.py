@@ -58,7 +58,7 @@ def creator(walk: Installed) -> Poster:
 
     body = json.dumps(yaml.safe_load(VALID.read_text())).encode()
     path = "/apis/kubevirt.io/v1/namespaces/shop/virtualmachines?dryRun=All"
-    return Poster(connect, path, body, 201, keep=True, pause=0.01, Authorization=f"Bearer {cluster.token}")
+    return Poster(connect, path, body, 201, keep=True, Authorization=f"Bearer {cluster.token}")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def test_after_sigterm_it_serves_until_the_stop_delay_ends(tmp_path):
     """Not ready at once, so that no more calls come; and who has not noticed yet is answered."""
     with Webhook(tmp_path, "--stop-delay", "5") as webhook:
         client = Client(webhook.ca, webhook.port)
-        with Load(*(Poster(client, "/validate", FINE, keep=keep, pause=0.01) for keep in (False, True))) as load:
+        with Load(*(Poster(client, "/validate", FINE, keep=keep) for keep in (False, True))) as load:
             load.more(50)
             asked = time.monotonic()
             webhook.terminate()
@@ -99,7 +99,7 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
             instances.append(stack.enter_context(Webhook(tmp_path / number, *flags)))
         balancer = stack.enter_context(Balancer(*instances))
         client = Client(shared / "ca.crt", balancer.port)
-        senders = [Poster(client, "/validate", FINE, keep=keep, pause=0.01) for keep in (False, True, True)]
+        senders = [Poster(client, "/validate", FINE, keep=keep) for keep in (False, True, True)]
         with Load(*senders) as load:
             for number, instance in [*enumerate(instances)] * 2:
                 load.more(100)
