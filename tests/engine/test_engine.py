@@ -157,6 +157,32 @@ def test_a_broken_rule_never_denies_and_keeps_what_it_found():
     assert "ZeroDivisionError" in response.errors[0][1]
 
 
+def test_a_rule_that_breaks_after_a_denial_does_not_deny():
+    def check(obj, context):
+        yield Finding(SIZE, "found")
+        raise ZeroDivisionError
+
+    broken, other = make_rule(check, name="broken"), make_rule(too_big)
+    assert actions(ask(vm(4), rules=[broken])) == ["warn"]
+    assert {verdict.rule.id: str(verdict.action) for verdict in ask(vm(4), rules=[broken, other]).verdicts} == {
+        "broken": "warn",
+        "too-big": "deny",
+    }
+
+
+def test_a_rule_that_breaks_on_the_old_object_does_not_deny():
+    """Whether its findings are new cannot be determined."""
+
+    def check(obj, context):
+        if obj.at("spec", "size").value == 1:
+            raise ZeroDivisionError
+        yield Finding(SIZE, "found")
+
+    response = ask(vm(4), vm(1), rules=[make_rule(check)])
+    assert actions(response) == ["warn"]
+    assert "ZeroDivisionError" in response.errors[0][1]
+
+
 def test_an_unseen_object_ends_only_the_check_that_met_it():
     def check(obj, context):
         yield Unseen("claims shop/a")

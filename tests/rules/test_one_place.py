@@ -12,11 +12,11 @@ import yaml
 
 from tests.fake_api import FakeApi
 from tests.paths import ROOT
+from tests.rule_results import result_of
 from tests.rules import author, cases
 from tests.rules.test_rules import as_expected, ask, context_of
 from tests.waiting import eventually
 from virt_admit.cli.rules import page
-from virt_admit.engine.review import run
 from virt_admit.install import manifests
 from virt_admit.kube.cache import ClusterCache
 from virt_admit.kube.field_filter import lookup_namespace, retained_fields
@@ -94,7 +94,7 @@ def obj(kind: Kind, name: str, namespace: str = "", **fields: Any) -> dict[str, 
 
 
 def findings(rule: Rule, judged: dict[str, Any], cluster: Any) -> list[str]:
-    result = run(rule, Object(judged), context_of(rule, {}, Object(judged), None, cluster))
+    result = result_of(rule, Object(judged), context_of(rule, {}, Object(judged), None, cluster))
     assert not result.error
     assert not result.unseen
     return [str(finding.path) for finding in result.findings]

@@ -7,10 +7,10 @@ import pkgutil
 import pytest
 import yaml
 
+from tests.rule_results import result_of
 from tests.rules import cases, never_break_world
 from virt_admit import model
 from virt_admit.engine.admission_review import MAX_WARNING, Verdict
-from virt_admit.engine.review import run
 from virt_admit.model import json_patch, kinds, reads, releases
 from virt_admit.model.cluster import Facts, Snapshot
 from virt_admit.model.objects import Object
@@ -70,7 +70,7 @@ def ask(rule, case):
     cluster = Recorder(snapshot)
     old = Object(case["old"]) if "old" in case else None
     obj = Object(case["object"])
-    return run(rule, obj, context_of(rule, case, obj, old, cluster)), cluster.read
+    return result_of(rule, obj, context_of(rule, case, obj, old, cluster)), cluster.read
 
 
 def context_of(rule, case, obj, old, cluster):

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.fuzz.mutation import places
 from tests.rule_cases import rule_cases
+from tests.rule_results import result_of
 from tests.rules.test_rules import context_of
 from virt_admit.engine.admission_review import Request, encode
-from virt_admit.engine.review import judge, run
+from virt_admit.engine.review import judge
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.objects import Object
@@ -80,7 +81,7 @@ def is_faithful(path):
 def ask(rule, case, obj, old, others):
     cluster = Snapshot(map(Object, others), complete=case.get("complete", ["*"]))
     context = context_of(rule, case, Object(obj), None if old is None else Object(old), cluster)
-    return run(rule, Object(obj), context)
+    return result_of(rule, Object(obj), context)
 
 
 @pytest.mark.parametrize("rule", list(RULES), ids=lambda rule: rule.id)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.rule_results import result_of
 from tests.upstream.admission_cases import case
 from tests.upstream.renderer import ADMISSION, program, render
-from virt_admit.engine.review import run
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Facts, Snapshot, Unseen
 from virt_admit.model.kubevirt import configuration, drain, effective, migratability, validity, versions
@@ -123,7 +123,7 @@ def _findings(rule: Rule, obj: Object, cluster: Cluster) -> list[Action]:
     """Return the action of each finding. Rules with a target have none."""
     if rule.target:
         return []
-    result = run(rule, obj, Context(cluster, rule.params, Facts(cluster), kind=kinds.of(obj)))
+    result = result_of(rule, obj, Context(cluster, rule.params, Facts(cluster), kind=kinds.of(obj)))
     assert not result.error, result.error
     return [min(rule.action, finding.max_action) for finding in result.findings]
 

@@ -57,8 +57,8 @@ def test_cluster_api_layout_follows_the_version(version, expected):
 
 
 def test_times_are_nanoseconds_in_every_unit():
-    assert [entry.nanoseconds() for entry in health_checks.view(Object(MHC)).entries] == [5 * MINUTE, 5 * MINUTE]
-    assert [entry.nanoseconds() for entry in health_checks.view(Object(CAPI_V1BETA2)).entries] == [
+    assert [entry.nanoseconds() for entry in health_checks.view(Object(MHC)).entries()] == [5 * MINUTE, 5 * MINUTE]
+    assert [entry.nanoseconds() for entry in health_checks.view(Object(CAPI_V1BETA2)).entries()] == [
         300 * SECOND,
         300 * SECOND,
     ]

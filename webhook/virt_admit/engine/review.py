@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from virt_admit.engine.admission_review import (
@@ -46,40 +47,55 @@ class Limits(NamedTuple):
 NO_LIMITS: Final = Limits()
 
 
-class RuleResult(NamedTuple):
-    """The findings of one rule on one object."""
+class Gaps:
+    """What a review does not know, because data are missing, a rule failed, or the time was over."""
 
-    findings: tuple[Finding, ...] = ()
-    unseen: tuple[str, ...] = ()
-    error: str = ""
-    stopped: bool = False
-    """Whether the time of the review was over before the rule ended."""
+    __slots__ = ("errors", "not_judged", "unseen")
+
+    def __init__(self) -> None:
+        self.unseen: list[tuple[Rule, str]] = []
+        self.errors: list[tuple[Rule, str]] = []
+        self.not_judged: list[Rule] = []
+
+    def failed(self, rule: Rule) -> bool:
+        """Return whether the rule that ran last is this one, and ended with an exception."""
+        return bool(self.errors) and self.errors[-1][0] is rule
+
+    def stop(self, rule: Rule) -> None:
+        """Record that the time of the review was over before this rule ended."""
+        if rule not in self.not_judged:
+            self.not_judged.append(rule)
+            self.unseen.append((rule, OUT_OF_TIME))
 
 
-_CLEAN: Final = RuleResult()
-"""The usual result."""
+def run(rule: Rule, obj: Object, context: Context[Any], gaps: Gaps, limits: Limits = NO_LIMITS) -> Iterator[Finding]:
+    """Run one rule until it ends or the time of the review is over, and yield its findings one by one.
 
-
-def run(rule: Rule, obj: Object, context: Context[Any], limits: Limits = NO_LIMITS) -> RuleResult:
-    """Run one rule until it ends or the time of the review is over. Never raises; keeps the findings that precede a failure."""
-    found: list[Finding] = []
-    unseen: list[str] = []
+    Never raises. The findings that precede a failure are kept.
+    """
     if limits.expired():
-        return RuleResult(unseen=(OUT_OF_TIME,), stopped=True)
+        gaps.stop(rule)
+        return
+    unseen: dict[str, None] = {}  # a rule may say the same for each item of a list
+    stopped = False
     try:
         for item in rule.check(obj, context):
-            if limits.expired():
-                return RuleResult(tuple(found), (*dict.fromkeys(unseen), OUT_OF_TIME), stopped=True)
+            stopped = limits.expired()
+            if stopped:
+                break
             if isinstance(item, Unseen):
-                unseen.append(item.what)
+                unseen[item.what] = None
             else:
-                found.append(item)
+                yield item
     except Unseen as missing:
-        unseen.append(missing.what)
+        unseen[missing.what] = None
     except Exception as error:  # a broken rule must not stop a cluster
         _log_failure(rule, obj)
-        return RuleResult(tuple(found), tuple(unseen), repr(error))
-    return RuleResult(tuple(found), tuple(dict.fromkeys(unseen))) if found or unseen else _CLEAN
+        gaps.errors.append((rule, repr(error)))
+    if unseen:
+        gaps.unseen += [(rule, what) for what in unseen]
+    if stopped:
+        gaps.stop(rule)
 
 
 def _log_failure(rule: Rule, obj: Object) -> None:
@@ -139,7 +155,7 @@ def fix(
         if decision is None or decision.action is Action.OFF or not (decision.fix or (own and decision.own_fix)):
             continue
         if evaluation.exemption(rule) is None:
-            findings = evaluation.run_rule(rule, decision.params)
+            findings = evaluation.findings(rule, decision.params)
             fixed += [Verdict(rule, finding, decision.action) for finding in findings if finding.fix]
     fixed = _compatible(fixed)
     operations = [operation for verdict in fixed for operation in verdict.finding.fix]
@@ -173,9 +189,7 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, lim
         decision = policy.decide(rule, request.namespace)
         if decision.action is not Action.OFF:
             active.append(rule)
-            findings = evaluation.run_rule(rule, decision.params)
-            if findings:
-                verdicts += evaluation.verdicts(rule, findings, decision.params, min(decision.action, ceiling))
+            verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
     return evaluation.response(verdicts=strongest_first(verdicts), rules_run=tuple(active))
 
 
@@ -187,9 +201,7 @@ class _Evaluation:
         self.operation = Operation(request.operation)
         self.facts = Facts(cluster)
         self._contexts: dict[int, Context[Any]] = {}
-        self.unseen: list[tuple[Rule, str]] = []
-        self.errors: list[tuple[Rule, str]] = []
-        self.not_judged: list[Rule] = []
+        self.gaps = Gaps()
         self.omitted: Counter[Action] = Counter()
 
     def _context(self, params: Any) -> Context[Any]:
@@ -211,31 +223,30 @@ class _Evaluation:
             )
         return found
 
-    def run_rule(self, rule: Rule, params: Any) -> tuple[Finding, ...]:
-        result = run(rule, self.obj, self._context(params), self.limits)
-        if result is _CLEAN:
-            return ()
-        self.unseen += [(rule, what) for what in result.unseen]
-        self.errors += [(rule, result.error)] if result.error else []
-        self.not_judged += [rule] if result.stopped else []
-        return result.findings
+    def findings(self, rule: Rule, params: Any) -> Iterator[Finding]:
+        return run(rule, self.obj, self._context(params), self.gaps, self.limits)
 
     def exemption(self, rule: Rule) -> Exemption | None:
         user, namespace = self.request.user, self.request.namespace
         return self.policy.exempt(rule, user, namespace, self.obj, trusted_accounts.aliases(user, self.cluster))
 
-    def verdicts(self, rule: Rule, findings: Iterable[Finding], params: Any, max_action: Action) -> list[Verdict]:
-        """Return the verdicts on the findings of a rule. ``max_action`` is the strongest that the policy allows it."""
+    def verdicts(self, rule: Rule, params: Any, max_action: Action) -> list[Verdict]:
+        """Run a rule and return its verdicts. ``max_action`` is the strongest that the policy allows it.
+
+        A rule that fails never denies, whatever it found before: it did not see all that it wanted to see.
+        """
+        findings = self.findings(rule, params)
+        first = next(findings, None)
+        if first is None:
+            return []
         known = self._known_findings(rule, params, max_action)
         exempted = self._exempted(rule, max_action)
         kept: list[Verdict] = []
         count: Counter[Action] = Counter()
-        for finding in findings:
+        omitted: Counter[Action] = Counter()
+        for finding in chain((first,), findings):
             action = min(max_action, finding.max_action)
             if known is not None:
-                if self.limits.expired():
-                    self._stop(rule)
-                    break
                 ratcheted = _ratchet(action, known.action(_key(finding, self.obj)))
                 if ratcheted is None:
                     continue
@@ -245,7 +256,10 @@ class _Evaluation:
             if count[verdict.action] <= self.limits.verdicts:
                 kept.append(verdict)
             else:
-                self.omitted[verdict.action] += 1
+                omitted[verdict.action] += 1
+        if self.gaps.failed(rule):
+            return [verdict._replace(action=min(verdict.action, Action.WARN)) for verdict in kept]
+        self.omitted += omitted
         return kept
 
     def _known_findings(self, rule: Rule, params: Any, max_action: Action) -> _Known | None:
@@ -265,16 +279,14 @@ class _Evaluation:
             target=request.target,
         )
         actions: dict[_Key, Action] = {}
-        result = run(rule, old, context, self.limits)
-        for finding in result.findings:
-            if self.limits.expired():
-                break
+        gaps = Gaps()
+        for finding in run(rule, old, context, gaps, self.limits):
             key = _key(finding, old)
             actions[key] = max(min(max_action, finding.max_action), actions.get(key, Action.OFF))
-        complete = not (result.stopped or self.limits.expired())
-        if not complete:
-            self._stop(rule)
-        return _Known(actions, complete)
+        self.gaps.errors += gaps.errors
+        if gaps.not_judged:
+            self.gaps.stop(rule)
+        return _Known(actions, complete=not gaps.not_judged)
 
     def _exempted(self, rule: Rule, max_action: Action) -> Callable[[Verdict], Verdict]:
         """Return the function that applies the exemptions of a rule to a verdict, looked up once for all verdicts."""
@@ -288,16 +300,11 @@ class _Evaluation:
             return lambda verdict: verdict._replace(note=note) if note else verdict
         return lambda verdict: Verdict(rule, verdict.finding, min(verdict.action, limit), reason)
 
-    def _stop(self, rule: Rule) -> None:
-        if rule not in self.not_judged:
-            self.not_judged.append(rule)
-            self.unseen.append((rule, OUT_OF_TIME))
-
     def response(self, **fields: Any) -> Response:
         return Response(
-            unseen=tuple(self.unseen),
-            errors=tuple(self.errors),
-            not_judged=tuple(self.not_judged),
+            unseen=tuple(self.gaps.unseen),
+            errors=tuple(self.gaps.errors),
+            not_judged=tuple(self.gaps.not_judged),
             omitted=self.omitted,
             policy=self.policy,
             **fields,

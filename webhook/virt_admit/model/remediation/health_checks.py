@@ -10,6 +10,7 @@ the defaults that matter: a limit of 100% and a start-up timeout of 10 minutes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -104,16 +105,26 @@ def is_falsy_text(value: str) -> bool:
     return value.strip().lower() in _FALSY_TEXTS
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """One entry of a condition list: a node with this status for this time is unhealthy."""
 
     entry: Field
-    type: str
-    """Empty if the entry has no string here; such an entry never matches."""
-    status: str
-    time: Field
-    _layout: _Layout
+    layout: _Layout
+
+    @property
+    def type(self) -> str:
+        """The type of the condition. Empty if the entry has no string here; such an entry never matches."""
+        return self.entry["type"].text or ""
+
+    @property
+    def status(self) -> str:
+        """The status of the condition, empty as ``type`` can be."""
+        return self.entry["status"].text or ""
+
+    @property
+    def time(self) -> Field:
+        """How long the condition must last."""
+        return self.entry[self.layout.time]
 
     @property
     def well_known(self) -> bool:
@@ -130,7 +141,7 @@ class Condition:
         Raises:
             ValueError: the time is missing, negative, or not a valid duration.
         """
-        return _time(self.time, self._layout.schema, self._layout.seconds)
+        return _time(self.time, self.layout.schema, self.layout.seconds)
 
     def known_nanoseconds(self) -> int | None:
         """Return how long the condition must last, or None if the time is not valid."""
@@ -176,8 +187,6 @@ class HealthCheck:
     kind: Kind
     conditions: Field
     """The list of node conditions."""
-    entries: tuple[Condition, ...]
-    """The items of that list, including those that are not objects."""
     selector: Selector
     _layout: _Layout
 
@@ -202,7 +211,18 @@ class HealthCheck:
         return self._field(self._layout.machine_conditions)
 
     @property
-    def machine_entries(self) -> tuple[Condition, ...]:
+    def has_entries(self) -> bool:
+        return self.conditions.is_list and bool(self.conditions.value)
+
+    def entries(self) -> Iterator[Condition]:
+        """Yield the items of the list of node conditions, including those that are not objects.
+
+        They are never kept: a list may have 60,000.
+        """
+        return _entries(self.conditions, self._layout)
+
+    def machine_entries(self) -> Iterator[Condition]:
+        """Yield the items of the list of machine conditions, including those that are not objects."""
         return _entries(self.machine_conditions, self._layout)
 
     @property
@@ -297,8 +317,8 @@ class HealthCheck:
         """
         return (
             self.kind is not kinds.NHC
-            and bool(self.entries)
-            and all(condition.type == TERMINATING for condition in self.entries)
+            and self.has_entries
+            and all(condition.type == TERMINATING for condition in self.entries())
         )
 
     @property
@@ -314,7 +334,7 @@ class HealthCheck:
 
     @property
     def _inert(self) -> bool:
-        return bool(self.entries) and all(condition.inert for condition in self.entries)
+        return self.has_entries and all(condition.inert for condition in self.entries())
 
     @property
     def _hosted(self) -> bool:
@@ -345,14 +365,11 @@ def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: A
     layout = _layout(kind, obj)
     conditions = obj.at(*layout.conditions)
     selector = selectors.parse_custom(obj.at("spec", "selector").value)
-    return HealthCheck(obj, kind, conditions, _entries(conditions, layout), selector, layout)
+    return HealthCheck(obj, kind, conditions, selector, layout)
 
 
-def _entries(conditions: Field, layout: _Layout) -> tuple[Condition, ...]:
-    return tuple(
-        Condition(item, item["type"].text or "", item["status"].text or "", item[layout.time], layout)
-        for item in conditions.items()
-    )
+def _entries(conditions: Field, layout: _Layout) -> Iterator[Condition]:
+    return (Condition(item, layout) for item in conditions.items())
 
 
 def _layout(kind: Kind, obj: Object) -> _Layout:

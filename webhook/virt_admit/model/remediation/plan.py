@@ -117,12 +117,12 @@ def symptoms(check: HealthCheck) -> tuple[Symptom, ...]:
     """Return the node conditions that a check treats as unhealthy; for a NodeHealthCheck, with the schema's default."""
     if check.kind is kinds.NHC and not check.conditions.present:
         return (Symptom("Ready", "False", NHC_TIME), Symptom("Ready", "Unknown", NHC_TIME))
-    return _symptoms(check.entries)
+    return _symptoms(check.entries())
 
 
 def machine_symptoms(check: HealthCheck) -> tuple[Symptom, ...]:
     """Return the Machine conditions that a Cluster API check treats as unhealthy."""
-    return _symptoms(check.machine_entries)
+    return _symptoms(check.machine_entries())
 
 
 def _symptoms(entries: Iterable[Condition]) -> tuple[Symptom, ...]:
@@ -149,7 +149,7 @@ def conflicting(cluster: Cluster) -> list[Object]:
         Unseen: no conflict is known, but one may exist.
     """
     found, unseen = gather(cluster.list(kinds.MHC))
-    custom = [mhc for mhc in found if [entry.type for entry in health_checks.view(mhc).entries] != [TERMINATING]]
+    custom = [mhc for mhc in found if [entry.type for entry in health_checks.view(mhc).entries()] != [TERMINATING]]
     if not custom and len(found) > 1:
         return found
     if not custom and unseen:

@@ -29,7 +29,7 @@ class Params:
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     shortest = context.params.shortest
-    for condition in context.cached(health_checks.view, obj).machine_entries:
+    for condition in context.cached(health_checks.view, obj).machine_entries():
         if condition.type not in _LATER_TRUE or condition.status not in ("False", "Unknown"):
             continue
         time = condition.known_nanoseconds()

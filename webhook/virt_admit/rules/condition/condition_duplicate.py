@@ -22,7 +22,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if view.handler:
         return
     seen: dict[tuple[str, str], Any] = {}
-    for condition in view.entries:
+    for condition in view.entries():
         pair = condition.type, condition.status
         if pair in seen:
             yield Finding(

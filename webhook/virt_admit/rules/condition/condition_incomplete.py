@@ -19,12 +19,12 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    for condition in view.entries:
+    for condition in view.entries():
         if not view.handler:
             yield from _missing_parts(condition, view)
         elif not condition.status and (condition.entry["status"].present or view.kind is CAPI_MHC):
             yield _never_matches(condition.entry["status"], '"True", in quotes')  # the schema rejects true
-    for condition in view.machine_entries:
+    for condition in view.machine_entries():
         yield from _missing_parts(condition, view)
     for field in (view.conditions, view.machine_conditions):
         if (

@@ -18,7 +18,7 @@ from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    if view.entries or (view.kind is NHC and not view.conditions.present):  # the schema adds both
+    if view.has_entries or (view.kind is NHC and not view.conditions.present):  # the schema adds both
         return
     if view.kind is not CAPI_MHC:
         yield Finding(

@@ -16,7 +16,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    for condition in context.cached(health_checks.view, obj).entries:
+    for condition in context.cached(health_checks.view, obj).entries():
         if condition.well_known and condition.status == health_checks.HEALTHY[condition.type]:
             suggestion = '"False" or "Unknown"' if condition.type == "Ready" else '"True" or "Unknown"'
             yield Finding(

@@ -22,7 +22,7 @@ _MEANING: Final = {
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    listed = {condition.status for condition in view.entries if condition.type == "Ready"}
+    listed = {condition.status for condition in view.entries() if condition.type == "Ready"}
     missing = [status for status in _MEANING if status not in listed]
     if len(missing) == 1:
         yield Finding(

@@ -22,7 +22,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
-    for condition in view.entries:
+    for condition in view.entries():
         if condition.status and condition.status not in health_checks.STATUSES and not condition.inert:
             yield Finding(
                 condition.entry["status"].path,
@@ -34,7 +34,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 why="the value is misspelt",
                 max_action=Action.DENY if condition.well_known else Action.WARN,
             )
-    for condition in view.machine_entries:
+    for condition in view.machine_entries():
         if condition.status and condition.status not in health_checks.STATUSES:
             yield Finding(
                 condition.entry["status"].path,

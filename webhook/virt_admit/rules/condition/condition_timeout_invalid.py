@@ -8,6 +8,7 @@ Cluster API v1beta2 takes whole seconds without quotes.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.objects import Object
@@ -18,7 +19,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    for condition in (*view.entries, *view.machine_entries):
+    for condition in chain(view.entries(), view.machine_entries()):
         if condition.time.present:
             try:
                 condition.nanoseconds()

@@ -22,7 +22,7 @@ class Params:
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
-    for condition in view.entries:
+    for condition in view.entries():
         time = condition.known_nanoseconds() if condition.type == "Ready" else None
         if time is not None and time > context.params.longest:
             yield Finding(

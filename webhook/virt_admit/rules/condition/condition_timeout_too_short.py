@@ -33,7 +33,7 @@ class Params:
 
 def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
     params = context.params
-    for condition in context.cached(health_checks.view, obj).entries:
+    for condition in context.cached(health_checks.view, obj).entries():
         if condition.type != "Ready" or condition.status not in ("False", "Unknown"):
             continue
         time = condition.known_nanoseconds()

@@ -21,7 +21,7 @@ _CORRECT_TYPES: Final = {"notready": "Ready"} | {known.lower(): known for known 
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    for condition in context.cached(health_checks.view, obj).entries:
+    for condition in context.cached(health_checks.view, obj).entries():
         suggestion = _CORRECT_TYPES.get(condition.type.lower())
         notready = condition.type.lower() == "notready"  # stands for two entries
         if suggestion is not None and not condition.well_known:
