@@ -13,12 +13,13 @@ import pytest
 from tests.engine.test_engine import make_rule
 from tests.https.reviews import review, vm
 from virt_admit.engine import review as engine
-from virt_admit.engine.admission_review import Request, Response, encode
+from virt_admit.engine.admission_review import Request, Response, ReviewError, encode
 from virt_admit.install.manifests import ENTRIES, MUTATING
 from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING, Snapshot
+from virt_admit.model.cluster import NOTHING, Snapshot, Unseen
 from virt_admit.model.objects import Object
 from virt_admit.policy.files import load_policy
+from virt_admit.policy.parser import parse
 from virt_admit.policy.policy import Policy
 from virt_admit.rule import Action, Finding, Operation
 from virt_admit.rules import Rules, load_rules
@@ -55,6 +56,21 @@ def virtual_machine(filesystems: int) -> dict[str, Any]:
     return vm(template=template)
 
 
+def selected(labels: int) -> dict[str, Any]:
+    """A MachineSet whose selector has many labels."""
+    return {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "MachineSet",
+        "metadata": {"name": "workers", "namespace": "openshift-machine-api"},
+        "spec": {"selector": {"matchLabels": {f"example.com/{number}": "a" for number in range(labels)}}},
+    }
+
+
+def crowded(item: Any, count: int) -> dict[str, Any]:
+    """A VM that has the same item many times in the place of its volumes."""
+    return vm(template={"volumes": [item] * count})
+
+
 OLD_KUBEVIRT = {
     "apiVersion": "kubevirt.io/v1",
     "kind": "KubeVirt",
@@ -74,14 +90,26 @@ def resident(field: str) -> int:
     [
         (health_check(4_000, 11), health_check(4_000)),
         (health_check(20_000, 11), health_check(20_000)),
+        (health_check(30_000, 11), health_check(30_000)),
         (health_check(60_000, 11), health_check(60_000)),
+        (selected(200_000), None),
+        (crowded(0, 240_000), None),
+        (crowded({"": 0}, 120_000), None),
+        (crowded([], 2_000_000), None),
+        (crowded(0, 3_000_000), None),
         (virtual_machine(10_001), virtual_machine(10_000)),
         (virtual_machine(10_000), None),
     ],
     ids=[
         "4,000 conditions",
         "20,000 conditions",
+        "30,000 conditions",
         "60,000 conditions of 7 MB",
+        "200,000 labels",
+        "240,000 numbers",
+        "120,000 small maps",
+        "2,000,000 empty lists",
+        "3,000,000 numbers",
         "10,001 filesystems",
         "10,000 new filesystems",
     ],
@@ -90,7 +118,7 @@ def test_the_largest_reviews_take_two_seconds_and_100_mib_at_most(
     new: dict[str, Any], old: dict[str, Any] | None
 ) -> None:
     cluster = Snapshot([Object(OLD_KUBEVIRT)], complete=["*"])
-    body = json.dumps(review(new, old)).encode()
+    body = json.dumps(review(new, old), separators=(",", ":")).encode()
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from now on
     start = time.process_time()
@@ -195,6 +223,69 @@ def test_without_time_nothing_is_denied_and_the_answer_says_so() -> None:
     assert 'virt_admit_rule_not_judged_total{rule="rule-0"} 1.0' in metrics.text().decode()
 
 
+def reply_of(body: bytes, decide: Any = engine.review) -> engine.Reply:
+    return engine.answer(body, decide, ALL.at_admission, NOTHING, DEFAULT)
+
+
+GOING = crowded(0, 300_000)
+GOING["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("decide", "new", "old", "rule"),
+    [
+        (engine.review, crowded(0, 300_000), None, "vm-running-and-run-strategy"),
+        (engine.fix, crowded(0, 300_000), None, "vm-eviction-strategy-default"),
+        (engine.review, vm(), crowded(0, 300_000), "vm-running-and-run-strategy"),
+        (engine.review, GOING, GOING, "vm-running-and-run-strategy"),
+        (engine.fix, GOING, GOING, ""),
+        (engine.review, None, GOING, ""),
+    ],
+    ids=["create", "fix", "update", "update of what is going", "fix of what is going", "delete"],
+)
+def test_an_object_with_too_many_values_is_allowed_and_the_answer_says_so(
+    decide: Any, new: Any, old: Any, rule: str
+) -> None:
+    """The last column is a rule that did not judge it; empty: no rule is asked."""
+    body = json.dumps(review(new, old, operation="" if new else "DELETE")).encode()
+    reply = reply_of(body, decide)
+    answer = json.loads(reply.body)["response"]
+    metrics = Metrics()
+    metrics.observe("validate", reply, 0.1)
+    counted = f'virt_admit_rule_not_judged_total{{rule="{rule}"}} 1.0'
+    assert answer["uid"] == "42"
+    assert answer["allowed"]
+    assert "patch" not in answer
+    if rule:
+        (warning,) = answer["warnings"]
+        assert warning.startswith("not judged by ")
+        assert rule in answer["auditAnnotations"]["not-judged"].split(",")
+        assert counted in metrics.text().decode()
+    else:
+        assert answer.keys() == {"uid", "allowed"}
+
+
+def test_a_rule_that_is_off_did_not_miss_an_object_with_too_many_values() -> None:
+    body = json.dumps(review(crowded(0, 300_000))).encode()
+    off = parse(b"rules: {vm-running-and-run-strategy: {action: 'off'}}", ALL)
+    (of_all, of_some) = (
+        {rule.id for rule in engine.answer(body, engine.review, ALL.at_admission, NOTHING, policy).response.not_judged}
+        for policy in (DEFAULT, off)
+    )
+    assert of_all - of_some == {"vm-running-and-run-strategy"}
+
+
+@pytest.mark.parametrize("change", [{"sort_keys": True}, {"separators": (", ", " : ")}])
+def test_too_many_values_before_the_uid_are_an_error(change: dict[str, Any]) -> None:
+    with pytest.raises(ReviewError, match="more than 250,000 values; its uid must come before them"):
+        reply_of(json.dumps(review(crowded(0, 300_000)), **change).encode())
+
+
+def test_text_with_few_values_may_be_large() -> None:
+    obj = vm(template={"volumes": [{"name": "a", "cloudInitNoCloud": {"userData": "x" * 3_000_000}}]})
+    assert not reply_of(json.dumps(review(obj)).encode()).request.too_large
+
+
 def test_an_old_object_that_takes_too_long_never_turns_a_finding_into_a_denial() -> None:
     """It cannot be determined whether the finding is new."""
     new, old = items("x"), items(*range(1_000))
@@ -207,3 +298,47 @@ def test_an_old_object_that_takes_too_long_never_turns_a_finding_into_a_denial()
 def test_a_review_ends_before_the_api_server_stops_waiting() -> None:
     shortest = min(entry.timeout for entry in (*ENTRIES, MUTATING))
     assert shortest / 2 >= REVIEW_SECONDS
+
+
+NODES = [Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}}) for number in range(3)]
+
+
+def test_between_findings_the_look_ups_end_a_rule_that_is_out_of_time() -> None:
+    """A rule that compares each item with each node has no finding for hours."""
+    clock = Clock()
+    compared = 0
+
+    def each_item_with_each_node(obj: Object, context: Any) -> Iterator[Finding]:
+        nonlocal compared
+        for _ in obj["spec"]["items"].items():
+            for _node in context.cluster.list(kinds.NODE):
+                compared += 1
+                clock.seconds += 1
+        yield Finding(obj["spec"].path, "never comes here")
+
+    rules = Rules([make_rule(each_item_with_each_node, reads={kinds.NODE: ()})])
+    obj = items(*range(1_000_000))
+    response = engine.review(_request(obj, None), rules, Snapshot(NODES, ["*"]), Policy(), clock.limits(10))
+    assert compared == 10
+    assert response.allowed
+    assert [rule.id for rule in response.not_judged] == ["too-big"]
+    assert [what for _, what in response.unseen] == [engine.OUT_OF_TIME]
+
+
+def test_a_rule_whose_look_ups_ended_never_denies_because_of_it() -> None:
+    """It may take what it cannot see for unknown and go on; what it finds then is left out."""
+    clock = Clock()
+
+    def looking(obj: Object, context: Any) -> Iterator[Finding | Unseen]:
+        clock.seconds += 1
+        try:
+            found = context.cluster.get(kinds.NODE, "", "n0")
+        except Unseen:
+            found = None
+        if found is None:
+            yield Finding(obj["spec"].path, "there is no node")
+
+    rules = Rules([make_rule(looking, reads={kinds.NODE: ()})])
+    response = engine.review(_request(items(1), None), rules, Snapshot(NODES, ["*"]), Policy(), clock.limits(1))
+    assert response.verdicts == ()
+    assert [rule.id for rule in response.not_judged] == ["too-big"]

@@ -21,6 +21,11 @@ API_VERSION: Final = "admission.k8s.io/v1"
 
 MAX_BODY: Final = 7 * 1024 * 1024
 """Bytes: two objects of 3 MiB and their envelope (kubernetes-sigs/controller-runtime http.go#maxRequestSize)."""
+MAX_VALUES: Final = 250_000
+"""Values in the JSON of a review: two objects of 1.5 MiB, the limit of etcd, with a value in 12 bytes, the least in
+tests/data and in examples/. More of them, as in ``[[],[],[]]``, would take up to 250 MiB and 7 seconds."""
+MAX_ENVELOPE: Final = 64 * 1024
+"""Bytes before the object of a review whose object is not read: names, the user and the groups."""
 MAX_CAUSES: Final = 20
 MAX_CAUSE: Final = 1024
 """Characters of the message of one cause."""
@@ -52,6 +57,8 @@ class Request(NamedTuple):
     dry_run: bool = False
     target: Target = NO_TARGET
     """The releases that ``check`` and ``scan`` judge against; requests of the API server have none."""
+    too_large: bool = False
+    """Whether the objects were not read, because they have too many values."""
 
     @property
     def subject(self) -> Object | None:
@@ -135,9 +142,27 @@ def tag(rule: Rule) -> str:
 def decode(body: bytes) -> Request:
     """Decode an AdmissionReview.
 
+    If it has too many values, its objects are not read.
+
     Raises:
-        ReviewError: the body is not JSON, not an AdmissionReview v1, or has no request or no uid.
+        ReviewError: the body is not JSON, not an AdmissionReview v1, or has no request or no uid; or it has too many
+            values and does not begin with what identifies the request, as the reviews of an API server do.
     """
+    if len(body) > MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        return _envelope(body)
+    return _decode(body)
+
+
+def _envelope(body: bytes) -> Request:
+    """Decode what comes before the object."""
+    start, _, _ = body[:MAX_ENVELOPE].partition(b'"object":')
+    try:
+        return _decode(start + b'"object":null}}')._replace(too_large=True)
+    except ReviewError:
+        raise ReviewError(f"the review has more than {MAX_VALUES:,} values; its uid must come before them") from None
+
+
+def _decode(body: bytes) -> Request:
     try:
         review = json_codec.loads(body)
     except (ValueError, RecursionError) as error:

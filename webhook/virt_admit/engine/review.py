@@ -22,7 +22,7 @@ from virt_admit.engine.admission_review import (
     strongest_first,
 )
 from virt_admit.model import json_patch
-from virt_admit.model.cluster import Cluster, Facts, Unseen
+from virt_admit.model.cluster import OUT_OF_TIME, Cluster, Facts, OutOfTime, TimedCluster, Unseen
 from virt_admit.model.kubevirt import trusted_accounts
 from virt_admit.model.objects import Object, Path
 from virt_admit.policy.annotations import ignored_annotation
@@ -32,7 +32,7 @@ from virt_admit.rules import Rules, listed_rules
 
 NO_FINDINGS: Final = Response()
 
-OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"
+TOO_LARGE: Final = "the object: it has too many values"
 
 
 class Limits(NamedTuple):
@@ -77,16 +77,16 @@ def run(rule: Rule, obj: Object, context: Context[Any], gaps: Gaps, limits: Limi
         gaps.stop(rule)
         return
     unseen: dict[str, None] = {}  # a rule may say the same for each item of a list
-    stopped = False
     try:
         for item in rule.check(obj, context):
-            stopped = limits.expired()
-            if stopped:
+            if limits.expired():
                 break
             if isinstance(item, Unseen):
                 unseen[item.what] = None
             else:
                 yield item
+    except OutOfTime:
+        pass
     except Unseen as missing:
         unseen[missing.what] = None
     except Exception as error:  # a broken rule must not stop a cluster
@@ -94,7 +94,7 @@ def run(rule: Rule, obj: Object, context: Context[Any], gaps: Gaps, limits: Limi
         gaps.errors.append((rule, repr(error)))
     if unseen:
         gaps.unseen += [(rule, what) for what in unseen]
-    if stopped:
+    if limits.expired():
         gaps.stop(rule)
 
 
@@ -142,6 +142,8 @@ def fix(
 
     With ``own`` also those that it does not forbid (``check --fix``).
     """
+    if request.too_large:
+        return _not_read(request, rules, policy, fixing=True)
     obj = request.obj
     if obj is None or request.kind is None or request.kind.never_denied:
         return NO_FINDINGS
@@ -176,6 +178,8 @@ def _compatible(fixed: Iterable[Verdict]) -> list[Verdict]:
 
 def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS) -> Response:
     """Review one request (``/validate``)."""
+    if request.too_large:
+        return _not_read(request, rules, policy)
     obj = request.subject
     rules_run = applicable_rules(request, rules)
     if obj is None or request.kind is None or not rules_run:
@@ -193,13 +197,23 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, lim
     return evaluation.response(verdicts=strongest_first(verdicts), rules_run=tuple(active))
 
 
+def _not_read(request: Request, rules: Rules, policy: Policy, fixing: bool = False) -> Response:
+    """Return the response to a request whose object was not read: it is allowed, and names the rules that did not judge."""
+    asked = rules.asked(request.kind, request.operation, request.subresource) if request.kind else ()
+    decisions = ((rule, policy.decide(rule, request.namespace)) for rule in asked)
+    not_judged = tuple(
+        rule for rule, decision in decisions if (decision.fix if fixing else decision.action is not Action.OFF)
+    )
+    return Response(not_judged=not_judged, unseen=tuple((rule, TOO_LARGE) for rule in not_judged), policy=policy)
+
+
 class _Evaluation:
     """One evaluation: runs rules on an object, and records missing data, failures and rules that did not end."""
 
     def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy, limits: Limits) -> None:
         self.request, self.obj, self.cluster, self.policy, self.limits = request, obj, cluster, policy, limits
         self.operation = Operation(request.operation)
-        self.facts = Facts(cluster)
+        self.facts = Facts(cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired))
         self._contexts: dict[int, Context[Any]] = {}
         self.gaps = Gaps()
         self.omitted: Counter[Action] = Counter()
@@ -210,7 +224,7 @@ class _Evaluation:
         if found is None:
             request = self.request
             found = self._contexts[id(params)] = Context(
-                self.cluster,
+                self.facts.cluster,
                 params,
                 self.facts,
                 self.operation,
@@ -271,7 +285,7 @@ class _Evaluation:
         if request.operation != Operation.UPDATE or old is None or Operation.CREATE not in rule.operations:
             return None
         context = Context(
-            self.cluster,
+            self.facts.cluster,
             params,
             self.facts,
             kind=request.kind,

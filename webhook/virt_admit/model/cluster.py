@@ -7,7 +7,7 @@ be read raises ``Unseen``, and so does one that may not exist yet. No rule ever 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
@@ -55,6 +55,54 @@ class Cluster(Protocol):
 
     def cached(self, function: Callable[[Cluster], T]) -> T:
         """Return ``function(self)``, computed once as long as nothing in this cluster changes."""
+
+
+OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"
+
+
+class OutOfTime(Unseen):
+    """The time limit of the review is over, so nothing more is looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(OUT_OF_TIME)
+
+
+class TimedCluster:
+    """The look-ups of a cluster until the time is over; then they raise ``OutOfTime``, at each object of a list too.
+
+    A rule may compare each item of a large object with each object of a large cluster. Between two findings only its
+    look-ups can end it.
+    """
+
+    __slots__ = ("_cluster", "_expired")
+
+    def __init__(self, cluster: Cluster, expired: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._expired = expired
+
+    @property
+    def server_version(self) -> str | None:
+        return self._cluster.server_version
+
+    def _check(self) -> None:
+        if self._expired():
+            raise OutOfTime
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        self._check()
+        return self._cluster.get(kind, namespace, name)
+
+    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
+        self._check()
+        for obj in self._cluster.list(kind, namespace):
+            yield obj
+            self._check()
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        return self._cluster.known(kind, namespace)
+
+    def cached(self, function: Callable[[Cluster], T]) -> T:
+        return self._cluster.cached(function)
 
 
 class Facts:

@@ -33,6 +33,8 @@ _NAME: Final = r"(?:[A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9]"
 _SUBDOMAIN: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _LONGEST_NAME: Final = 63
 _LONGEST_SUBDOMAIN: Final = 253
+_VALUE: Final = re.compile(_NAME)
+_KEY: Final = re.compile(f"(?:{_SUBDOMAIN}/)?{_NAME}")
 
 _INTEGER: Final = r"[+-]?[0-9]+"
 
@@ -46,6 +48,8 @@ def key_error(key: object) -> str | None:
     """Return what is wrong with a label key (``name`` or ``prefix/name``), or None."""
     if not isinstance(key, str):
         return f"{show(key)} is not a label key: it must be a string"
+    if len(key) <= _LONGEST_NAME and _KEY.fullmatch(key):
+        return None  # the usual case: neither part can be too long
     prefix, slash, name = key.rpartition("/")
     if slash and not is_dns_name(prefix):
         return f"{show(key)} is not a label key: the part before / must be a lower-case DNS name"
@@ -77,7 +81,7 @@ def value_error(value: object) -> str | None:
     """Return what is wrong with a label value, or None. The empty string is valid."""
     if not isinstance(value, str):
         return f"{show(value)} is not a label value: write a string, in quotes if need be"
-    if value and not (len(value) <= _LONGEST_NAME and re.fullmatch(_NAME, value)):
+    if value and not (len(value) <= _LONGEST_NAME and _VALUE.fullmatch(value)):
         return (
             f"{show(value)} is not a label value: it has at most 63 letters, digits, - _ or ., "
             "and begins and ends with a letter or digit"

@@ -97,7 +97,7 @@ class Metrics(ProcessMetrics):
         )
         self.not_judged = Counter(
             "virt_admit_rule_not_judged",
-            "Reviews in which the time limit stopped a rule.",
+            "Reviews of very large objects that a rule did not judge.",
             ("rule",),
             registry=registry,
         )
