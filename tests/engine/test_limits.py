@@ -56,6 +56,13 @@ def virtual_machine(filesystems: int) -> dict[str, Any]:
     return vm(template=template)
 
 
+def terminating(count: int) -> dict[str, Any]:
+    """A health check that looks like a termination handler, but for its many conditions."""
+    check = health_check(count)
+    check["spec"]["unhealthyConditions"] = [{"type": "Terminating", "status": "True", "timeout": "0s"}] * count
+    return check
+
+
 def selected(labels: int) -> dict[str, Any]:
     """A MachineSet whose selector has many labels."""
     return {
@@ -92,7 +99,8 @@ def resident(field: str) -> int:
         (health_check(20_000, 11), health_check(20_000)),
         (health_check(30_000, 11), health_check(30_000)),
         (health_check(60_000, 11), health_check(60_000)),
-        (selected(200_000), None),
+        (terminating(60_000), None),
+        (selected(100_000), None),
         (crowded(0, 240_000), None),
         (crowded({"": 0}, 120_000), None),
         (crowded([], 2_000_000), None),
@@ -105,7 +113,8 @@ def resident(field: str) -> int:
         "20,000 conditions",
         "30,000 conditions",
         "60,000 conditions of 7 MB",
-        "200,000 labels",
+        "60,000 equal conditions",
+        "100,000 labels",
         "240,000 numbers",
         "120,000 small maps",
         "2,000,000 empty lists",
@@ -279,6 +288,15 @@ def test_a_rule_that_is_off_did_not_miss_an_object_with_too_many_values() -> Non
 def test_too_many_values_before_the_uid_are_an_error(change: dict[str, Any]) -> None:
     with pytest.raises(ReviewError, match="more than 250,000 values; its uid must come before them"):
         reply_of(json.dumps(review(crowded(0, 300_000)), **change).encode())
+
+
+def test_a_long_name_makes_no_long_answer() -> None:
+    body = json.dumps(review(vm(preference={"name": "x" * 100_000}))).encode()
+    reply = reply_of(body, engine.fix)
+    assert len(reply.body) < 4_000
+    assert json.loads(reply.body)["response"]["auditAnnotations"]["fix"].endswith(
+        "[virt-admit/vm-eviction-strategy-default]"
+    )
 
 
 def test_text_with_few_values_may_be_large() -> None:

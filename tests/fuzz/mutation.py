@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -60,6 +61,29 @@ def _change(chance: random.Random, root: Any, path: tuple[Step, ...], others: Se
             holder[f"{path[-1]}{chance.choice(['s', 'X', ''])}"] = copy.deepcopy(chance.choice(JUNK))
         case _:
             holder[path[-1]] = copy.deepcopy(chance.choice(JUNK))
+
+
+def grown(chance: random.Random, value: Any, size: int) -> Any:
+    """Return the value with many more items, entries or characters: about ``size`` characters of JSON.
+
+    Half of the time the items differ in their names.
+    """
+    if isinstance(value, str):
+        return (value or "x") * (size // max(1, len(value)))
+    if isinstance(value, dict) and value:
+        key, item = next(iter(value.items()))
+        return value | {f"{key}{number}": item for number in range(size // (len(json.dumps(item)) + 12))}
+    if isinstance(value, list) and value:
+        copies = range(size // (len(json.dumps(value)) + 2))
+        differ = chance.random() < 0.5
+        return [_renamed(item, number) if differ else item for number in copies for item in value]
+    return value
+
+
+def _renamed(item: Any, number: int) -> Any:
+    if isinstance(item, str):
+        return f"{item}{number}"
+    return {**item, "name": f"n{number}", "key": f"k{number}"} if isinstance(item, dict) else item
 
 
 def _part(chance: random.Random, data: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
@@ -17,22 +18,28 @@ from click.testing import CliRunner, Result
 
 from tests.fuzz import corpus
 from tests.fuzz.corpus import Json, Scene
-from tests.fuzz.mutation import changed, changed_text, shuffled
+from tests.fuzz.mutation import changed, changed_text, grown, places, shuffled
 from tests.fuzz.wire import wire
+from tests.https.reviews import review as review_of
 from virt_admit.cli import main
 from virt_admit.engine.admission_review import Request, Response, ReviewError, encode
-from virt_admit.engine.review import answer, judge, review
+from virt_admit.engine.review import answer, fix, judge, review
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.objects import Object
 from virt_admit.policy import parser
 from virt_admit.policy.policy import Policy, PolicyError
 from virt_admit.rules import Rules, load_rules
+from virt_admit.serving.worker import review_limits
 
 Target = Callable[[random.Random], None]
 
 LONGEST = 20.0
 """Seconds that one input may take; two are usual for the largest, and machines are busy."""
+MOST_WORK: Final = 5.0
+"""Seconds of CPU of both endpoints together: 2 each at most, and another process may share the core."""
+MOST_ANSWERED: Final = 60_000
+"""Bytes of an answer without a patch."""
 KEPT: Final = ("apiVersion", "kind")
 
 
@@ -147,6 +154,39 @@ def unchanged(chance: random.Random) -> None:
         assert gone.allowed, verdicts(gone)
 
 
+def size(chance: random.Random) -> None:
+    """A large object in a large cluster is answered in time, whatever makes it large."""
+    scene = corpus.scene(chance)
+    obj = copy.deepcopy(scene.obj)
+    path = chance.choice([path for path in places(obj) if path[0] not in KEPT])
+    holder = obj
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = grown(chance, holder[path[-1]], chance.choice([100_000, 1_000_000, 3_000_000]))
+    body = json.dumps(review_of(obj, scene.old), separators=(",", ":")).encode()
+    more = {"Node": 500, "Pod": 500}
+    crowd = [each for each in scene.cluster if each.get("kind") in ("VirtualMachine", "VirtualMachineInstance", *more)]
+    copies = [_named(each, number) for each in crowd for number in range(more.get(each["kind"], 2_000))]
+    cluster = Snapshot(map(Object, [*scene.cluster, *copies]), complete=["*"])
+    start = time.process_time()
+    for decide in (review, fix):
+        reply = answer(body, decide, rules().at_admission, cluster, default_policy(), review_limits())
+        assert not reply.response.errors, reply.response.errors
+        assert reply.response.patch or len(reply.body) < MOST_ANSWERED
+    seconds = time.process_time() - start
+    assert seconds < MOST_WORK, f"{seconds:.1f} s for {'.'.join(map(str, path))} of {kinds.of(Object(obj))}"
+
+
+def _named(data: Json, number: int) -> Json:
+    """Another object like this one. A node and the pods and VMs of a number belong together."""
+    metadata = data.get("metadata") or {}
+    found = data | {"metadata": metadata | {"name": f"{metadata.get('name')}-{number}"}}
+    status = data.get("status")
+    if data["kind"] == "VirtualMachineInstance" and isinstance(status, dict) and "nodeName" in status:
+        found["status"] = status | {"nodeName": f"{status['nodeName']}-{number % 100}"}
+    return found
+
+
 def verdicts(response: Response) -> list[tuple[str, str, str]]:
     return sorted((each.rule.id, each.finding.path, each.action.name) for each in response.verdicts)
 
@@ -211,7 +251,7 @@ def run(args: list[str], text: bytes | None = None) -> Result:
 
 TARGETS: Final[dict[str, Target]] = {
     target.__name__.replace("_", "-"): target
-    for target in (engine, body, key_order, idle_metadata, less_seen, unchanged, files, policies, fixes, wire)
+    for target in (engine, body, key_order, idle_metadata, less_seen, unchanged, size, files, policies, fixes, wire)
 }
 
 

@@ -96,8 +96,10 @@ def test_the_vm_and_the_node_are_named():
     assert shortage([*HOSTS, BIG, LAUNCHER, DISK, VOLUME]) == ""
 
 
-def test_too_many_pods_are_not_read_in_a_request(monkeypatch):
-    monkeypatch.setattr(drain_room, "MOST_PODS", 0)
+@pytest.mark.parametrize("limit", ["MOST_PODS", "MOST_PAIRS"])
+def test_a_request_does_not_read_too_much(monkeypatch, limit):
+    assert shortage(WORLDS[POD][0])
+    monkeypatch.setattr(drain_room, limit, 0)
     assert shortage(WORLDS[POD][0]) == ""
 
 

@@ -30,7 +30,7 @@ MAX_CAUSES: Final = 20
 MAX_CAUSE: Final = 1024
 """Characters of the message of one cause."""
 MAX_MESSAGE: Final = 1500
-"""Characters of ``status.message``."""
+"""Characters of ``status.message``, and of the audit annotation that lists the fixes."""
 MAX_WARNINGS: Final = 10
 MAX_WARNING: Final = 256
 """Characters; the API server truncates longer ones if all together exceed 4,096 (apiserver filters/warning.go)."""
@@ -360,7 +360,8 @@ def _audit(response: Response) -> dict[str, str]:
     }
     audit = {key: ",".join(sorted(ids)) for key, ids in annotations.items() if ids}
     if response.fixed:
-        audit["fix"] = "; ".join(f"{fix_sentence(v.finding)} {tag(v.rule)}" for v in response.fixed)
+        texts = (_tagged(fix_sentence(verdict.finding), verdict.rule, MAX_CAUSE) for verdict in response.fixed)
+        audit["fix"] = cut("; ".join(texts), MAX_MESSAGE)
     if audit and response.policy and response.policy.digest:
         audit["policy"] = response.policy.digest
     return audit

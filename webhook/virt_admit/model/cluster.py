@@ -102,6 +102,7 @@ class TimedCluster:
         return self._cluster.known(kind, namespace)
 
     def cached(self, function: Callable[[Cluster], T]) -> T:
+        self._check()
         return self._cluster.cached(function)
 
 

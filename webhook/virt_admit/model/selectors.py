@@ -192,10 +192,11 @@ def parse(selector: object) -> Selector:
     labels = selector.get("matchLabels")
     if isinstance(labels, dict):
         for key, value in labels.items():
-            problems = [problem for problem in (key_error(key), value_error(value)) if problem]
-            errors += [(("matchLabels", Key(key)), problem) for problem in problems]
-            if not problems:
+            of_key, of_value = key_error(key), value_error(value)
+            if of_key is None and of_value is None:
                 requirements.append(Requirement(key, IN, frozenset((value,))))
+            else:
+                errors += [(("matchLabels", Key(key)), problem) for problem in (of_key, of_value) if problem]
     elif labels is not None:
         errors.append((("matchLabels",), f"{show(labels)} is not a map of labels"))
     parsed, more = parse_requirements(selector.get("matchExpressions"), LABEL_OPERATORS, "matchExpressions")

@@ -23,6 +23,9 @@ READS: Final = union(room.READS, quotas.READS, vmis.READS, vmis.OWNER_READS, eff
 MOST_PODS: Final = 3_000
 """Rules at admission read no more pods: 0.2 milliseconds each, and all requests wait meanwhile."""
 
+MOST_PAIRS: Final = 100_000
+"""Nor do they try more pairs of a VM and a node: 5 microseconds each."""
+
 
 class Leaving(NamedTuple):
     """A VMI that leaves its node, and where it could go."""
@@ -51,13 +54,15 @@ def shortage(cluster: Cluster, node: str) -> str:
     """Return which VM of a node would find no room if it were drained now, and what is short on which node.
 
     Empty: all of them find room, or that cannot be determined, because the node, pods or anything else that decides on
-    it cannot be read, or there are more than ``MOST_PODS``. VMs whose eviction is refused are left out.
+    it cannot be read, or there are more than ``MOST_PODS`` or ``MOST_PAIRS``. VMs whose eviction is refused are left out.
     """
     try:
         moving = list(_moving(cluster, node))
         if not moving or cluster.get(NODE, "", node) is None:
             return ""
         if sum(1 for _ in itertools.islice(cluster.list(POD), MOST_PODS + 1)) > MOST_PODS:
+            return ""
+        if len(moving) * len(cluster.known(NODE)) > MOST_PAIRS:
             return ""
     except Unseen:
         return ""

@@ -188,6 +188,13 @@ class HealthCheck:
     conditions: Field
     """The list of node conditions."""
     selector: Selector
+    handler: bool
+    """Whether this is a termination handler, which only replaces machines that the cloud is terminating.
+
+    OpenShift ships one: ``machine-api-termination-handler``.
+    """
+    inert: bool
+    """Whether every node condition intentionally matches nothing."""
     _layout: _Layout
 
     @property
@@ -212,7 +219,8 @@ class HealthCheck:
 
     @property
     def has_entries(self) -> bool:
-        return self.conditions.is_list and bool(self.conditions.value)
+        """Whether the list of node conditions has items."""
+        return _has_items(self.conditions)
 
     def entries(self) -> Iterator[Condition]:
         """Yield the items of the list of node conditions, including those that are not objects.
@@ -310,18 +318,6 @@ class HealthCheck:
         return self.kind is kinds.MHC and self.obj.annotation(STRATEGY).text == EXTERNAL
 
     @property
-    def handler(self) -> bool:
-        """Whether this is a termination handler, which only replaces machines that the cloud is terminating.
-
-        OpenShift ships one: ``machine-api-termination-handler``.
-        """
-        return (
-            self.kind is not kinds.NHC
-            and self.has_entries
-            and all(condition.type == TERMINATING for condition in self.entries())
-        )
-
-    @property
     def deliberate(self) -> bool:
         """Whether unusual settings are intended, because the platform created the check or uses a known pattern.
 
@@ -330,11 +326,7 @@ class HealthCheck:
         ones select a single label whose value equals its key and begins with the cluster name
         (openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
         """
-        return self.handler or self._inert or self._hosted
-
-    @property
-    def _inert(self) -> bool:
-        return self.has_entries and all(condition.inert for condition in self.entries())
+        return self.handler or self.inert or self._hosted
 
     @property
     def _hosted(self) -> bool:
@@ -365,7 +357,15 @@ def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: A
     layout = _layout(kind, obj)
     conditions = obj.at(*layout.conditions)
     selector = selectors.parse_custom(obj.at("spec", "selector").value)
-    return HealthCheck(obj, kind, conditions, selector, layout)
+    handler = inert = False
+    if _has_items(conditions):
+        handler = kind is not kinds.NHC and all(entry.type == TERMINATING for entry in _entries(conditions, layout))
+        inert = all(entry.inert for entry in _entries(conditions, layout))
+    return HealthCheck(obj, kind, conditions, selector, handler, inert, layout)
+
+
+def _has_items(conditions: Field) -> bool:
+    return conditions.is_list and bool(conditions.value)
 
 
 def _entries(conditions: Field, layout: _Layout) -> Iterator[Condition]:
