@@ -97,7 +97,7 @@ def test_lost_rights_keep_the_last_complete_figures(api, served):
     assert lost < time.time() - 1
     api.forbidden.clear()
     server.wait_for(DRAINABLE, 0, 60)
-    assert server.sample(COMPLETE) > lost
+    eventually(lambda: server.sample(COMPLETE) > lost)
     assert not server.shows("Incomplete")
 
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 import pytest
 
 from virt_admit.engine import review as engine
-from virt_admit.engine.admission_review import Request, ReviewError, decode, encode
+from virt_admit.engine.admission_review import Request, encode
+from virt_admit.engine.decoding import ReviewError, decode
 from virt_admit.model import kinds
 from virt_admit.model.cluster import NOTHING, Unseen
 from virt_admit.model.json_patch import Patch
@@ -144,43 +145,6 @@ def test_operations_that_no_rule_asks_for_pass(operation):
 def test_subresources_that_no_rule_asks_for_pass():
     assert ask(vm(4), subresource="status").verdicts == ()
     assert actions(ask(vm(4), subresource="scale", rules=[make_rule(too_big, subresources=("scale",))])) == ["deny"]
-
-
-def test_a_broken_rule_never_denies_and_keeps_what_it_found():
-    def check(obj, context):
-        yield Finding(SIZE, "found", max_action=Action.WARN)
-        raise ZeroDivisionError
-
-    response = ask(vm(1), rules=[make_rule(check)])
-    assert response.allowed
-    assert actions(response) == ["warn"]
-    assert "ZeroDivisionError" in response.errors[0][1]
-
-
-def test_a_rule_that_breaks_after_a_denial_does_not_deny():
-    def check(obj, context):
-        yield Finding(SIZE, "found")
-        raise ZeroDivisionError
-
-    broken, other = make_rule(check, name="broken"), make_rule(too_big)
-    assert actions(ask(vm(4), rules=[broken])) == ["warn"]
-    assert {verdict.rule.id: str(verdict.action) for verdict in ask(vm(4), rules=[broken, other]).verdicts} == {
-        "broken": "warn",
-        "too-big": "deny",
-    }
-
-
-def test_a_rule_that_breaks_on_the_old_object_does_not_deny():
-    """Whether its findings are new cannot be determined."""
-
-    def check(obj, context):
-        if obj.at("spec", "size").value == 1:
-            raise ZeroDivisionError
-        yield Finding(SIZE, "found")
-
-    response = ask(vm(4), vm(1), rules=[make_rule(check)])
-    assert actions(response) == ["warn"]
-    assert "ZeroDivisionError" in response.errors[0][1]
 
 
 def test_an_unseen_object_ends_only_the_check_that_met_it():
@@ -410,10 +374,3 @@ def test_an_update_of_a_vmi_is_never_judged():
     rule = make_rule(too_big, kinds=(kinds.VMI,))
     old, new = vm(2, kind="VirtualMachineInstance"), vm(4, kind="VirtualMachineInstance")
     assert actions(ask(new, old, rules=[rule])) == []
-
-
-@pytest.mark.parametrize("body", [b'{"a": NaN}', b'{"a": 1e999}', b"[" * 100_000, b"\xff"])
-def test_the_standard_library_refuses_the_same(body, monkeypatch):
-    monkeypatch.setattr("virt_admit.model.json_codec.orjson", None)
-    with pytest.raises(ReviewError):
-        decode(body)

@@ -19,7 +19,7 @@ from tests.apiserver.webhook import Webhook
 from tests.https.clients import metric
 from tests.https.reviews import review, vm
 from tests.https.test_bad_input import FINE, median_answer
-from virt_admit.engine.admission_review import MAX_BODY
+from virt_admit.engine.decoding import MAX_BODY
 from virt_admit.serving.body_budget import BodyBudget, Overloaded
 
 HEAD = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

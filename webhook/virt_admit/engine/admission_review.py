@@ -1,4 +1,4 @@
-"""AdmissionReview, the wire format: decode bytes into ``Request``, encode ``Response`` into bytes."""
+"""AdmissionReview: what a request asks, what the response says, and how the response is encoded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model import json_codec, kinds
+from virt_admit.model import json_codec
 from virt_admit.model.json_patch import Patch
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import cut
@@ -19,13 +19,6 @@ from virt_admit.rule import Action, Finding, Operation, Rule
 
 API_VERSION: Final = "admission.k8s.io/v1"
 
-MAX_BODY: Final = 7 * 1024 * 1024
-"""Bytes: two objects of 3 MiB and their envelope (kubernetes-sigs/controller-runtime http.go#maxRequestSize)."""
-MAX_VALUES: Final = 250_000
-"""Values in the JSON of a review: two objects of 1.5 MiB, the limit of etcd, with a value in 12 bytes, the least in
-tests/data and in examples/. More of them, as in ``[[],[],[]]``, would take up to 250 MiB and 7 seconds."""
-MAX_ENVELOPE: Final = 64 * 1024
-"""Bytes before the object of a review whose object is not read: names, the user and the groups."""
 MAX_CAUSES: Final = 20
 MAX_CAUSE: Final = 1024
 """Characters of the message of one cause."""
@@ -34,10 +27,6 @@ MAX_MESSAGE: Final = 1500
 MAX_WARNINGS: Final = 10
 MAX_WARNING: Final = 256
 """Characters; the API server truncates longer ones if all together exceed 4,096 (apiserver filters/warning.go)."""
-
-
-class ReviewError(ValueError):
-    """The bytes are not an AdmissionReview that can be answered; the message says why."""
 
 
 class Request(NamedTuple):
@@ -58,7 +47,8 @@ class Request(NamedTuple):
     target: Target = NO_TARGET
     """The releases that ``check`` and ``scan`` judge against; requests of the API server have none."""
     too_large: bool = False
-    """Whether the objects were not read, because they have too many values."""
+    """Whether the objects were not read, because they have too many values. What comes after them, ``dry_run``, was not
+    read either."""
 
     @property
     def subject(self) -> Object | None:
@@ -137,94 +127,6 @@ class Reply(NamedTuple):
 def tag(rule: Rule) -> str:
     """Return the mark at the end of each message. Nothing else in kubectl's output names virt-admit."""
     return f"[virt-admit/{rule.id}]"
-
-
-def decode(body: bytes) -> Request:
-    """Decode an AdmissionReview.
-
-    If it has too many values, its objects are not read.
-
-    Raises:
-        ReviewError: the body is not JSON, not an AdmissionReview v1, or has no request or no uid; or it has too many
-            values and does not begin with what identifies the request, as the reviews of an API server do.
-    """
-    if len(body) > MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        return _envelope(body)
-    return _decode(body)
-
-
-def _envelope(body: bytes) -> Request:
-    """Decode what comes before the object."""
-    start, _, _ = body[:MAX_ENVELOPE].partition(b'"object":')
-    try:
-        return _decode(start + b'"object":null}}')._replace(too_large=True)
-    except ReviewError:
-        raise ReviewError(f"the review has more than {MAX_VALUES:,} values; its uid must come before them") from None
-
-
-def _decode(body: bytes) -> Request:
-    try:
-        review = json_codec.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ReviewError(f"the body is not JSON: {error}") from None
-    if not isinstance(review, dict):
-        raise ReviewError("the body is not a JSON object")
-    if review.get("kind") != "AdmissionReview" or review.get("apiVersion") != API_VERSION:
-        raise ReviewError(f"expected an AdmissionReview of {API_VERSION}")
-    request = review.get("request")
-    if not isinstance(request, dict):
-        raise ReviewError("the AdmissionReview has no request")
-    uid = request.get("uid")
-    if not isinstance(uid, str) or not uid:
-        raise ReviewError("the request has no uid")
-    return _request(request, uid)
-
-
-# Plain look-ups, because no path of the envelope is ever shown
-
-
-def _request(request: Mapping[str, Any], uid: str) -> Request:
-    namespace = _text(request, "namespace")
-    user, resource = _map(request, "userInfo"), _map(request, "resource")
-    kind = kinds.by_resource(".".join(filter(None, (_text(resource, "resource"), _text(resource, "group")))))
-    if kind is None and not isinstance(request.get("resource"), dict):
-        named = _map(request, "kind")
-        kind = kinds.find(_text(named, "group"), _text(named, "kind"))
-    operation = _text(request, "operation")
-    groups = user.get("groups")
-    data = request.get("object")
-    if operation == Operation.CREATE and kind and kind.status_from_elsewhere and isinstance(data, dict):
-        data = {key: value for key, value in data.items() if key != "status"}
-    return Request(
-        uid=uid,
-        operation=operation,
-        kind=kind,
-        obj=_object(data, namespace),
-        old=_object(request.get("oldObject"), namespace),
-        name=_text(request, "name"),
-        namespace=namespace,
-        user=_text(user, "username"),
-        groups=frozenset(filter(None, map(_only_text, groups)) if isinstance(groups, list) else ()),
-        subresource=_text(request, "subResource"),
-        dry_run=request.get("dryRun") is True,
-    )
-
-
-def _only_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _text(holder: Mapping[str, Any], key: str) -> str:
-    return _only_text(holder.get(key))
-
-
-def _map(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = holder.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _object(data: Any, namespace: str) -> Object | None:
-    return Object(data, namespace) if isinstance(data, dict) else None
 
 
 def encode(request: Request, response: Response) -> bytes:

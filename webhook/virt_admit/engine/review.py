@@ -5,10 +5,9 @@ The webhook, ``check`` and ``scan`` all use this module.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -17,17 +16,18 @@ from virt_admit.engine.admission_review import (
     Request,
     Response,
     Verdict,
-    decode,
     encode,
     strongest_first,
 )
+from virt_admit.engine.decoding import decode
+from virt_admit.engine.ratchet import KnownFindings
 from virt_admit.model import json_patch
 from virt_admit.model.cluster import OUT_OF_TIME, Cluster, Facts, OutOfTime, TimedCluster, Unseen
 from virt_admit.model.kubevirt import trusted_accounts
 from virt_admit.model.objects import Object, Path
 from virt_admit.policy.annotations import ignored_annotation
-from virt_admit.policy.policy import Exemption, Policy
-from virt_admit.rule import FROM_OBJECT, Action, Context, Finding, Operation, Rule
+from virt_admit.policy.policy import EffectiveSettings, Exemption, Policy
+from virt_admit.rule import Action, Context, Finding, Operation, Rule
 from virt_admit.rules import Rules, listed_rules
 
 NO_FINDINGS: Final = Response()
@@ -42,6 +42,8 @@ class Limits(NamedTuple):
     """Whether the time of the review is over. A function, because reviews do not read the clock."""
     verdicts: float = math.inf
     """How many verdicts of one rule with the same action are kept; the others are counted."""
+    fixes: float = math.inf
+    """How many findings of one rule are fixed; the others are not."""
 
 
 NO_LIMITS: Final = Limits()
@@ -58,8 +60,8 @@ class Gaps:
         self.not_judged: list[Rule] = []
 
     def failed(self, rule: Rule) -> bool:
-        """Return whether the rule that ran last is this one, and ended with an exception."""
-        return bool(self.errors) and self.errors[-1][0] is rule
+        """Return whether this rule ended with an exception."""
+        return any(failed is rule for failed, _ in self.errors)
 
     def stop(self, rule: Rule) -> None:
         """Record that the time of the review was over before this rule ended."""
@@ -157,8 +159,7 @@ def fix(
         if decision is None or decision.action is Action.OFF or not (decision.fix or (own and decision.own_fix)):
             continue
         if evaluation.exemption(rule) is None:
-            findings = evaluation.findings(rule, decision.params)
-            fixed += [Verdict(rule, finding, decision.action) for finding in findings if finding.fix]
+            fixed += evaluation.fixes(rule, decision)
     fixed = _compatible(fixed)
     operations = [operation for verdict in fixed for operation in verdict.finding.fix]
     return evaluation.response(fixed=tuple(fixed), patch=json_patch.in_order(operations))
@@ -199,10 +200,12 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, lim
 
 def _not_read(request: Request, rules: Rules, policy: Policy, fixing: bool = False) -> Response:
     """Return the response to a request whose object was not read: it is allowed, and names the rules that did not judge."""
-    asked = rules.asked(request.kind, request.operation, request.subresource) if request.kind else ()
+    if request.kind is None or (request.kind.created_only and request.operation == Operation.UPDATE):
+        return NO_FINDINGS
+    asked = rules.asked(request.kind, request.operation, request.subresource)
     decisions = ((rule, policy.decide(rule, request.namespace)) for rule in asked)
     not_judged = tuple(
-        rule for rule, decision in decisions if (decision.fix if fixing else decision.action is not Action.OFF)
+        rule for rule, decision in decisions if decision.action is not Action.OFF and (decision.fix or not fixing)
     )
     return Response(not_judged=not_judged, unseen=tuple((rule, TOO_LARGE) for rule in not_judged), policy=policy)
 
@@ -240,6 +243,17 @@ class _Evaluation:
     def findings(self, rule: Rule, params: Any) -> Iterator[Finding]:
         return run(rule, self.obj, self._context(params), self.gaps, self.limits)
 
+    def fixes(self, rule: Rule, decision: EffectiveSettings) -> list[Verdict]:
+        """Run a rule and return its findings that have a fix."""
+        found: list[Verdict] = []
+        for finding in self.findings(rule, decision.params):
+            if finding.fix and len(found) >= self.limits.fixes:
+                self.gaps.stop(rule)
+                break
+            if finding.fix:
+                found.append(Verdict(rule, finding, decision.action))
+        return found
+
     def exemption(self, rule: Rule) -> Exemption | None:
         user, namespace = self.request.user, self.request.namespace
         return self.policy.exempt(rule, user, namespace, self.obj, trusted_accounts.aliases(user, self.cluster))
@@ -261,7 +275,7 @@ class _Evaluation:
         for finding in chain((first,), findings):
             action = min(max_action, finding.max_action)
             if known is not None:
-                ratcheted = _ratchet(action, known.action(_key(finding, self.obj)))
+                ratcheted = known.ratchet(finding, self.obj, action)
                 if ratcheted is None:
                     continue
                 action = ratcheted
@@ -272,11 +286,12 @@ class _Evaluation:
             else:
                 omitted[verdict.action] += 1
         if self.gaps.failed(rule):
-            return [verdict._replace(action=min(verdict.action, Action.WARN)) for verdict in kept]
+            kept = [verdict._replace(action=min(verdict.action, Action.WARN)) for verdict in kept]
+            omitted = Counter({Action.WARN: omitted.total()})
         self.omitted += omitted
         return kept
 
-    def _known_findings(self, rule: Rule, params: Any, max_action: Action) -> _Known | None:
+    def _known_findings(self, rule: Rule, params: Any, max_action: Action) -> KnownFindings | None:
         """Return the findings on the old object alone, as if it were created now in the same cluster.
 
         None if the ratchet does not apply.
@@ -292,15 +307,14 @@ class _Evaluation:
             subresource=request.subresource,
             target=request.target,
         )
-        actions: dict[_Key, Action] = {}
-        gaps = Gaps()
+        known, gaps = KnownFindings(), Gaps()
         for finding in run(rule, old, context, gaps, self.limits):
-            key = _key(finding, old)
-            actions[key] = max(min(max_action, finding.max_action), actions.get(key, Action.OFF))
+            known.add(finding, old, min(max_action, finding.max_action))
         self.gaps.errors += gaps.errors
         if gaps.not_judged:
+            known.complete = False
             self.gaps.stop(rule)
-        return _Known(actions, complete=not gaps.not_judged)
+        return known
 
     def _exempted(self, rule: Rule, max_action: Action) -> Callable[[Verdict], Verdict]:
         """Return the function that applies the exemptions of a rule to a verdict, looked up once for all verdicts."""
@@ -323,48 +337,6 @@ class _Evaluation:
             policy=self.policy,
             **fields,
         )
-
-
-_Key = tuple[tuple[str, ...], Any]
-
-
-class _Known(NamedTuple):
-    """The findings on the old object, for the ratchet."""
-
-    actions: Mapping[_Key, Action]
-    complete: bool
-    """False: the rule was stopped. Whether another finding is new cannot be determined, so it never denies."""
-
-    def action(self, key: _Key) -> Action | None:
-        """Return the action of this finding on the old object, or None if the finding is new."""
-        return self.actions.get(key, None if self.complete else Action.DENY)
-
-
-def _key(finding: Finding, obj: Object) -> _Key:
-    """Return what identifies a finding in both objects: its path without indices, and its value."""
-    value = obj.root.at(*finding.path).value if finding.value is FROM_OBJECT else finding.value
-    try:
-        hash(value)
-    except TypeError:  # a map or a list
-        value = json.dumps(value, sort_keys=True, default=repr)
-    return finding.path.without_indices, value
-
-
-def _ratchet(action: Action, before: Action | None) -> Action | None:
-    """Return the action of a finding on UPDATE; None: leave the finding out.
-
-    A newly enabled rule must not block edits of objects that were admitted before, so an old denial becomes a warning.
-    An old warning is left out, or every ``kubectl label`` would print it.
-
-    Args:
-        action: the action of the finding.
-        before: the action of the same finding on the old object, or None.
-    """
-    if before is Action.DENY:
-        return min(action, Action.WARN)
-    if before is Action.WARN and action <= Action.WARN:
-        return None
-    return action
 
 
 _STEP_DOWN: Final = {

@@ -71,7 +71,8 @@ class TimedCluster:
     """The look-ups of a cluster until the time is over; then they raise ``OutOfTime``, at each object of a list too.
 
     A rule may compare each item of a large object with each object of a large cluster. Between two findings only its
-    look-ups can end it.
+    look-ups can end it. ``known`` never raises. What ``cached`` computes, it computes from the cluster itself and in any
+    time: a value of half of the objects must not be remembered.
     """
 
     __slots__ = ("_cluster", "_expired")

@@ -189,18 +189,19 @@ def parse(selector: object) -> Selector:
         return Selector(errors=(((), f"{show(selector)} is not a selector: write matchLabels or matchExpressions"),))
     requirements: list[Requirement] = []
     errors: list[Error] = []
+    alone: dict[str, frozenset[str]] = {}  # many labels may have the same value, and a set takes 216 bytes
     labels = selector.get("matchLabels")
     if isinstance(labels, dict):
         for key, value in labels.items():
             of_key, of_value = key_error(key), value_error(value)
             if of_key is None and of_value is None:
-                requirements.append(Requirement(key, IN, frozenset((value,))))
+                requirements.append(Requirement(key, IN, alone.setdefault(value, frozenset((value,)))))
             else:
                 errors += [(("matchLabels", Key(key)), problem) for problem in (of_key, of_value) if problem]
     elif labels is not None:
         errors.append((("matchLabels",), f"{show(labels)} is not a map of labels"))
     parsed, more = parse_requirements(selector.get("matchExpressions"), LABEL_OPERATORS, "matchExpressions")
-    return Selector(frozenset((*requirements, *parsed)), (*errors, *more))
+    return Selector(frozenset(requirements + parsed if parsed else requirements), (*errors, *more))
 
 
 def parse_custom(selector: object) -> Selector:

@@ -12,7 +12,8 @@ import flask.typing
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import MapAdapter
 
-from virt_admit.engine.admission_review import Reply, ReviewError
+from virt_admit.engine.admission_review import Reply
+from virt_admit.engine.decoding import ReviewError
 from virt_admit.serving.metrics import CONTENT_TYPE, ProcessMetrics
 
 Decide = Callable[[bytes], Reply]

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from virt_admit import __version__
 from virt_admit.engine import review
-from virt_admit.engine.admission_review import MAX_BODY, MAX_CAUSES, Reply
+from virt_admit.engine.admission_review import MAX_CAUSES, Reply
+from virt_admit.engine.decoding import MAX_BODY
 from virt_admit.engine.review import Limits
 from virt_admit.kube import snapshots
 from virt_admit.model.cluster import NOTHING, Cluster, Snapshot
@@ -44,10 +45,14 @@ REVIEW_SECONDS: Final = 1.0
 """Seconds that one review may take: half of the shortest time-out of the webhook entries. All other requests wait."""
 
 
+MAX_FIXES: Final = 100
+"""Findings of one rule that one review fixes: a patch of megabytes has no reader."""
+
+
 def review_limits() -> Limits:
     """Return the limits of a review that starts now."""
     end = time.monotonic() + REVIEW_SECONDS
-    return Limits(lambda: time.monotonic() > end, MAX_CAUSES)
+    return Limits(lambda: time.monotonic() > end, MAX_CAUSES, MAX_FIXES)
 
 
 class Worker:

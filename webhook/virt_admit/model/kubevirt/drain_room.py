@@ -24,7 +24,7 @@ MOST_PODS: Final = 3_000
 """Rules at admission read no more pods: 0.2 milliseconds each, and all requests wait meanwhile."""
 
 MOST_PAIRS: Final = 100_000
-"""Nor do they try more pairs of a VM and a node: 5 microseconds each."""
+"""They try at most so many pairs of a VM and a node: 5 microseconds each."""
 
 
 class Leaving(NamedTuple):
