@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,8 @@ EXEMPT: Final = "virt-admit.io/exempt.vm-live-migrate-not-migratable"
 VM_KINDS: Final = (kinds.VM, kinds.VMI, kinds.VMIRS, kinds.POOL, kinds.KUBEVIRT, kinds.VMIM)
 BUNDLED: Final = 60.0
 """Seconds until the rotation has written each caBundle; it looks every 10 seconds."""
+SCHEDULE: Final = f"{(time.gmtime().tm_min + 40) % 60} * * * *"
+"""Not during the tests: of two finished Jobs of a CronJob the older one is deleted."""
 
 
 class Installed:
@@ -92,7 +95,7 @@ class Installed:
         mine = {"labels": [{"pairs": {"team": "virtualization"}}]}
         webhooks = [f"{name}/webhooks" for name in components if name == "enforce"]
         memory = [{"op": "replace", "path": "/spec/template/spec/containers/0/resources/limits/memory", "value": "1Gi"}]
-        schedule = [{"op": "replace", "path": "/spec/schedule", "value": "7 * * * *"}]
+        schedule = [{"op": "replace", "path": "/spec/schedule", "value": SCHEDULE}]
         self._write("ours", "../manifests/base", components, images=images, **mine, **_patch("Deployment", memory),
                     replicas=[{"name": "virt-admit-webhook", "count": 3}])  # fmt: skip
         self._write("ours/webhooks", "../../manifests/webhooks", webhooks, **mine)
