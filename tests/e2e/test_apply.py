@@ -224,3 +224,20 @@ def test_every_match_condition_is_evaluated_without_an_error(plane, namespace):
             assert gone.returncode == 0, gone.stderr
     finally:
         register(plane, plane.webhook)
+
+
+def test_an_object_with_too_many_values_is_admitted_with_a_warning(plane, namespace):
+    expression = {"key": "zone", "operator": "In", "values": [""] * 180_000}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    crowded = vm("db", namespace, template={"affinity": affinity})
+    said = "Warning: not judged by "
+    created = plane.kubectl("create", "-f", "-", input=json.dumps(crowded))
+    assert created.returncode == 0, created.stderr
+    assert created.stdout == "virtualmachine.kubevirt.io/db created\n"
+    assert said in created.stderr
+    assert "the object is too large to review in time; run: virt-admit check" in created.stderr
+    changed = plane.kubectl("label", "vm", "db", "-n", namespace, "a=b")
+    assert changed.returncode == 0
+    assert said in changed.stderr
+    assert plane.kubectl("delete", "vm", "db", "-n", namespace).returncode == 0
