@@ -47,9 +47,7 @@ def changed(chance: random.Random, data: Any, others: Sequence[Any] = (), kept: 
 
 
 def _change(chance: random.Random, root: Any, path: tuple[Step, ...], others: Sequence[Any]) -> None:
-    holder = root
-    for step in path[:-1]:
-        holder = holder[step]
+    holder = _at(root, path[:-1])
     match chance.randrange(5):
         case 0:
             del holder[path[-1]]
@@ -63,11 +61,22 @@ def _change(chance: random.Random, root: Any, path: tuple[Step, ...], others: Se
             holder[path[-1]] = copy.deepcopy(chance.choice(JUNK))
 
 
-def grown(chance: random.Random, value: Any, size: int) -> Any:
-    """Return the value with many more items, entries or characters: about ``size`` characters of JSON.
+def grown(
+    chance: random.Random, data: Any, size: int, kept: Sequence[tuple[Step, ...]] = ()
+) -> tuple[tuple[Step, ...], Any]:
+    """Return a copy in which one value has many more items, entries or characters, and the path of this value.
 
-    Half of the time the items differ in their names.
+    The value gets about ``size`` characters of JSON. The values at the paths in ``kept`` stay.
     """
+    found = copy.deepcopy(data)
+    path = chance.choice([path for path in places(found) if path not in kept])
+    holder = _at(found, path[:-1])
+    holder[path[-1]] = _multiplied(chance, holder[path[-1]], size)
+    return path, found
+
+
+def _multiplied(chance: random.Random, value: Any, size: int) -> Any:
+    """Return the value many times; half of the time the items of a list differ in their names."""
     if isinstance(value, str):
         return (value or "x") * (size // max(1, len(value)))
     if isinstance(value, dict) and value:
@@ -88,10 +97,14 @@ def _renamed(item: Any, number: int) -> Any:
 
 def _part(chance: random.Random, data: Any) -> Any:
     """Return a copy of some value within the data."""
-    path = chance.choice([(), *places(data)])
+    return copy.deepcopy(_at(data, chance.choice([(), *places(data)])))
+
+
+def _at(data: Any, path: tuple[Step, ...]) -> Any:
+    """Return the value at a path."""
     for step in path:
         data = data[step]
-    return copy.deepcopy(data)
+    return data
 
 
 def shuffled(chance: random.Random, data: Any) -> Any:

@@ -67,8 +67,8 @@ _USER_ENDS: Final = re.compile(rb'\}\s*,\s*"object"\s*:')
 def _envelope(body: bytes) -> Request:
     """Decode what comes before the object."""
     end = _USER_ENDS.search(body)
-    start = body[: end.start()] if end else body
-    if _too_many_values(start):
+    start = body[: end.start()] if end else b""
+    if end is None or _too_many_values(start):
         raise ReviewError(
             f"the review has more than {MAX_VALUES:,} values; its uid and user must come before the object"
         )

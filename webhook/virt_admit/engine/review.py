@@ -64,7 +64,7 @@ class Gaps:
         return any(failed is rule for failed, _ in self.errors)
 
     def stop(self, rule: Rule) -> None:
-        """Record that the time of the review was over before this rule ended."""
+        """Record that a limit of the review, mostly its time, ended this rule."""
         if rule not in self.not_judged:
             self.not_judged.append(rule)
             self.unseen.append((rule, OUT_OF_TIME))

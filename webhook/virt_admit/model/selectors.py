@@ -33,7 +33,7 @@ _NAME: Final = r"(?:[A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9]"
 _SUBDOMAIN: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _LONGEST_NAME: Final = 63
 _LONGEST_SUBDOMAIN: Final = 253
-_VALUE: Final = re.compile(_NAME)
+_WORD: Final = re.compile(_NAME)
 _KEY: Final = re.compile(f"(?:{_SUBDOMAIN}/)?{_NAME}")
 
 _INTEGER: Final = r"[+-]?[0-9]+"
@@ -53,7 +53,7 @@ def key_error(key: object) -> str | None:
     prefix, slash, name = key.rpartition("/")
     if slash and not is_dns_name(prefix):
         return f"{show(key)} is not a label key: the part before / must be a lower-case DNS name"
-    if not (len(name) <= _LONGEST_NAME and re.fullmatch(_NAME, name)):
+    if not (len(name) <= _LONGEST_NAME and _WORD.fullmatch(name)):
         return (
             f"{show(key)} is not a label key: a name has 1 to 63 letters, digits, - _ or ., "
             "and begins and ends with a letter or digit"
@@ -72,7 +72,7 @@ def condition_type_error(name: str) -> bool:
     prefix, slash, word = name.rpartition("/")
     return (
         len(name) > _LONGEST_CONDITION
-        or re.fullmatch(_NAME, word) is None
+        or _WORD.fullmatch(word) is None
         or (bool(slash) and re.fullmatch(_SUBDOMAIN, prefix) is None)
     )
 
@@ -81,7 +81,7 @@ def value_error(value: object) -> str | None:
     """Return what is wrong with a label value, or None. The empty string is valid."""
     if not isinstance(value, str):
         return f"{show(value)} is not a label value: write a string, in quotes if need be"
-    if value and not (len(value) <= _LONGEST_NAME and _VALUE.fullmatch(value)):
+    if value and not (len(value) <= _LONGEST_NAME and _WORD.fullmatch(value)):
         return (
             f"{show(value)} is not a label value: it has at most 63 letters, digits, - _ or ., "
             "and begins and ends with a letter or digit"

@@ -44,7 +44,6 @@ SYNC_PATIENCE: Final = 30.0
 REVIEW_SECONDS: Final = 1.0
 """Seconds that one review may take: half of the shortest time-out of the webhook entries. All other requests wait."""
 
-
 MAX_FIXES: Final = 100
 """Findings of one rule that one review fixes: a patch of megabytes has no reader."""
 

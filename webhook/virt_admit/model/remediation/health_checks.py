@@ -193,8 +193,6 @@ class HealthCheck:
 
     OpenShift ships one: ``machine-api-termination-handler``.
     """
-    inert: bool
-    """Whether every node condition intentionally matches nothing."""
     _layout: _Layout
 
     @property
@@ -225,7 +223,7 @@ class HealthCheck:
     def entries(self) -> Iterator[Condition]:
         """Yield the items of the list of node conditions, including those that are not objects.
 
-        They are never kept: a list may have 60,000.
+        They are never kept: a list may have tens of thousands.
         """
         return _entries(self.conditions, self._layout)
 
@@ -326,7 +324,11 @@ class HealthCheck:
         ones select a single label whose value equals its key and begins with the cluster name
         (openshift/hypershift: hypershift-operator/controllers/nodepool/capi.go#reconcileMachineHealthCheck).
         """
-        return self.handler or self.inert or self._hosted
+        return self.handler or self._inert or self._hosted
+
+    @property
+    def _inert(self) -> bool:
+        return self.has_entries and all(condition.inert for condition in self.entries())
 
     @property
     def _hosted(self) -> bool:
@@ -357,11 +359,12 @@ def view(obj: Object, cluster: Cluster | None = None) -> HealthCheck:  # noqa: A
     layout = _layout(kind, obj)
     conditions = obj.at(*layout.conditions)
     selector = selectors.parse_custom(obj.at("spec", "selector").value)
-    handler = inert = False
-    if _has_items(conditions):
-        handler = kind is not kinds.NHC and all(entry.type == TERMINATING for entry in _entries(conditions, layout))
-        inert = all(entry.inert for entry in _entries(conditions, layout))
-    return HealthCheck(obj, kind, conditions, selector, handler, inert, layout)
+    handler = (
+        kind is not kinds.NHC
+        and _has_items(conditions)
+        and all(condition.type == TERMINATING for condition in _entries(conditions, layout))
+    )
+    return HealthCheck(obj, kind, conditions, selector, handler, layout)
 
 
 def _has_items(conditions: Field) -> bool:
