@@ -91,13 +91,13 @@ class Webhook:
             self._server.kill()
 
     def ops(self, path: str) -> tuple[int, str]:
-        """Status and text of the ops listener; 0 if it does not answer."""
+        """Status and text of the ops listener; 0 if it does not answer, or not completely."""
         connection = http.client.HTTPConnection("127.0.0.1", self.ops_port, timeout=10)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
-        except OSError:
+        except (OSError, http.client.HTTPException):  # it may end while it answers
             return 0, ""
         finally:
             connection.close()

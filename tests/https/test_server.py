@@ -244,6 +244,15 @@ def test_a_silent_client_of_the_ops_listener_is_not_an_error(monkeypatch, capfd,
     assert caplog.text == ""
 
 
+def test_the_ops_listener_answers_in_one_piece():
+    """Else a process that ends while it answers a probe sends the headers alone."""
+    port = ops_port()
+    for _ in range(50):
+        with connect(port) as probe:
+            probe.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+            assert probe.recv(65_536).endswith(b"\r\n\r\nok")
+
+
 def test_a_port_in_use_is_reported_in_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -64,6 +64,7 @@ class _OpsServer(ThreadingMixIn, WSGIServer):
 
 class _Quiet(WSGIRequestHandler):
     timeout = TIMEOUT
+    wbufsize = -1  # an answer is sent in one piece: a process that ends meanwhile sends all of it or nothing
 
     def log_message(self, format: str, *args: Any) -> None:
         """Do not log probes."""
