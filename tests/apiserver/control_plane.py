@@ -303,24 +303,22 @@ class ControlPlane:
         return path
 
 
-_given: set[int] = set()
-
-
 def free_port() -> int:
     """A free loopback port outside the range that the kernel hands out, and a different one each time.
 
-    So no process is given it by chance between this call and its use, nor while the server on it restarts.
+    So no process is given it by chance between this call and its use, nor while the server on it restarts. Nor is any
+    other process that asks here, until this one ends: each port is reserved by the name of a socket.
     """
     while True:
         port = 20_000 + secrets.randbelow(10_000)
-        with socket.socket() as probe:
+        with socket.socket() as probe, socket.socket(socket.AF_UNIX) as reservation:
             try:
                 probe.bind(("127.0.0.1", port))
+                reservation.bind(f"\0virt-admit-test-port-{port}")  # not a file, and gone with this process
             except OSError:
                 continue
-        if port not in _given:
-            _given.add(port)
-            return port
+            reservation.detach()
+        return port
 
 
 def _environment(home: Path) -> dict[str, str]:

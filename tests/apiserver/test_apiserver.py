@@ -17,6 +17,7 @@ from tests.apiserver import binaries as toolchain
 from tests.apiserver.binaries import NAMES, Unavailable, binaries
 from tests.apiserver.control_plane import Server, free_port
 from tests.apiserver.crds import permissive_crds, real_crds
+from tests.paths import ROOT
 from virt_admit.model import kinds
 
 GO = """#!/bin/sh
@@ -255,9 +256,24 @@ def test_killing_a_server_also_ends_its_watcher(tmp_path: Path) -> None:
 
 
 def test_ports_are_outside_the_ephemeral_range() -> None:
-    ports = [free_port() for _ in range(500)]
+    ports = [free_port() for _ in range(100)]
     assert all(20_000 <= port < 30_000 for port in ports)
     assert len(set(ports)) == len(ports)
+
+
+def test_ports_of_processes_that_run_at_the_same_time_differ() -> None:
+    """Several test processes start servers in the same second: a port is taken before its server listens on it."""
+    asks = "from tests.apiserver.control_plane import free_port; print(*(free_port() for _ in range(400)), flush=True)"
+    command = [sys.executable, "-c", f"{asks}; input()"]
+    pipe = subprocess.PIPE
+    both = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) for _ in range(2)]
+    try:
+        first, second = (set(each.stdout.readline().split()) for each in both if each.stdout)
+    finally:
+        for each in both:
+            each.communicate("\n")
+    assert len(first) == len(second) == 400
+    assert not first & second
 
 
 def test_permissive_definitions_are_like_the_real_ones() -> None:
