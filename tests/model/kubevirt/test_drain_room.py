@@ -8,7 +8,8 @@ from virt_admit.kube.cache import ClusterCache, State, lookup_stores
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kinds import CSI_NODE, NODE, POD, PV, PVC, RESOURCE_QUOTA, VMI
-from virt_admit.model.kubevirt import drain_room
+from virt_admit.model.kubevirt import drain_plan, drain_room
+from virt_admit.model.objects import Object
 from virt_admit.model.remediation import timeline
 from virt_admit.rules import load_rules
 
@@ -94,6 +95,19 @@ def test_without_the_right_to_read_a_kind_nothing_is_said(kind):
 def test_the_vm_and_the_node_are_named():
     assert shortage(WORLDS[POD][0]) == "shop/db: on n3 memory: 192Gi missing"
     assert shortage([*HOSTS, BIG, LAUNCHER, DISK, VOLUME]) == ""
+
+
+def test_the_devices_of_resource_claims_are_not_read():
+    """kube-scheduler looks for them in ResourceSlices; a node that seems to have room may have none."""
+    claiming = Object({**BIG.data, "spec": BIG.data["spec"] | {"resourceClaims": [{"name": "gpu"}]}})
+
+    def drainable(subject):
+        objects = [*HOSTS, subject, LAUNCHER, DISK, VOLUME, NS, kubevirt()]
+        return drain_plan.plan(builders.complete(*objects), "n2")
+
+    assert drainable(BIG).drainable is True
+    assert drainable(claiming).drainable is None
+    assert drainable(claiming).unseen == ("the nodes with devices for resource claim gpu",)
 
 
 @pytest.mark.parametrize("limit", ["MOST_PODS", "MOST_PAIRS"])

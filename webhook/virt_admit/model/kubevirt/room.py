@@ -260,6 +260,8 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
             cluster.get(kind, "", name)
         except Unseen as unseen:
             yield unseen.what
+    for claim in vmi.at("spec", "resourceClaims").items():  # dynamic resource allocation: no ResourceSlices are read
+        yield f"the nodes with devices for resource claim {claim['name'].text}"
     given = effective(vmi, cluster)
     alone = launchers(cluster).on_node(vmi) is None
     yield from launcher_resources.unseen(given, cluster) if alone else given.unseen
