@@ -16,9 +16,10 @@ from virt_admit.cli.lookups import list_live
 from virt_admit.cli.options import ClusterOptions, selected_rules
 from virt_admit.cli.output import progress
 from virt_admit.cli.scan import judge
+from virt_admit.kube import snapshots
 from virt_admit.kube.cache import stores
 from virt_admit.model import kinds
-from virt_admit.model.kinds import MHC, NODE, PVC, VM, VMI
+from virt_admit.model.kinds import CAPI_CLUSTER, MACHINE_DEPLOYMENT, MHC, NODE, PVC, VM, VMI
 from virt_admit.policy import parser
 from virt_admit.rules import load_rules
 
@@ -320,6 +321,26 @@ def test_a_saved_cluster_gives_the_same_report(scan, tmp_path):
     first = (tmp_path / "cluster.json").read_bytes()
     scan("--save", "cluster.json", "--select", RULE, "-n", "shop")
     assert (tmp_path / "cluster.json").read_bytes() == first, "always everything, in the same order"
+
+
+def test_a_saved_cluster_has_what_upgrade_and_explain_read(scan, api, tmp_path):
+    """No rule reads MachineDeployments and Clusters: they decide how many nodes are updated at the same time, and
+    whether health checks act."""
+    api.install(MACHINE_DEPLOYMENT, {"metadata": {"name": "md", "namespace": "shop"}, "spec": {"paused": True}})
+    api.install(
+        CAPI_CLUSTER,
+        {
+            "metadata": {"name": "prod", "namespace": "shop"},
+            "spec": {"paused": True, "topology": {"variables": [{"name": "registry", "value": "hunter2"}]}},
+        },
+    )
+    scan("--save", "cluster.json")
+
+    assert "hunter2" not in (tmp_path / "cluster.json").read_text()
+    saved = snapshots.load(tmp_path / "cluster.json")
+    for kind, name in ((MACHINE_DEPLOYMENT, "md"), (CAPI_CLUSTER, "prod")):
+        assert saved.get(kind, "shop", name).at("spec", "paused").boolean
+        assert saved.get(kind, "shop", "other") is None
 
 
 def test_what_a_snapshot_could_not_read(scan, api):

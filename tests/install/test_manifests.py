@@ -16,6 +16,7 @@ from virt_admit.cli import main, scan, serve
 from virt_admit.install import manifests
 from virt_admit.install.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN, WATCHER
 from virt_admit.model import kinds
+from virt_admit.model.rehearsal import rehearsal
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.rules import load_rules
 from virt_admit.serving.gunicorn_worker import DRAIN_SECONDS
@@ -242,10 +243,10 @@ class TestRights:
         everywhere = self._kinds(rule for rule in granted([*self.WEBHOOK, *self.SWEEP]) if rule != POLICY_RIGHT)
         assert not everywhere & {("coordination.k8s.io", "leases"), ("", "configmaps")}
 
-    def test_the_scan_lists_what_rules_judge_and_look_up(self):
+    def test_the_scan_lists_what_rules_judge_and_look_up_and_what_an_upgrade_depends_on(self):
         listed = [rule for rule in granted(self.SWEEP) if "resourceNames" not in rule]
         assert all(rule["verbs"] == ["list"] for rule in listed)
-        wanted = {(kind.group, kind.plural) for rule in ALL for kind in (*rule.kinds, *rule.reads)}
+        wanted = {(kind.group, kind.plural) for rule in ALL for kind in (*rule.kinds, *rule.reads, *rehearsal.READS)}
         assert self._kinds([*listed, *granted(self.ELSEWHERE)]) == wanted
 
     @pytest.mark.parametrize(

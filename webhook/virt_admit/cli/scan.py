@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from virt_admit.cli import several
+from virt_admit.cli import explain_model, several
 from virt_admit.cli.lookups import connect, list_live, load_policy, warn_unreadable
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -34,13 +34,15 @@ from virt_admit.documents.reader import DocumentError
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.kube import snapshots
-from virt_admit.kube.cache import ClusterCache, stores
+from virt_admit.kube.cache import ClusterCache, KindStore, stores
+from virt_admit.kube.field_filter import NO_READS
 from virt_admit.model import kinds, selectors, webhook_bundles
 from virt_admit.model.cluster import Cluster, Snapshot, Unseen
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain_plan import plan
 from virt_admit.model.objects import Object
-from virt_admit.model.rehearsal.rehearsal import Options, rehearse
+from virt_admit.model.reads import union
+from virt_admit.model.rehearsal.rehearsal import READS, Options, rehearse
 from virt_admit.model.releases import NO_TARGET, Target
 from virt_admit.model.selectors import Selector
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
@@ -214,8 +216,9 @@ class _Scan:
             snapshot = snapshots.load(source.cluster) if source.cluster else None
         except (SettingError, PolicyError, ValueError, OSError) as error:
             raise failure(error) from None
-        needed = stores(load_rules(), whole=True) if options.save else stores(rules)
-        cluster = list_live(source, needed, options.namespace, reporting.quiet) if snapshot is None else snapshot
+        cluster = (
+            list_live(source, self._stores(), options.namespace, reporting.quiet) if snapshot is None else snapshot
+        )
         if options.save:
             _save(cluster, options.save)
         judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
@@ -226,6 +229,12 @@ class _Scan:
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
         report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
         return Scanned(report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started)
+
+    def _stores(self) -> list[KindStore]:
+        """Return stores for what the rules need, and what the metrics or a snapshot need besides."""
+        if self.options.save:
+            return stores(load_rules(), _OF_A_SNAPSHOT, whole=True)
+        return stores(self.rules, READS if self.options.metrics else NO_READS)
 
     def _is_selected(self, obj: Object) -> bool:
         return self.options.namespace in ("", obj.namespace) and self.selector.matches(obj.labels)
@@ -357,6 +366,10 @@ def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str
         scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds, duration, bundles, drainable), target)
     except OSError as error:
         raise click.ClickException(f"--metrics {target}: {error_text(error)}") from None
+
+
+_OF_A_SNAPSHOT: Final = union(READS, dict.fromkeys(explain_model.LOOKS_UP, ()))
+"""What ``drain``, ``upgrade`` and ``explain`` read of a snapshot."""
 
 
 def _save(cluster: Sweep, file: Path) -> None:

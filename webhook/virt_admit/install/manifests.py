@@ -16,6 +16,7 @@ from virt_admit.kube.field_filter import looked_up_kinds, lookup_namespace
 from virt_admit.model import kinds
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
+from virt_admit.model.rehearsal import rehearsal
 from virt_admit.reports.formats.policy_reports import WRITTEN
 from virt_admit.rule import Operation
 from virt_admit.rules import Rules
@@ -287,8 +288,8 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 
 
 def scan_rbac(rules: Rules, name: str = SCAN) -> list[dict[str, Any]]:
-    """Return the role of the scan, or of the watch: read what rules judge and what they look up."""
-    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules)})
+    """Return the role of the scan, or of the watch: read what rules judge and look up, and what an upgrade depends on."""
+    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *rehearsal.READS})
     verbs = WATCH if name == WATCHER else ("list",)
     return list(_granted(name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)))
 

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from virt_admit.kube.field_filter import WHOLE, FieldSet, lookup_namespace, retained_fields
+from virt_admit.kube.field_filter import NO_READS, WHOLE, FieldSet, lookup_namespace, retained_fields
 from virt_admit.model import json_codec
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import POD, Kind
 from virt_admit.model.kubevirt import pod_summary
 from virt_admit.model.objects import Object
+from virt_admit.model.reads import Reads
 from virt_admit.rules import Rules
 
 T = TypeVar("T")
@@ -226,12 +227,12 @@ class KindStore:
         return Object({**self._type, **data, "metadata": {**names, **data.get("metadata", {})}})
 
 
-def stores(rules: Rules, *, whole: bool = False) -> list[KindStore]:
-    """Return stores for everything that these rules judge or look up.
+def stores(rules: Rules, also: Reads = NO_READS, *, whole: bool = False) -> list[KindStore]:
+    """Return stores for everything that these rules judge or look up, and what is ``also`` looked up.
 
-    Of kinds that are only looked up the stores keep the fields that the rules read, or every field if ``whole``.
+    Of kinds that are only looked up the stores keep the fields that are read, or every field if ``whole``.
     """
-    retained = retained_fields(rules)
+    retained = retained_fields(rules, also)
     complete = {kind for kind in (*rules.kinds, *retained) if whole or kind in rules.by_kind}
     return [
         KindStore(

@@ -14,6 +14,7 @@ from typing import Any, Final
 from virt_admit.model import reads
 from virt_admit.model.kinds import Kind
 from virt_admit.model.objects import Field
+from virt_admit.model.reads import Reads
 from virt_admit.rules import Rules
 
 Tree = Mapping[str, "Tree | None"]
@@ -48,6 +49,7 @@ class FieldSet:
         return filtered
 
 
+NO_READS: Final[Reads] = {}
 WHOLE: Final = FieldSet()
 IDENTITY: Final = FieldSet(reads.NAME)
 
@@ -59,9 +61,9 @@ def _tree(paths: Iterable[tuple[str, ...]]) -> Tree:
     return {key: None if () in below else _tree(below) for key, below in branches.items()}
 
 
-def retained_fields(rules: Rules) -> Mapping[Kind, FieldSet]:
-    """Return the fields that these rules look up, for each kind that they look up."""
-    looked_up = reads.union(*(rule.reads for rule in rules))
+def retained_fields(rules: Rules, also: Reads = NO_READS) -> Mapping[Kind, FieldSet]:
+    """Return the fields that these rules look up, and ``also`` these, for each kind that is looked up."""
+    looked_up = reads.union(*(rule.reads for rule in rules), also)
     return {kind: FieldSet(looked_up[kind]) for kind in sorted(looked_up)}
 
 

@@ -154,6 +154,7 @@ _DROPPED: Final = frozenset(
         *("userData", "userDataBase64", "networkData", "networkDataBase64"),  # cloud-init
         *("accessCredentials", "extraHeaders"),
         "kubevirt.io/ignitiondata",  # an annotation
+        "variables",  # of a ClusterClass, such as the password of a registry
     )
 )
 _PARAMETERS: Final = frozenset(("sharedparameters", "nodeparameters"))  # of fence agents
