@@ -50,6 +50,8 @@ def of_node(*objects):
         (pod(), budget(minAvailable="100%"), False),
         (pod(), budget(minAvailable=3, expected=3, allowed=0), False),
         (pod(), budget(minAvailable=1), False),  # the only pod that it selects
+        (pod(), budget(minAvailable="90%", expected=3, desired=3, healthy=3, allowed=0), False),
+        (pod(), budget(minAvailable="50%", expected=3, desired=2, healthy=2, allowed=0), True),
         (pod(), budget(minAvailable=1, expected=2, allowed=0), True),
         (pod(), budget(minAvailable=1, expected=2), True),  # without a status nothing is allowed yet
         (pod(ready="False"), budget(minAvailable=2, expected=3, allowed=0, healthy=1, desired=2), True),
@@ -111,6 +113,25 @@ def test_on_a_node_that_is_not_ready_no_pod_ends():
     subject = pod(metadata={"deletionTimestamp": "2026-01-01T11:59:59Z"})
     (blocker,) = evictions.of_node(Snapshot([dead, subject], complete=["*"]), "a").blockers
     assert "does not report" in blocker.reason
+
+
+def test_nothing_ends_on_a_node_whose_kubelet_is_silent():
+    silent, failing = node("a", ready="Unknown"), node("a", ready="False")
+
+    (blocker,) = evictions.of_node(Snapshot([silent, pod()], complete=["*"]), "a").blockers
+    assert (blocker.subject, blocker.now) == ("Node a", True)
+    assert evictions.of_node(Snapshot([silent], complete=["*"]), "a", has_vms=True).blockers
+    assert not evictions.of_node(Snapshot([silent], complete=["*"]), "a").blockers
+    assert not evictions.of_node(Snapshot([failing, pod()], complete=["*"]), "a").blockers
+
+
+def test_a_launcher_pod_that_does_not_end():
+    """The most common complaint about drains: the VM was stopped long ago, and its pod is still there."""
+    launcher = {"labels": {"kubevirt.io": "virt-launcher"}, "owner": "VirtualMachineInstance"}
+    (blocker,) = of_node(pod(metadata={"deletionTimestamp": "2026-01-01T11:00:00Z"}, **launcher)).blockers
+
+    assert blocker.subject == "Pod shop/web-1"
+    assert not of_node(pod(**launcher)).blockers
 
 
 def test_flags():

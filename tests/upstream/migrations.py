@@ -23,9 +23,9 @@ from tests.upstream.migration_cases import case
 from tests.upstream.renderer import MIGRATIONS, program
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kubevirt import drain_plan
+from virt_admit.model.kubevirt.parallel_migrations import limits
 from virt_admit.model.objects import Object
 from virt_admit.model.rehearsal import rehearsal, rollouts
-from virt_admit.model.rehearsal.limits import limits
 from virt_admit.model.rehearsal.rehearsal import Options
 from virt_admit.model.rehearsal.rollouts import Driver
 from virt_admit.model.rehearsal.simulation import Outcome, simulate

@@ -8,10 +8,10 @@ import pytest
 
 from tests.upstream.migration_cases import node
 from virt_admit.model.cluster import Snapshot
+from virt_admit.model.kubevirt.parallel_migrations import MigrationLimits
 from virt_admit.model.kubevirt.room import scheduler
 from virt_admit.model.objects import Object
 from virt_admit.model.rehearsal import simulation
-from virt_admit.model.rehearsal.limits import MigrationLimits
 from virt_admit.model.rehearsal.rollouts import Obstacle, Pool
 from virt_admit.model.rehearsal.simulation import UNSCHEDULABLE, Outcome, Vm, World, simulate
 from virt_admit.model.scheduler.pods import Pod

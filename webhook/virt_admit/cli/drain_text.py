@@ -53,8 +53,7 @@ def _others(node: NodePlan) -> Iterator[str]:
         yield f"  no room at the same time for {names(pod.full_name for pod in node.packing.left)}"
     for blocker in node.pods.blockers:
         when = "blocks now" if blocker.now else "blocks the drain"
-        name = f"{blocker.namespace}/{blocker.name}" if blocker.namespace else blocker.name
-        yield f"  {when}: {blocker.kind} {name}: {blocker.reason}"
+        yield f"  {when}: {blocker.subject}: {blocker.reason}"
         yield f"    to do: {blocker.remedy}"
     for need in node.pods.needs:
         yield f"  kubectl drain needs {need.flag} for {names(need.pods)}. {need.cost}"
@@ -74,11 +73,7 @@ def summary(result: Plan) -> str:
                 causes = Counter(row.reason for row in rows)
                 lines += [f"  {number:5} {cause}" for cause, number in causes.most_common(_MOST_CAUSES)]
                 lines += [f"  and {len(causes) - _MOST_CAUSES} more causes"] if len(causes) > _MOST_CAUSES else []
-    blockers = Counter(
-        f"{item.kind} {item.namespace}/{item.name}: {item.reason}"
-        for node in result.nodes
-        for item in node.pods.blockers
-    )
+    blockers = Counter(f"{item.subject}: {item.reason}" for node in result.nodes for item in node.pods.blockers)
     if blockers:
         lines.append(f"{count(len(blockers), 'other blocker')}:")
         lines += [f"  on {count(number, 'node')}: {cause}" for cause, number in blockers.most_common(_MOST_CAUSES)]
@@ -130,8 +125,12 @@ def _verdict(result: Plan) -> str:
         also = f"; {cost}" if cost else ""
         return f"No: {causes} on {count(len(blocked), 'node')} would block it{also}."
     if result.drainable is None:
-        unknown = count(len(result.having(VmOutcome.UNKNOWN)), "VM")
-        return "Unknown: see below." if result.unseen else f"Unknown: the outcome for {unknown} cannot be determined."
+        unknown = len(result.having(VmOutcome.UNKNOWN))
+        return (
+            f"Unknown: the outcome for {count(unknown, 'VM')} cannot be determined."
+            if unknown
+            else "Unknown: see below."
+        )
     return f"Yes, but {cost}." if cost else "Yes: every node can be drained."
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model import clock, selectors
-from virt_admit.model.cluster import Cluster, gather
+from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.kinds import NODE, PDB, POD
+from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.scheduler.pods import FINISHED
@@ -60,6 +61,11 @@ class Blocker:
     now: bool
     """Whether it is a state of the moment; otherwise it never passes by itself."""
 
+    @property
+    def subject(self) -> str:
+        """Its kind and full name."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -84,12 +90,25 @@ def is_of_vm(pod: Object) -> bool:
     return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
 
 
-def of_node(cluster: Cluster, node: str) -> PodEvictions:
-    """Return what a drain does with the pods of a node, as far as pods and budgets are known."""
+def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictions:
+    """Return what a drain does with the pods of a node, as far as pods and budgets are known.
+
+    ``has_vms``: whether VMs run there, also where their pods are not known.
+    """
     pods = [pod for pod in cluster.cached(_by_node).get(node, ()) if is_evicted(pod)]
-    others = [pod for pod in pods if not is_of_vm(pod)]
-    blockers = [blocker for pod in others if (blocker := _blocker(pod, cluster)) is not None]
+    judged = [pod for pod in pods if pod.deleted or not is_of_vm(pod)]
+    blockers = [blocker for pod in judged if (blocker := _blocker(pod, cluster)) is not None]
+    if not blockers and (pods or has_vms):
+        blockers = list(_silent_node(node, cluster))
     return PodEvictions(tuple(_once(blockers)), tuple(_needs(pods)))
+
+
+def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
+    """Yield why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
+    node = _node(name, cluster)
+    if node is not None and node.condition("Ready")["status"].text == "Unknown":
+        reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
+        yield Blocker(NODE.kind, "", name, reason, "Repair or fence the node.", now=True)
 
 
 def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
@@ -162,9 +181,15 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
 
 def _is_silent(pod: Object, cluster: Cluster) -> bool:
     """Return whether the node of a pod is known not to be Ready: nothing there can report that the pod has ended."""
-    name = pod.at("spec", "nodeName").text
-    node = next((node for node in cluster.known(NODE) if node.name == name), None)
+    node = _node(pod.at("spec", "nodeName").text or "", cluster)
     return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")
+
+
+def _node(name: str, cluster: Cluster) -> Object | None:
+    try:
+        return cluster.get(NODE, "", name)
+    except Unseen:
+        return None
 
 
 def _budgets(cluster: Cluster, namespace: str) -> Sequence[tuple[Object, Selector]]:
@@ -213,7 +238,10 @@ def never_allows(budget: Object, cluster: Cluster) -> str:
         return "minAvailable is 100%"
     expected = _expected(budget, cluster)
     if least.integer is not None and expected and least.integer >= expected:
-        return f"minAvailable is {least.integer} for {expected} pods"
+        return f"minAvailable is {least.integer} for {count(expected, 'pod')}"
+    desired = budget.at("status", "desiredHealthy").integer
+    if least.text and desired and expected and desired >= expected:
+        return f"minAvailable is {least.text} of {count(expected, 'pod')}, which is all of them"
     condition = budget.condition("DisruptionAllowed")
     if condition["reason"].text == "SyncFailed":
         return "its pods have a controller without a scale"

@@ -9,6 +9,7 @@ from virt_admit.model import selectors
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import PDB
 from virt_admit.model.kubevirt import vmis, vms
+from virt_admit.model.messages import Problem, names
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import Reads
 
@@ -46,14 +47,24 @@ def needs_scale(budget: Object) -> bool:
     return budget.at("spec", "maxUnavailable").present or (least.text or "").endswith("%")
 
 
-def blocking(vmi: Object, cluster: Cluster) -> Object | None:
-    """Return a known PodDisruptionBudget that currently forbids the eviction of the VMI's pod."""
+def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the Eviction API currently refuses to evict the VMI's pod, as far as budgets are known.
+
+    Source: kubernetes pkg/registry/core/pod/storage/eviction.go#Create, which refuses a pod with several budgets.
+    """
     labels = launcher_labels(vmi)
-    for budget, selector in cluster.cached(_budgets).get(vms.namespace_of(vmi), ()):
-        if selector.matches(labels):
-            allowed = budget.at("status", "disruptionsAllowed").integer
-            if needs_scale(budget) or (allowed is not None and allowed <= 0):
-                return budget
+    known = cluster.cached(_budgets).get(vms.namespace_of(vmi), ())
+    found = [budget for budget, selector in known if selector.matches(labels)]
+    if len(found) > 1:
+        selecting = names(sorted(budget.name for budget in found))
+        reason = f"PodDisruptionBudgets {selecting} select its pod, and the Eviction API refuses such pods"
+        return Problem(reason, "let one budget alone select it, or delete the others during the drain")
+    for budget in found:
+        allowed = budget.at("status", "disruptionsAllowed").integer
+        if needs_scale(budget) or (allowed is not None and allowed <= 0):
+            remedy = "write an integer minAvailable" if needs_scale(budget) else "loosen it"
+            reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
+            return Problem(reason, f"{remedy}, or delete it during the drain")
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from virt_admit.model import evictions, node_notes
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.evictions import PodEvictions
-from virt_admit.model.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, Kind
+from virt_admit.model.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubevirt import configuration, drain_room, forecast
 from virt_admit.model.kubevirt.drain_room import Leaving
 from virt_admit.model.kubevirt.forecast import Forecast, VmOutcome
@@ -135,6 +135,7 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     unread = cluster.cached(_unread)
     unseen = [unread[kind] for kind in _needed(forecasts) if kind in unread]
     unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
+    unseen += [found.unseen for found in forecasts if found.unseen]
     leaving = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room]
     packing = drain_room.packing(leaving, cluster)
     if packing.fits is None and not unseen:
@@ -143,7 +144,7 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
         name,
         tuple(_state(node)),
         tuple(sorted(forecasts, key=_rank)),
-        evictions.of_node(cluster, name),
+        evictions.of_node(cluster, name, has_vms=bool(forecasts)),
         packing,
         tuple(dict.fromkeys(unseen)),
         tuple(node_notes.notes(node, cluster)) if node is not None else (),
@@ -162,12 +163,14 @@ def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
     if any(found.needs_room for found in forecasts):
         yield NODE
     if any(found.outcome is VmOutcome.MIGRATES for found in forecasts):
-        yield from (LIMIT_RANGE, RESOURCE_QUOTA)
+        yield from (LIMIT_RANGE, RESOURCE_QUOTA, VMIM)
 
 
 def _unread(cluster: Cluster) -> Mapping[Kind, str]:
     """Return the kinds of which more objects may exist than are known, each with what could not be read."""
-    gathered = {kind: gather(cluster.list(kind))[1] for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI)}
+    gathered = {
+        kind: gather(cluster.list(kind))[1] for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM)
+    }
     return {kind: unseen for kind, unseen in gathered.items() if unseen}
 
 

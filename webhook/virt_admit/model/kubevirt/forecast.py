@@ -7,22 +7,28 @@ not check it.
 
 from __future__ import annotations
 
+import datetime
 import enum
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from virt_admit.model import clock, evictions
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import VMI
 from virt_admit.model.kubevirt import (
     disruption_budgets,
     effective,
+    launcher,
     lifecycle,
     migrations,
+    node_local,
+    parallel_migrations,
     quotas,
     room,
     vmis,
+    vms,
 )
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.kubevirt.room import Target
@@ -40,7 +46,9 @@ READS: Final = union(
     disruption_budgets.READS,
     room.READS,
     quotas.READS,
+    node_local.READS,
     effective.STRATEGY_READS,
+    clock.READS,
 )
 """The fields that the forecast reads."""
 
@@ -65,6 +73,8 @@ class Forecast:
     remedy: str
     target: Target
     """Where it could go: the target pod of its migration, or a fresh pod for a VM that restarts."""
+    unseen: str = ""
+    """What could not be read, so that the outcome is unknown."""
 
     @property
     def placement(self) -> Placement:
@@ -87,6 +97,7 @@ class _Verdict(NamedTuple):
     outcome: VmOutcome
     reason: str
     remedy: str = ""
+    unseen: str = ""
 
 
 _Find = Callable[[bool], Target]
@@ -98,12 +109,16 @@ def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     find = functools.cache(lambda moves: room.target(vmi, cluster, moves=moves))
     try:
         verdict = _judge(vmi, cluster, find)
-    except Unseen as unseen:
-        verdict = _Verdict(VmOutcome.UNKNOWN, f"cannot see {unseen.what}", "let virt-admit read it")
-    return Forecast(vmi, *verdict, find(verdict.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)))
+    except Unseen as blind:
+        verdict = _Verdict(VmOutcome.UNKNOWN, f"cannot see {blind.what}", "let virt-admit read it", blind.what)
+    moves = verdict.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)
+    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), verdict.unseen)
 
 
 def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
+    stuck = _stuck(vmi, cluster)
+    if stuck is not None:
+        return _Verdict(VmOutcome.BLOCKS, stuck.reason, stuck.remedy)
     if vmi.deleted:
         return _shut_down(vmi, cluster, find, "it is being stopped already")
     said = effective.strategy(vmi, cluster)
@@ -116,17 +131,59 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
             remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
             return _Verdict(VmOutcome.BLOCKS, reason, remedy)
         case Eviction.MIGRATES:
-            problem = _failing(vmi, cluster) or _nowhere(find(True), cluster) or quotas.refusal(vmi, cluster)
+            problem = (
+                _failing(vmi, cluster)
+                or parallel_migrations.none_starts(cluster)
+                or _nowhere(find(True), cluster)
+                or quotas.refusal(vmi, cluster)
+            )
             if problem is not None:
                 return _Verdict(VmOutcome.BLOCKS, f"{said.phrase}, but {problem.reason}", problem.remedy)
+            doubt = _doubt(vmi, cluster)
+            if doubt is not None:
+                reason = f"{said.phrase}, but {doubt.reason}"
+                return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
             return _Verdict(VmOutcome.MIGRATES, f"{said.phrase}, LiveMigratable")
-    budget = disruption_budgets.blocking(vmi, cluster)
-    if budget is not None:
-        remedy = "write an integer minAvailable" if disruption_budgets.needs_scale(budget) else "loosen it"
-        reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
-        return _Verdict(VmOutcome.BLOCKS, reason, f"{remedy}, or delete it during the drain")
+    refused = disruption_budgets.blocking(vmi, cluster)
+    if refused is not None:
+        return _Verdict(VmOutcome.BLOCKS, refused.reason, refused.remedy)
     hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
     return _shut_down(vmi, cluster, find, f"{said.phrase}{hindered}")
+
+
+def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a VMI that is being stopped will not end: it is long after the time that its guest has."""
+    since, now = clock.instant(vmi.metadata["deletionTimestamp"].text), clock.now(cluster)
+    if since is None or now is None:
+        return None
+    grace = vmi.at("spec", "terminationGracePeriodSeconds").integer
+    late = now - since - datetime.timedelta(seconds=_GRACE if grace is None else max(0, grace))
+    if late < evictions.STUCK_AFTER:
+        return None
+    minutes = int(late.total_seconds() // 60)
+    reason = f"it is being stopped, and should have ended {minutes} minutes ago"
+    return Problem(
+        reason, "see its events and its launcher pod; repair the kubelet, virt-handler or the storage of its node"
+    )
+
+
+_GRACE: Final = 30
+"""Seconds that a guest has to shut down by default (pkg/virt-controller/services/template.go#gracePeriodInSeconds)."""
+
+
+def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt."""
+    here = vmi.at("status", "nodeName").text or ""
+    node = room.scheduler(cluster).state.nodes.get(here)
+    if node is not None and node.labels.get(SCHEDULABLE) == "false":
+        return Problem(f"virt-handler on {here} does not report", "repair virt-handler, which sends the VM's memory")
+    spec = vmi["spec"]
+    claims = (*launcher.claims(spec), *launcher.attached_claims(spec))
+    shared = node_local.host_path_claim(vms.namespace_of(vmi), claims, cluster)
+    if shared:
+        reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
+        return Problem(reason, "use shared storage, or set None and restart it")
+    return None
 
 
 def _repair(vmi: Object) -> str:

@@ -168,14 +168,28 @@ def _node_affinity(required: Field, forbidden: tuple[str, ...]) -> NodeSelector 
 
 
 def claims(spec: Field) -> Iterator[str]:
-    """Yield the claims that the launcher pod of a VMI spec mounts; hotplugged volumes have pods of their own."""
+    """Yield the claims that the launcher pod of a VMI spec mounts."""
     for volume in spec["volumes"].items():
-        claim = volume["persistentVolumeClaim"]
-        if claim["hotpluggable"].boolean or volume.at("dataVolume", "hotpluggable").boolean:
-            continue
-        for name in (claim["claimName"], volume.at("dataVolume", "name"), volume.at(*_EPHEMERAL)):
-            if name.text:
-                yield name.text
+        if not _is_hotplugged(volume):
+            yield from _claims_of(volume)
+
+
+def attached_claims(spec: Field) -> Iterator[str]:
+    """Yield the claims of hotplugged volumes, which a pod of its own attaches on the node of the launcher pod."""
+    for volume in spec["volumes"].items():
+        if _is_hotplugged(volume):
+            yield from _claims_of(volume)
+
+
+def _is_hotplugged(volume: Field) -> bool:
+    return any(volume.at(source, "hotpluggable").boolean for source in ("persistentVolumeClaim", "dataVolume"))
+
+
+def _claims_of(volume: Field) -> Iterator[str]:
+    for path in (("persistentVolumeClaim", "claimName"), ("dataVolume", "name"), _EPHEMERAL):
+        name = volume.at(*path).text
+        if name:
+            yield name
 
 
 _EPHEMERAL: Final = ("ephemeral", "persistentVolumeClaim", "claimName")

@@ -86,6 +86,8 @@ class Settings:
     """The network binding plugins."""
     cpu_limited: Selector | None
     """The namespaces in which pods get CPU limits."""
+    attachment: Container
+    """Of the pod that attaches hotplugged volumes."""
     shared: Support
     guaranteed: Support
     """The same of VMs with dedicated CPUs, or with limits equal to requests."""
@@ -118,6 +120,9 @@ def _settings(cluster: Cluster) -> Settings:
         logs_console=not found.at("virtualMachineOptions", "disableSerialConsoleLog").present,
         plugins=found.at("network", "binding"),
         cpu_limited=_selector(found["autoCPULimitNamespaceLabelSelector"]),
+        attachment=_container(
+            found["supportContainerResources"], "hotplug-disk", (_milli(10), 2 * _M), (_milli(100), 80 * _M)
+        ),
         shared=_support(found["supportContainerResources"], guaranteed=False),
         guaranteed=_support(found["supportContainerResources"], guaranteed=True),
     )
@@ -166,6 +171,10 @@ def _support(given: Field, *, guaranteed: bool) -> Support:
         hook=container("sidecar", none, (_milli(200), 64 * _M) if guaranteed else none),
         console_log=container("guest-console-log", (_milli(5), 35 * _M), (_milli(15), 60 * _M)),
     )
+
+
+def _container(given: Field, kind: str, requests: _Usual, limits: _Usual) -> Container:
+    return Container.of(_amounts(given, kind, "requests", requests), _amounts(given, kind, "limits", limits), kind)
 
 
 def _milli(number: int) -> Number:

@@ -244,11 +244,12 @@ def _persistent_reservations(vmi: Effective, cluster: Cluster) -> _Found:
 
 def _state(vmi: Effective, cluster: Cluster) -> _Found:
     """Check vTPM and EFI state, which had to be on shared storage once."""
-    if not versions.has_release(cluster, Feature.PERSISTENT_STATE.since) and _keeps_state(vmi):
+    if not versions.has_release(cluster, Feature.PERSISTENT_STATE.since) and keeps_state(vmi):
         yield Unseen("the storage of vTPM and EFI state")
 
 
-def _keeps_state(vmi: Effective) -> bool:
+def keeps_state(vmi: Effective) -> bool:
+    """Return whether the vTPM or EFI state of a VMI outlives a restart, in a claim of its own."""
     efi = vmi.spec.at("domain", "firmware", "bootloader", "efi", "persistent")
     return bool(efi.boolean or vmi.devices["tpm"]["persistent"].boolean)
 

@@ -49,9 +49,15 @@ def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
 
 
 def failed_in_a_row(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
-    """Return the known automatic migrations of a VMI that failed since the last success, oldest first."""
+    """Return the known automatic migrations of a VMI that failed since the last success, oldest first.
+
+    Those that are older than the VMI belonged to one of the same name.
+    """
     failed: list[Object] = []
+    born = vmi.metadata["creationTimestamp"].text or ""
     for migration in of_vmi(vmi, cluster):
+        if _age(migration)[0] < born:
+            continue
         phase = migration.at("status", "phase").text
         if phase == "Succeeded":
             failed.clear()

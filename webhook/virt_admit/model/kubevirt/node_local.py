@@ -6,9 +6,11 @@ pkg/scheduler/framework/plugins/volumebinding.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from typing import Final
 
-from virt_admit.model.cluster import Cluster
+from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import PV, PVC, STORAGE_CLASS
 from virt_admit.model.kubevirt import vms
 from virt_admit.model.kubevirt.storage import Access
@@ -67,6 +69,21 @@ def reason(obj: Object, claim: str, access: Access, cluster: Cluster) -> str:
     definition = cluster.get(STORAGE_CLASS, "", storage_class) if storage_class else None
     provisioner = definition["provisioner"].text if definition is not None else None
     return f"storage class {storage_class} of {provisioner}" if provisioner in _PROVISIONERS else ""
+
+
+def host_path_claim(namespace: str, claims: Iterable[str], cluster: Cluster) -> str:
+    """Return the first of these claims whose volume is a directory of any node that mounts it; empty: none.
+
+    Claims and volumes that cannot be read, or do not exist, are left out.
+    """
+    for claim in claims:
+        with contextlib.suppress(Unseen):
+            found = cluster.get(PVC, namespace, claim)
+            name = found.at("spec", "volumeName").text if found is not None else None
+            volume = cluster.get(PV, "", name) if name else None
+            if volume is not None and volume.at("spec", "hostPath").is_map:
+                return claim
+    return ""
 
 
 def _of_volume(volume: Object) -> str:

@@ -242,7 +242,20 @@ def target(vmi: Object, cluster: Cluster, *, moves: bool) -> Target:
     gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
     placement = filters.place(pod, without=here, gone=gone)
     unseen = tuple(_unseen_of(vmi, pod, cluster, moves=moves))
+    attached = tuple(launcher.attached_claims(vmi["spec"]))
+    if attached:
+        launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *attached))
+        placement = filters.place(pod, without=here, gone=gone)
+        unseen += tuple(_out_of_reach(launched_on, placement))
     return Target(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
+
+
+def _out_of_reach(launched_on: Iterable[str], placement: Placement) -> Iterator[str]:
+    """Yield what decides whether hotplugged volumes can be attached: kube-scheduler chooses the node of a launcher pod
+    without them, and the pod that attaches them must run on the same node (template.go#RenderHotplugAttachmentPodTemplate)."""
+    missed = set(launched_on) - set(placement.candidates)
+    if missed and placement.candidates:
+        yield f"whether kube-scheduler chooses a node with the hotplugged volumes, not {min(missed)}"
 
 
 def _is_own(pod: Pod, vmi: Object) -> bool:

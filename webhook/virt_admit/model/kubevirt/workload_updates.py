@@ -197,9 +197,9 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
             )
         case Eviction.WAITS:
             return Update(vmi, Reach.NEVER, f"{said.phrase} refuses the eviction")
-    budget = disruption_budgets.blocking(vmi, cluster)
-    if budget is not None:
-        return Update(vmi, Reach.NEVER, f"PodDisruptionBudget {budget.name} forbids the eviction")
+    refused = disruption_budgets.blocking(vmi, cluster)
+    if refused is not None:
+        return Update(vmi, Reach.NEVER, refused.reason)
     after = vmis.comes_back(vmi, cluster)
     return Update(vmi, Reach.RESTARTED if after.comes else Reach.STOPPED, after.why)
 

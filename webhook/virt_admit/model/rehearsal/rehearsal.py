@@ -12,11 +12,11 @@ from virt_admit.model.kubevirt.drain_plan import NodePlan, Plan
 from virt_admit.model.kubevirt.forecast import Forecast, VmOutcome
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.kubevirt.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.kubevirt.parallel_migrations import MigrationLimits, limits
 from virt_admit.model.kubevirt.room import scheduler
 from virt_admit.model.reads import union
 from virt_admit.model.rehearsal import durations, reboots, rollouts
 from virt_admit.model.rehearsal.durations import Estimate, Range
-from virt_admit.model.rehearsal.limits import MigrationLimits, limits
 from virt_admit.model.rehearsal.reboots import RebootCheck
 from virt_admit.model.rehearsal.rollouts import Driver, Pool
 from virt_admit.model.rehearsal.simulation import MAX_EVENTS, Outcome, Vm, World, leftovers, simulate
@@ -162,8 +162,7 @@ def _certain_stops(plan: Plan) -> Iterator[Stop]:
 
 def _other_pods(node: NodePlan) -> Iterator[Stop]:
     for blocker in node.pods.blockers:
-        name = f"{blocker.kind} {blocker.namespace}/{blocker.name}"
-        yield Stop(node.name, f"{name}: {blocker.reason}", blocker.remedy)
+        yield Stop(node.name, f"{blocker.subject}: {blocker.reason}", blocker.remedy)
 
 
 # --- the simulation ----------------------------------------------------------------------------------------------

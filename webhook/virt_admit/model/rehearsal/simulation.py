@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from virt_admit.model.rehearsal.limits import MigrationLimits
+from virt_admit.model.kubevirt.parallel_migrations import MigrationLimits
 from virt_admit.model.rehearsal.rollouts import Pool
 from virt_admit.model.rehearsal.targets import Targets
 from virt_admit.model.scheduler.filters import Scheduler

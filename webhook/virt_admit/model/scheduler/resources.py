@@ -57,7 +57,7 @@ def show(resource: str, value: int) -> str:
     """Return an amount as a quantity for people: ``1500m``, ``12Gi``, ``2``. Rounded up to one decimal."""
     if resource == CPU:
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
-    if resource == MEMORY or resource.startswith(("hugepages-", "ephemeral-storage")):
+    if resource in (MEMORY, "storage") or resource.startswith(("hugepages-", "ephemeral-storage")):
         for size, suffix in _BINARY:
             if value >= size:
                 tenths = -(-value * 10 // size)

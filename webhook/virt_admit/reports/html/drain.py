@@ -112,8 +112,7 @@ def _blockers(plan: Plan) -> Iterator[Cause]:
     groups: dict[tuple[str, str, str, bool], list[Item]] = {}
     for node in plan.nodes:
         for found in node.pods.blockers:
-            name = f"{found.kind} {found.namespace}/{found.name}" if found.namespace else f"{found.kind} {found.name}"
-            groups.setdefault((name, found.reason, found.remedy, found.now), []).append(Item(node.name))
+            groups.setdefault((found.subject, found.reason, found.remedy, found.now), []).append(Item(node.name))
     for (name, reason, remedy, now), items in groups.items():
         yield Cause(BAD, "blocks now" if now else "blocks the drain", name, reason, remedy, tuple(items))
 

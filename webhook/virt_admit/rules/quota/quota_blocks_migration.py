@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from virt_admit.model.cluster import Unseen, gather
 from virt_admit.model.kinds import RESOURCE_QUOTA, VMI
-from virt_admit.model.kubevirt import drain, limit_ranges, quotas, room, vmis, vms
+from virt_admit.model.kubevirt import drain, migration_demand, quotas, vmis, vms
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.messages import first_that_fits
 from virt_admit.model.objects import Object
@@ -20,18 +20,17 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     cluster = context.cluster
-    if not quotas.covers_launchers(quota):
-        return
     found, unseen = gather(cluster.list(VMI, vms.namespace_of(quota)))
     refused: dict[str, list[tuple[str, str]]] = {}
     for vmi in filter(vmis.running, found):
         try:
             if drain.eviction(vmi, cluster) is not Eviction.MIGRATES:
                 continue
+            lacks = quotas.missing(quota, vmi, migration_demand.demand(vmi, cluster))
         except Unseen as blind:
             yield blind
             continue
-        for resource, lack in quotas.missing(quota, quotas.admitted(vmi, cluster)):
+        for resource, lack in lacks:
             refused.setdefault(resource, []).append((vmi.name, lack))
     for resource, lacking in sorted(refused.items()):
         name, lack = lacking[0]
@@ -56,7 +55,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(RESOURCE_QUOTA,),
-    reads=union(drain.READS, room.READS, limit_ranges.READS),
+    reads=union(drain.READS, migration_demand.READS),
     action=Action.WARN,
     event="MigrationImpossible",
     at_admission=False,

@@ -1,7 +1,7 @@
 """A virtual machine that should live-migrate uses a ReadWriteMany claim whose volume is on one node.
 
 **Why.** KubeVirt believes the access mode and reports the VM as migratable. The volume of hostpath, local or LVM storage
-exists on one node, so the target pod of a migration is never scheduled and a drain hangs.
+exists on one node, so the target pod of a migration is never scheduled, or finds no data, and a drain hangs.
 
 **Fix.** Move the disk to shared storage, or set ``evictionStrategy: None``.
 """

@@ -9,6 +9,7 @@ from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kinds import HCO
 from virt_admit.model.kubevirt import configuration, migration_limits
 from virt_admit.model.kubevirt.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.messages import Problem
 from virt_admit.model.objects import Object
 
 _PER_NODE_DEFAULT: Final = 2
@@ -47,6 +48,18 @@ def limits(cluster: Cluster) -> MigrationLimits:
     if unseen is not None:
         raise unseen
     return MigrationLimits(migration_limits.PER_CLUSTER_UNSAID, _PER_NODE_DEFAULT, "KubeVirt's defaults")
+
+
+def none_starts(cluster: Cluster) -> Problem | None:
+    """Return why KubeVirt starts no migration at all: a limit below 1. None: it does, or that is unknown."""
+    try:
+        found = limits(cluster)
+    except Unseen:
+        return None
+    for name, limit in ((PER_CLUSTER, found.cluster), (PER_NODE, found.node)):
+        if limit < 1:
+            return Problem(f"{name} is {limit} ({found.source}), so no migration starts", f"set {name} to at least 1")
+    return None
 
 
 def _of(obj: Object, node_default: int) -> MigrationLimits:

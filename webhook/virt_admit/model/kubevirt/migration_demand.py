@@ -1,0 +1,66 @@
+"""What a migration creates in the namespace of its VMI: pods and a claim, which LimitRanges and quotas can refuse.
+
+Sources: kubevirt/kubevirt pkg/virt-controller/watch/migration/migration.go#createTargetPod, #createAttachmentPod,
+#handleBackendStorage; pkg/storage/backend-storage/backend-storage.go#CreatePVCForMigrationTarget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.cluster import Cluster
+from virt_admit.model.kinds import VMI
+from virt_admit.model.kubevirt import launcher, launcher_settings, limit_ranges, migratability, room, vms
+from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import union
+from virt_admit.model.scheduler.pod_size import PodSize
+
+_STATE: Final = "persistent-state-for"
+"""The start of the name of the volume with vTPM and EFI state (backend-storage.go#VolumeName)."""
+STATE_BYTES: Final = 10 * 2**20
+"""The size of such a claim (backend-storage.go#PVCSize)."""
+
+READS: Final = union(
+    room.READS,
+    limit_ranges.READS,
+    {VMI: ("status.volumeStatus.name", "status.volumeStatus.persistentVolumeClaimInfo.accessModes")},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one migration creates, with the defaults of the LimitRanges of the namespace."""
+
+    launcher: PodSize
+    attachment: PodSize | None
+    """The pod that attaches hotplugged volumes on the target node. None: the VMI has none."""
+    state_bytes: int
+    """The size of a second claim for vTPM and EFI state. 0: none is created."""
+
+    @property
+    def pods(self) -> tuple[PodSize, ...]:
+        return (self.launcher,) if self.attachment is None else (self.launcher, self.attachment)
+
+
+def demand(vmi: Object, cluster: Cluster) -> Demand:
+    """Return what a migration of a running VMI creates."""
+    ranges = limit_ranges.of_namespace(cluster, vms.namespace_of(vmi))
+    attaches = next(launcher.attached_claims(vmi["spec"]), None) is not None
+    attachment = PodSize((launcher_settings.settings(cluster).attachment,)) if attaches else None
+    return Demand(
+        limit_ranges.defaulted(room.new_pod(vmi, cluster), ranges),
+        limit_ranges.defaulted(attachment, ranges) if attachment else None,
+        STATE_BYTES if _copies_state(vmi, cluster) else 0,
+    )
+
+
+def _copies_state(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether source and target need a claim each for vTPM and EFI state: the source's is not shared."""
+    if not migratability.keeps_state(effective(vmi, cluster)):
+        return False
+    for status in vmi.at("status", "volumeStatus").items():
+        if (status["name"].text or "").startswith(_STATE):
+            return status.at("persistentVolumeClaimInfo", "accessModes", 0).text != "ReadWriteMany"
+    return False
