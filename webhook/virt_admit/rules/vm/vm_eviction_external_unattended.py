@@ -19,7 +19,7 @@ from virt_admit.rule import Action, Context, Finding, Rule, param
 @dataclass(frozen=True)
 class Params:
     labels: tuple[str, ...] = param(
-        ("capk.cluster.x-k8s.io/",),
+        ("capk.cluster.x-k8s.io/", "cluster.x-k8s.io/role"),
         "prefixes of label keys, on the object or its template, that show that a controller handles it",
     )
     owners: tuple[str, ...] = param(
@@ -58,5 +58,7 @@ RULE = Rule(
         "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
         "kubevirt/kubevirt#7493",
         "kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go",
+        "kubermatic/machine-controller:pkg/cloudprovider/provider/kubevirt/provider.go#newVirtualMachine",
+        "kubermatic/kubermatic:pkg/controller/user-cluster-controller-manager/kubevirt-vmi-eviction/controller.go",
     ),
 )
