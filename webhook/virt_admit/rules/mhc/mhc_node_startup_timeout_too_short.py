@@ -1,8 +1,9 @@
-"""A MachineHealthCheck replaces machines before they can become nodes.
+"""A MachineHealthCheck remediates machines before they can become nodes.
 
 **Why.** A machine takes minutes to boot and to join the cluster. With a shorter time, the check deletes it and its
-owner creates it again, in a loop. Cluster API drops fractions of a second: less than one second becomes 0, which turns
-the start-up check off.
+owner creates it again, in a loop. A check with a remediation template or with the annotation ``external-baremetal``
+instead reboots hosts that are still starting. Cluster API drops fractions of a second: less than one second becomes 0,
+which turns the start-up check off.
 
 A bare metal host tests its hardware at each start and is often provisioned again, so even the default of 10 minutes is
 too short for it. virt-admit recognizes bare metal by the platform, by instance types such as ``c5.metal``, and by the
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from virt_admit.model.kinds import CAPI_MHC, MHC
 from virt_admit.model.messages import cut
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import bare_metal, health_checks
+from virt_admit.model.remediation import bare_metal, health_checks, plan
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.model.units import SECOND, format_duration
 from virt_admit.rule import Action, Context, Finding, Rule, duration
@@ -43,8 +44,8 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
             default = "" if view.startup.present else ", the default,"
             yield Finding(
                 view.startup.path,
-                f"{format_duration(time)}{default} is too short for bare metal ({why}) to become a node: machines would be "
-                f"deleted and created in a loop. Use at least {format_duration(params.bare_metal)}.",
+                f"{format_duration(time)}{default} is too short for bare metal ({why}) to become a node: "
+                f"{_consequence(view)}. Use at least {format_duration(params.bare_metal)}.",
                 value=time,
                 max_action=Action.WARN,
             )
@@ -54,13 +55,23 @@ def _too_short(view: HealthCheck, time: int, params: Params) -> Finding:
     if view.kind is CAPI_MHC and time < SECOND:
         effect = "becomes 0 in Cluster API, which turns the start-up check off"
     else:
-        effect = "is too short for a machine to become a node: machines would be deleted and created in a loop"
+        effect = f"is too short for a machine to become a node: {_consequence(view)}"
     preferred = ", preferably 10m" if params.shortest < health_checks.DEFAULT_STARTUP else ""
     return Finding(
         view.startup.path,
         f"{format_duration(time)} {effect}. Use at least {format_duration(params.shortest)}{preferred}.",
         max_action=Action.DENY if time < params.refused else Action.WARN,
     )
+
+
+def _consequence(view: HealthCheck) -> str:
+    """Return what the check does to a machine that has no node in time (machinehealthcheck_controller.go#remediate)."""
+    if view.template.present:
+        (step,) = plan.steps(view)
+        return f"{cut(step.remediator, 40)} would act on machines that are still starting"
+    if view.external:
+        return "hosts would be power-cycled while they are still starting"
+    return "machines would be deleted and created in a loop"
 
 
 RULE = Rule(
@@ -76,6 +87,8 @@ RULE = Rule(
     sources=(
         "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
         "kubernetes-sigs/cluster-api:api/core/v1beta2/conversion.go#ConvertToSeconds",
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#remediate",
+        "openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go#remediateIfNeeded",
         "openshift/managed-cluster-config:deploy/osd-machine-api",
     ),
 )
