@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from virt_admit.model.objects import Field, Object
@@ -17,8 +17,18 @@ class Selectors(NamedTuple):
 
 def labels(policy: Object) -> Selectors:
     """Return the labels of both selectors, which hold them directly, without ``matchLabels``."""
+    return Selectors(*map(_labels, _selectors(policy)))
+
+
+def nested(policy: Object) -> Iterator[Field]:
+    """Yield the maps and lists in the selectors, such as ``matchLabels``: the schema allows only strings."""
+    for selector in _selectors(policy):
+        yield from (field for _, field in selector.entries() if field.is_map or field.is_list)
+
+
+def _selectors(policy: Object) -> tuple[Field, Field]:
     selectors = policy["spec"]["selectors"]
-    return Selectors(_labels(selectors["namespaceSelector"]), _labels(selectors["virtualMachineInstanceSelector"]))
+    return selectors["namespaceSelector"], selectors["virtualMachineInstanceSelector"]
 
 
 def _labels(selector: Field) -> Mapping[str, Any]:
