@@ -115,7 +115,7 @@ def test_a_migration_that_finds_no_node_blocks(subject, nodes, reason):
 
     assert found.outcome is VmOutcome.BLOCKS
     assert reason in found.reason
-    assert found.remedy
+    assert found.remedy.endswith(("set None and restart it", "uncordon or repair one of them"))
 
 
 @pytest.mark.parametrize("nodes", [[], [node("a", runs_vms=False)]])
@@ -132,6 +132,16 @@ def test_a_restart_that_finds_no_node_says_so():
 
     assert found.outcome is VmOutcome.RESTARTS
     assert "only later" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("nodes", "remedy"),
+    [([HERE, THERE], "let others take it, or plan for its downtime"), ([HERE], "add one, or plan for its downtime")],
+)
+def test_a_vm_that_is_shut_down_is_not_told_to_set_none(nodes, remedy):
+    found = foretold(vmi("None", True, nodeSelector={"kubernetes.io/hostname": "a"}), *nodes, vm("Always"))
+
+    assert (found.outcome, found.remedy) == (VmOutcome.RESTARTS, remedy)
 
 
 def migration(name, phase, created, annotation="kubevirt.io/evacuationMigration", of="db"):

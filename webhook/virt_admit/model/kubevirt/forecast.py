@@ -134,7 +134,7 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
             problem = (
                 _failing(vmi, cluster)
                 or parallel_migrations.none_starts(cluster)
-                or _nowhere(find(True), cluster)
+                or _nowhere(find(True), cluster, moves=True)
                 or quotas.refusal(vmi, cluster)
             )
             if problem is not None:
@@ -196,7 +196,7 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict
     after = vmis.comes_back(vmi, cluster)
     if not after.comes:
         return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
-    problem = _nowhere(find(False), cluster)
+    problem = _nowhere(find(False), cluster, moves=False)
     if problem is not None:
         return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but only later: {problem.reason}", problem.remedy)
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
@@ -232,23 +232,24 @@ def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | No
         cluster: the cluster.
         moves: whether it migrates, so that the processor of its node binds it and its source pod still counts.
     """
-    return _nowhere(room.target(vmi, cluster, moves=moves), cluster)
+    return _nowhere(room.target(vmi, cluster, moves=moves), cluster, moves=moves)
 
 
-def _nowhere(target: Target, cluster: Cluster) -> Problem | None:
+def _nowhere(target: Target, cluster: Cluster, *, moves: bool) -> Problem | None:
     placement = target.placement
     if placement.has_candidate or placement.certain is None:
         return None
+    otherwise = "set None and restart it" if moves else "plan for its downtime"
     nodes = room.scheduler(cluster).state.nodes
     refusals = {name: why for name, why in placement.refusals.items() if SCHEDULABLE in nodes[name].labels}
     if not refusals:
         runs_kubevirt = any(SCHEDULABLE in node.labels for node in nodes.values())
-        return Problem("no other node runs KubeVirt", "add one, or set None and restart it") if runs_kubevirt else None
+        return Problem("no other node runs KubeVirt", f"add one, or {otherwise}") if runs_kubevirt else None
     busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
     if busy:
         return Problem(f"no node that could take it is ready: {names(sorted(busy))}", "uncordon or repair one of them")
     causes = dict.fromkeys(_causes(refusals))
-    return Problem(f"no other node can take it: {names(causes)}", "let others take it, or set None and restart it")
+    return Problem(f"no other node can take it: {names(causes)}", f"let others take it, or {otherwise}")
 
 
 def _causes(refusals: Mapping[str, str]) -> Iterator[str]:
