@@ -92,7 +92,8 @@ def test_data():
     assert data["unhealthy"] == [{"name": "n1", "why": "Ready=Unknown"}]
     assert data["overlaps"] == [{"name": "again", "shared": ["n0", "n1", "n2"]}]
     assert data["steps"][1] == {
-        "name": "FenceAgentsRemediation wa/auto", "takes": {"least": 0, "most": 320}, "timeout": 900, "cancelled": False
+        "name": "FenceAgentsRemediation wa/auto", "takes": {"least": 0, "most": 320}, "timeout": 900, "cancelled": False,
+        "fails": None,
     }  # fmt: skip
     assert [(moment["event"], moment["at"]["least"]) for moment in data["timeline"]][2] == ("acts", 170)
     assert data["restart"] == {
@@ -230,6 +231,75 @@ def test_lines(check, objects, expected):
     found = lines(explain(check, Snapshot(objects, complete=["*"])))
     for line in expected:
         assert line in found
+
+
+MDR = make(
+    "machine-deletion-remediation.medik8s.io/v1alpha1",
+    "MachineDeletionRemediationTemplate",
+    "auto",
+    "wa",
+    spec={"template": {"spec": {}}},
+)
+DELETES = nhc(remediationTemplate={"apiVersion": MDR.api_version, "kind": MDR.kind, "name": "auto", "namespace": "wa"})
+
+
+def with_machine(name, machine):
+    made = node(name)
+    made.data["metadata"]["annotations"] = {"machine.openshift.io/machine": f"openshift-machine-api/{machine}"}
+    return made
+
+
+def owned(name):
+    made = machine(name)
+    made.data["metadata"]["ownerReferences"] = [{"kind": "MachineSet", "name": "s", "controller": True}]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("objects", "complete", "expected"),
+    [
+        ([node("n0"), with_machine("n1", "gone")], ["*"], [
+            "VMs restart never: no Machine exists (n0, n1)",
+            "does nothing to n0, n1: no Machine exists",
+            "5m50s it does nothing: no Machine exists (n0, n1)",
+        ]),
+        ([with_machine("n0", "m0"), machine("m0"), node("n1")], ["*"], [
+            "VMs restart never: its Machine has no controller (n0); no Machine exists (n1)",
+        ]),
+        ([with_machine("n0", "m0"), owned("m0"), node("n1")], ["*"], [
+            "does nothing to n1: no Machine exists",
+            "5m50s or later machine and node are deleted; its VMs can start elsewhere",
+        ]),
+        ([node("n0"), machine("m0", nodeRef={"name": "n0"})], ["*"], [
+            "5m50s or later machine and node are deleted; its VMs can start elsewhere",
+        ]),
+        ([node("n0")], ["nodes"], [
+            "5m50s or later machine and node are deleted if a Machine owns the node; then its VMs can start elsewhere",
+            "machines.machine.openshift.io",
+        ]),
+        ([node("n0")], ["machines.machine.openshift.io"], [
+            "5m50s or later machine and node are deleted if a Machine owns the node; then its VMs can start elsewhere",
+            "nodes",
+        ]),
+    ],
+)  # fmt: skip
+def test_machine_deletion_needs_a_machine(objects, complete, expected):
+    found = lines(explain(DELETES, Snapshot([MDR, *objects], complete=complete)))
+    for line in expected:
+        assert line in found
+
+
+def test_a_step_that_deletes_no_machine_is_left_out():
+    steps = [(1, "10m", DELETES["spec"]["remediationTemplate"].value), (2, "10m", template())]
+    check = nhc(escalatingRemediations=[
+        {"order": order, "timeout": timeout, "remediationTemplate": step} for order, timeout, step in steps
+    ])  # fmt: skip
+    found = explain(check, Snapshot([MDR, SNR, node("n0")], complete=["*"]))
+    assert [step["fails"] for step in as_data(found)["steps"]] == ["no Machine exists (n0)", None]
+    assert "VMs restart after 18m50s = 50s until noticed + 5m Ready=Unknown + 10m wasted + 3m remediator" in lines(
+        found
+    )
+    assert not found.obstacles
 
 
 def test_other_kinds_are_refused():

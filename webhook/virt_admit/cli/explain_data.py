@@ -67,6 +67,7 @@ def _step(stage: Stage) -> dict[str, Any]:
         "takes": _span(stage.takes),
         "timeout": _seconds(stage.timeout),
         "cancelled": stage.cut_off,
+        "fails": stage.fails or None,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.reads import union
-from virt_admit.model.remediation import machines, obstacles, plan, remediators, timeline, watching
+from virt_admit.model.remediation import machine_deletion, machines, obstacles, plan, remediators, timeline, watching
 from virt_admit.model.remediation.watching import Watch
 
 CHECKS: Final = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
@@ -15,6 +15,7 @@ CHECKS: Final = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 READS: Final = union(
     machines.OWNER_READS,
     remediators.SNR_READS,
+    machine_deletion.READS,
     dict.fromkeys((*CHECKS, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.CONFIG_NODE), ()),
     dict.fromkeys((kinds.SNR_CONFIG, kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE), ()),
     {kinds.METAL3_TEMPLATE: (), kinds.NODE: ("metadata.labels",)},
@@ -52,7 +53,8 @@ def _coverage(cluster: Cluster) -> Coverage:
                 idle.append((f"{watch.check.obj.kind} {watch.check.obj.name}", reason))
                 continue
             unseen += [*blind, *([watch.selection.unseen] if watch.selection.unseen else [])]
-            covered |= set(plan.nodes_of(watch.check, watch.selection))
+            refused = obstacles.refused(watch.check, watch.selection, cluster).values()
+            covered |= set(plan.nodes_of(watch.check, watch.selection)).difference(*refused)
     return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)))
 
 

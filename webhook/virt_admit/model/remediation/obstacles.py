@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.model import kinds
@@ -10,7 +10,7 @@ from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.labels import Selection
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, plan, targets
+from virt_admit.model.remediation import health_checks, machine_deletion, plan, targets
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.model.remediation.targets import Target
 
@@ -32,10 +32,18 @@ def obstacles(
     yield from lasting(check, cluster)
     if check.kind is kinds.NHC:
         yield from _postponed(check, selection, unhealthy, cluster)
+        yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
     if check.kind is kinds.CAPI_MHC:
         yield from _capi_cluster(check, unhealthy, cluster)
     if check.kind is kinds.CAPI_MHC and check.template.present:
         yield from _requested(check, unhealthy, cluster)
+
+
+def refused(check: HealthCheck, selection: Selection, cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return the nodes that a NodeHealthCheck cannot remediate, because it only deletes Machines, by the reason."""
+    steps = plan.steps(check) if check.kind is kinds.NHC else ()
+    only_deletes = bool(steps) and all(step.kind is kinds.MDR_TEMPLATE for step in steps)
+    return machine_deletion.refused(selection, cluster).by_reason if only_deletes else {}
 
 
 def lasting(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt import forecast, vmis
+from virt_admit.model.labels import Selection
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import plan, watching
+from virt_admit.model.remediation import machine_deletion, plan, watching
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.model.remediation.plan import Span, Step, exactly
 from virt_admit.model.units import MINUTE, SECOND, format_duration
@@ -39,6 +40,7 @@ class Event(enum.StrEnum):
     ACTS = "acts"
     STEP = "step"
     CANCELLED = "cancelled"
+    FAILED = "failed"
     DOWN = "down"
     EXHAUSTED = "exhausted"
 
@@ -63,6 +65,8 @@ class Stage:
     """The state after success."""
     timeout: int | None = None
     """The time after which the next stage begins in any case; None if the stage has no time limit."""
+    fails: str = ""
+    """Why it can act on none of the selected nodes; empty if it can, or if that is unknown."""
 
     @property
     def cut_off(self) -> bool:
@@ -135,12 +139,13 @@ def _never_acts(check: HealthCheck, cluster: Cluster) -> str:
 
 _PODS_GONE: Final = "the node is confirmed down and its pods are deleted; its VMs can start elsewhere"
 _DELETED: Final = "machine and node are deleted; its VMs can start elsewhere"
+_DELETED_IF: Final = "machine and node are deleted if a Machine owns the node; then its VMs can start elsewhere"
 
 
 def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
     """Yield the runs of the remediators that a check calls, in order."""
     steps = plan.steps(check)
-    nodes = watching.selected_by(check, cluster).objects if check.kind is kinds.NHC else None
+    nodes = watching.selected_by(check, cluster) if check.kind is kinds.NHC else None
     for step in steps:
         yield from _stage(step, cluster, nodes)
     if not steps and check.kind is not kinds.NHC:
@@ -154,14 +159,21 @@ def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
             yield Stage("the Machine is deleted and its owner creates a new one", Span(0, None), _DELETED)
 
 
-def _stage(step: Step, cluster: Cluster, nodes: Iterable[Object] | None) -> Iterator[Stage | Unseen]:
-    takes = Span(0, None)
+def _stage(step: Step, cluster: Cluster, nodes: Selection | None) -> Iterator[Stage | Unseen]:
+    takes, done, fails = Span(0, None), _PODS_GONE, ""
     try:
-        takes = plan.takes(step, cluster, nodes)
+        takes = plan.takes(step, cluster, None if nodes is None else nodes.objects)
     except Unseen as unseen:
         yield unseen
-    done = _DELETED if step.kind is kinds.MDR_TEMPLATE else _PODS_GONE
-    yield Stage(f"{step.remediator} {step.name}".rstrip(), takes, done, step.known_timeout)
+    if step.kind is kinds.MDR_TEMPLATE:
+        done = _DELETED
+        if nodes is not None:  # the request of a MachineHealthCheck names the Machine
+            refused = machine_deletion.refused(nodes, cluster)
+            fails = refused.text if refused.everything else ""
+            if refused.unseen:
+                done = _DELETED_IF
+                yield Unseen(refused.unseen)
+    yield Stage(f"{step.remediator} {step.name}".rstrip(), takes, done, step.known_timeout, fails)
 
 
 # --- the time line -----------------------------------------------------------------------------------------------
@@ -194,7 +206,7 @@ def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
         condition = f"step {number}, if the node is still unhealthy: " if number > 1 else ""
         moments.append(Moment(exactly(begin), Event.STEP, f"{condition}{stage.name}"))
         moments.append(_end(stage, begin))
-        if restart is None and not stage.cut_off:
+        if restart is None and not stage.cut_off and not stage.fails:
             restart = Restart(grace, wait, begin - grace - wait, stage.takes)
         if stage.timeout is None:
             break
@@ -202,11 +214,14 @@ def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
         if number == len(steps):
             moments.append(Moment(exactly(begin), Event.EXHAUSTED, "no step is left"))
     if restart is None:
-        never = "no step has enough time" if steps else "no remediator is set"
+        fails = next((stage.fails for stage in steps if stage.fails), "")
+        never = fails or ("no step has enough time" if steps else "no remediator is set")
     return Timeline(tuple(moments), restart, never, tuple(dict.fromkeys(unseen)))
 
 
 def _end(stage: Stage, begin: int) -> Moment:
+    if stage.fails:
+        return Moment(exactly(begin), Event.FAILED, f"it does nothing: {stage.fails}")
     if stage.cut_off:
         what = f"cancelled before it finishes: it needs {stage.takes}"
         return Moment(exactly(begin + (stage.timeout or 0)), Event.CANCELLED, what)

@@ -33,6 +33,7 @@ _LEVEL: Final = {
     Event.ACTS: NOTICE,
     Event.STEP: SEVERE,
     Event.CANCELLED: BAD,
+    Event.FAILED: BAD,
     Event.DOWN: GOOD,
     Event.EXHAUSTED: BAD,
 }
@@ -44,6 +45,7 @@ _WHAT: Final = {
     Event.ACTS: "check acts",
     Event.STEP: "remediation step",
     Event.CANCELLED: "cancelled",
+    Event.FAILED: "does nothing",
     Event.DOWN: "confirmed down",
     Event.EXHAUSTED: "steps exhausted",
 }
@@ -51,7 +53,7 @@ _LEGEND: Final = (
     (NOTICE, "noticed"),
     (SEVERE, "remediation"),
     (GOOD, "confirmed down"),
-    (BAD, "cancelled or exhausted"),
+    (BAD, "cancelled, without effect or exhausted"),
 )
 
 

@@ -1,36 +1,58 @@
-"""A NodeHealthCheck deletes machines in a cluster without the Machine API.
+"""A NodeHealthCheck deletes machines of nodes that have none.
 
-**Why.** On platform None the Machine API does not run, so nodes have no machines. MachineDeletionRemediation has
-nothing to delete, and the VMs stay on the failed node.
+**Why.** MachineDeletionRemediation looks up the Machine in the annotation ``machine.openshift.io/machine`` of the Node.
+Nodes that were added without the Machine API have no Machine. On platform None the Machine API does not run at all.
+The remediator also does nothing for a Machine without a controller, which nothing would create again. The VMs stay on
+the failed node.
 
 **Fix.** Use Self Node Remediation or fence agents.
 """
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import INFRASTRUCTURE, MDR_TEMPLATE, NHC
+from virt_admit.model.cluster import Unseen
+from virt_admit.model.kinds import INFRASTRUCTURE, MDR_TEMPLATE, NHC, NODE
+from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, machines, plan
+from virt_admit.model.reads import union
+from virt_admit.model.remediation import health_checks, machine_deletion, machines, plan, watching
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
+_INSTEAD = "Use SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate."
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     steps = [step for step in plan.mentioned(context.cached(health_checks.view, obj)) if step.kind is MDR_TEMPLATE]
-    if steps and machines.platform(context.cluster) == "None":
+    if not steps:
+        return
+    if machines.platform(context.cluster) == "None":
         for step in steps:
             yield Finding(
                 step.reference.path,
-                "nodes have no machines to delete on platform None, so nothing is remediated. Use "
-                "SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate.",
+                f"nodes have no machines to delete on platform None, so nothing is remediated. {_INSTEAD}",
             )
+        return
+    refused = machine_deletion.refused(context.cached(watching.selected, obj), context.cluster)
+    for step in steps:
+        for reason, nodes in refused.by_reason.items():
+            yield Finding(
+                step.reference.path,
+                f"machine deletion does nothing for {names(nodes, 30)}: {reason}. {_INSTEAD}",
+                value=(reason, nodes),
+            )
+    if refused.unseen:
+        yield Unseen(refused.unseen)
 
 
 RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NHC,),
-    reads={INFRASTRUCTURE: ()},
+    reads=union({INFRASTRUCTURE: ()}, machine_deletion.READS, {NODE: ("metadata.labels",)}),
     action=Action.WARN,
     check=check,
-    sources=("Workload Availability, Fencing and remediation 1.7.3",),
+    sources=(
+        "Workload Availability, Fencing and remediation 1.7.3",
+        "medik8s/machine-deletion-remediation:internal/controller/machinedeletionremediation_controller.go#getMachine",
+    ),
 )

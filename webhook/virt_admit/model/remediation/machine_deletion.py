@@ -1,0 +1,86 @@
+"""The nodes that MachineDeletionRemediation leaves alone, because it has no Machine to delete or may not delete it.
+
+Source: medik8s/machine-deletion-remediation: internal/controller/machinedeletionremediation_controller.go#getMachine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from virt_admit.model.cluster import Cluster, Unseen, gather
+from virt_admit.model.kinds import MACHINE, NODE
+from virt_admit.model.labels import Selection
+from virt_admit.model.messages import names
+from virt_admit.model.objects import Object
+from virt_admit.model.reads import Reads
+from virt_admit.model.remediation import machines
+
+MACHINE_OF: Final = "machine.openshift.io/machine"
+"""The annotation of a Node with ``namespace/name`` of its Machine."""
+
+READS: Final[Reads] = {
+    NODE: (f"metadata.annotations.{MACHINE_OF}",),
+    MACHINE: ("metadata.ownerReferences", "status.nodeRef"),
+}
+"""The fields that ``refused`` reads."""
+
+
+class Refused(NamedTuple):
+    """The selected nodes that are not remediated."""
+
+    by_reason: Mapping[str, tuple[str, ...]]
+    """The names of the nodes by the reason."""
+    everything: bool
+    """Whether no other node is selected."""
+    unseen: str = ""
+    """What could not be read, so that more nodes may be among them."""
+
+    @property
+    def text(self) -> str:
+        """The reasons with their nodes: ``no Machine exists (a, b)``."""
+        return "; ".join(f"{reason} ({names(nodes, 60)})" for reason, nodes in self.by_reason.items())
+
+
+def refused(nodes: Selection, cluster: Cluster) -> Refused:
+    """Return which of these nodes MachineDeletionRemediation leaves alone."""
+    by_reason: dict[str, list[str]] = {}
+    unseen = nodes.unseen
+    for node in nodes.objects:
+        try:
+            reason = _reason(node, cluster)
+        except Unseen as missing:
+            unseen = missing.what
+            continue
+        if reason:
+            by_reason.setdefault(reason, []).append(node.name)
+    found = {reason: tuple(some) for reason, some in by_reason.items()}
+    total = sum(map(len, found.values()))
+    return Refused(found, bool(total) and total == len(nodes) and not nodes.unseen, unseen)
+
+
+def _reason(node: Object, cluster: Cluster) -> str:
+    """Return why the Machine of a Node is not deleted; empty if it is deleted.
+
+    A Machine that names the Node has it. Then the annotation is only late.
+
+    Raises:
+        Unseen: the Machine cannot be read.
+    """
+    annotation = node.annotations.get(MACHINE_OF)
+    if annotation is None:
+        owned, unseen = cluster.cached(_owned)
+        if unseen and node.name not in owned:
+            raise Unseen(unseen)
+        return "" if node.name in owned else "no Machine exists"
+    namespace, _, name = annotation.partition("/")
+    machine = cluster.get(MACHINE, namespace, name)
+    if machine is None:
+        return "no Machine exists"
+    return "" if machine.controller is not None else "its Machine has no controller"
+
+
+def _owned(cluster: Cluster) -> tuple[frozenset[str], str]:
+    """Return the names of the nodes that Machines name, and what could not be read."""
+    found, unseen = gather(cluster.list(MACHINE))
+    return frozenset(machines.node_name(machine) for machine in found), unseen
