@@ -51,6 +51,11 @@ def before(component: str, release: str) -> str:
     return max((each for each in releases(component) if order(each) < order(release)), key=order, default="")
 
 
+def reached(component: str, running: tuple[int, ...]) -> str:
+    """Return the newest release of the table up to the one that runs; empty if the table has only newer ones."""
+    return max((each for each in releases(component) if order(each) <= running), key=order, default="")
+
+
 def removed_fields(component: str, kind: str, target: str) -> Iterator[tuple[str, str]]:
     """Yield the fields of a kind that the target release does not have any more, each with the release that removed it.
 

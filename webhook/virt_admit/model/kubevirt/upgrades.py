@@ -37,4 +37,4 @@ def _release(component: str, running: Version | None, target: str) -> str:
     known = releases.releases(component)
     if running is None:
         return releases.before(component, target) or known[0]
-    return max((each for each in known if releases.order(each) <= running[:2]), key=releases.order, default=known[0])
+    return releases.reached(component, running[:2]) or known[0]

@@ -1,29 +1,57 @@
-"""A feature gate has a name that no release knows.
+"""A feature gate has a name that no release knows, or the running KubeVirt has removed its feature.
 
 **Why.** KubeVirt and HyperConverged ignore unknown feature gates silently, so a misspelt gate changes nothing. Names of
-KubeVirt's gates are compared exactly; those of HyperConverged in any case.
+KubeVirt's gates are compared exactly; those of HyperConverged in any case. A gate whose feature was removed does nothing
+either, and KubeVirt rejects VMs that use the feature.
 
 **Fix.** Write the name as the documentation of the release does, or remove the entry.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
-from virt_admit.model import releases
+from virt_admit.model import kinds, releases
+from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubevirt import feature_gates, versions
 from virt_admit.model.kubevirt.feature_gates import JSON_PATCH, NamedGate
+from virt_admit.model.kubevirt.upgrades import is_managed
 from virt_admit.model.messages import cut, did_you_mean
 from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
+_INSTEAD: Final = {
+    "ExperimentalVirtiofsSupport": "Enable EnableVirtioFsStorageVolumes.",
+}
+"""The remedy for gates that another gate replaced."""
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+
+def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if _is_newer(obj):
         return
+    yield from _removed(obj, context.cluster)
     yield from _findings(feature_gates.kubevirt_gates(obj), releases.kubevirt_gates(), "KubeVirt", exact=True)
     if obj.kind == HCO.kind:  # the schema of v1beta1 has a field for each gate
         listed = (gate for gate in feature_gates.hyperconverged_gates(obj) if gate.path[-1] == "name")
         yield from _findings(listed, releases.hyperconverged_gates(), "HyperConverged", exact=False)
+
+
+def _removed(obj: Object, cluster: Cluster) -> Iterator[Finding]:
+    status = obj.at("status", "observedKubeVirtVersion").text if kinds.of(obj) is KUBEVIRT else None
+    running = versions.parse_version(status) or versions.kubevirt_version(cluster)
+    release = releases.reached(releases.KUBEVIRT, running[:2]) if running is not None else ""
+    if not release or is_managed(obj):
+        return
+    states = releases.about(releases.KUBEVIRT, release)["gates"]
+    for gate in feature_gates.kubevirt_gates(obj):
+        if gate.enabled and states.get(gate.name) == "Discontinued":
+            yield Finding(
+                gate.path,
+                f"KubeVirt {release} has removed the feature of {gate.name}, so this gate does nothing. "
+                f"{_INSTEAD.get(gate.name, 'Remove it.')}",
+                value=gate.name,
+                cause=Cause.NOT_SUPPORTED,
+            )
 
 
 def _findings(gates: Iterable[NamedGate], known: Iterable[str], owner: str, *, exact: bool) -> Iterator[Finding]:
@@ -55,11 +83,13 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(KUBEVIRT, HCO),
+    reads={KUBEVIRT: ()},
     action=Action.WARN,
     metadata=(JSON_PATCH,),
     check=check,
     sources=(
         "kubevirt/kubevirt:pkg/virt-config/featuregate/feature-gates.go#IsEnabled",
+        "kubevirt/kubevirt:pkg/virt-config/featuregate/inactive.go",
         "kubevirt/hyperconverged-cluster-operator:api/v1/featuregates/feature_gates.go#IsEnabled",
     ),
 )
