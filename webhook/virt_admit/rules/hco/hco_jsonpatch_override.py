@@ -2,13 +2,14 @@
 
 **Why.** HyperConverged applies the patch in ``kubevirt.kubevirt.io/jsonpatch`` to the KubeVirt resource that it writes.
 A patch of updates, migrations, evictions, CPU models or certificates replaces the settings that virt-admit checked in
-HyperConverged. A malformed JSON Patch, or one with a path outside ``/spec/``, stops the operator.
+HyperConverged. A malformed JSON Patch, or one with a path outside ``/spec/``, stops the operator. An ``add`` of a path
+that an earlier operation set replaces the whole value (RFC 6902); the two are not merged.
 
-**Fix.** Set the field of HyperConverged instead, if it has one.
+**Fix.** Set the field of HyperConverged instead, if it has one. Write one operation for each path.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from virt_admit.model.kinds import HCO
@@ -18,6 +19,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 ANNOTATION = "kubevirt.kubevirt.io/jsonpatch"
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")  # RFC 6902
+SETS = ("add", "replace")
 SPEC = "/spec/"
 CHECKED_PATHS = (
     "/spec/workloadUpdateStrategy",
@@ -33,15 +35,16 @@ def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     annotation = hco.annotation(ANNOTATION)
     if annotation.text is None:
         return
-    patched = _patched_paths(annotation.text)
-    if patched is None:
+    operations = _operations(annotation.text)
+    if operations is None:
         yield Finding(
             annotation.path,
             "HyperConverged cannot apply this value, because it is not a JSON Patch. "
             'Use a list such as [{"op": "add", "path": "/spec/…", "value": …}].',
         )
         return
-    outside = [path for path in dict.fromkeys(patched) if not path.startswith(SPEC)]
+    patched = dict.fromkeys(path for _, path in operations)
+    outside = [path for path in patched if not path.startswith(SPEC)]
     if outside:
         yield Finding(
             annotation.path,
@@ -49,7 +52,16 @@ def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             f"Remove or correct {names([cut(path, 60) or '(empty)' for path in outside], 70)}",
         )
         return
-    overridden = [path for path in dict.fromkeys(patched) if path.startswith(CHECKED_PATHS)]
+    replaced = list(dict.fromkeys(_replaced(operations)))
+    if replaced:
+        yield Finding(
+            annotation.path,
+            "a later operation replaces what an earlier one set, without merging. "
+            f"Write one operation for {names([cut(path, 60) for path in replaced], 70)}",
+            value=tuple(replaced),
+            max_action=Action.WARN,
+        )
+    overridden = [path for path in patched if path.startswith(CHECKED_PATHS)]
     if overridden:
         yield Finding(
             annotation.path,
@@ -59,21 +71,40 @@ def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         )
 
 
-def _patched_paths(text: str) -> list[str] | None:
-    """Return the path of each operation, or None if the text is not a JSON Patch."""
+def _operations(text: str) -> list[tuple[str, str]] | None:
+    """Return operation and path of each step, or None if the text is not a JSON Patch."""
     try:
-        operations: Any = json.loads(text)
+        steps: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(operations, list):
+    if not isinstance(steps, list):
         return None
-    paths: list[str] = []
-    for step in operations:
+    operations: list[tuple[str, str]] = []
+    for step in steps:
         operation, path = (step.get("op"), step.get("path")) if isinstance(step, dict) else (None, None)
         if operation not in OPERATIONS or not isinstance(path, str):
             return None
-        paths.append(path)
-    return paths
+        operations.append((operation, path))
+    return operations
+
+
+def _replaced(operations: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the paths that are set although an earlier step has set them, or a field below them.
+
+    ``add`` inserts an item into a list and replaces none.
+    """
+    touched: set[str] = set()
+    for operation, path in operations:
+        if operation not in SETS:
+            continue
+        parent, _, last = path.rpartition("/")
+        if operation == "replace" or not (last == "-" or last.isdigit()):
+            if path in touched:
+                yield path
+            parent = path
+        while parent and parent not in touched:
+            touched.add(parent)
+            parent = parent.rpartition("/")[0]
 
 
 RULE = Rule(
@@ -85,7 +116,7 @@ RULE = Rule(
     check=check,
     sources=(
         "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#NewKubeVirt",
-        "kubevirt/hyperconverged-cluster-operator:controllers/common#ApplyPatchToSpec",
+        "kubevirt/hyperconverged-cluster-operator:controllers/operands/operand.go#ApplyPatchToSpec",
         "kubevirt/hyperconverged-cluster-operator:docs/cluster-configuration.md",
     ),
 )
