@@ -1,11 +1,12 @@
 """The cluster's eviction strategy stops VMs that could migrate, or waits for an external controller.
 
 **Why.** With ``None`` every drain stops each VM that does not set its own strategy, although the cluster has other
-nodes. With ``External`` KubeVirt refuses evictions and leaves the VMs to a controller outside KubeVirt. Without such a
-controller every drain hangs.
+nodes. With ``External`` KubeVirt refuses evictions and leaves the VMs to a controller outside KubeVirt, such as Cluster
+API. VMs that no such controller handles block every drain.
 
 **Fix.** Set ``LiveMigrateIfPossible``: it migrates the VMs that can migrate and stops the rest. ``LiveMigrate`` never
-stops a VM.
+stops a VM. Controllers outside KubeVirt set ``External`` on the VMs that they handle. The cluster-wide value is right only
+if they handle every VM without its own strategy.
 """
 
 from collections.abc import Iterator
@@ -22,8 +23,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if strategy.value == "External":
         yield Finding(
             strategy.path,
-            "External leaves evictions to a controller outside KubeVirt; without one every drain hangs. "
-            "Set LiveMigrateIfPossible.",
+            "External leaves evictions to a controller outside KubeVirt. VMs that it does not handle block every drain. "
+            "Set LiveMigrateIfPossible here, and External only on its VMs.",
         )
     elif strategy.value == "None" and configuration.highly_available(context.cluster, obj):
         yield Finding(
