@@ -289,6 +289,14 @@ def test_machine_deletion_needs_a_machine(objects, complete, expected):
         assert line in found
 
 
+def test_vms_on_a_node_without_a_machine_do_not_restart():
+    objects = [with_machine("n0", "m0"), owned("m0"), node("n1"), *vm("web", "Always", "n0"), *vm("db", "Always", "n1")]
+    assert lines(explain(DELETES, Snapshot([MDR, *objects], complete=["*"])))[-2:] == [
+        "restarted runStrategy Always 1 VM: shop/web",
+        "stays off its node is never confirmed down: no Machine exists 1 VM: shop/db",
+    ]
+
+
 def test_a_step_that_deletes_no_machine_is_left_out():
     steps = [(1, "10m", DELETES["spec"]["remediationTemplate"].value), (2, "10m", template())]
     check = nhc(escalatingRemediations=[

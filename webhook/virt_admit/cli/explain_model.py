@@ -81,6 +81,8 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
     states = list(targets.unhealthy(check, selection, cluster))
     unhealthy = tuple(seen(states))
     blocking = obstacles.obstacles(check, selection, unhealthy, cluster)
+    refused = obstacles.refused(check, selection, cluster)
+    never = {name: f"its node is never confirmed down: {why}" for why, nodes in refused.items() for name in nodes}
     return Explanation(
         check=check,
         selection=selection,
@@ -97,7 +99,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         ),
         stages=tuple(seen(timeline.stages(check, cluster))),
         timeline=course,
-        fates=tuple(seen(timeline.fates(plan.nodes_of(check, selection), cluster))),
+        fates=tuple(seen(timeline.fates(plan.nodes_of(check, selection), cluster, never))),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
 

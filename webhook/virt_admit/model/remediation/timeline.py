@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from virt_admit.model import kinds
@@ -240,12 +241,20 @@ class VmOutcome(NamedTuple):
     why: str
 
 
-def fates(nodes: Iterable[str], cluster: Cluster) -> Iterator[VmOutcome | Unseen]:
-    """Yield whether the VMs on these nodes restart after their node has failed."""
+def fates(
+    nodes: Iterable[str], cluster: Cluster, never: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[VmOutcome | Unseen]:
+    """Yield whether the VMs on these nodes restart after their node has failed.
+
+    Args:
+        nodes: the names of the nodes.
+        cluster: the cluster with the VMs.
+        never: why a node is never confirmed down, by its name.
+    """
     for node in nodes:
         try:
             for vmi in vmis.on_node(cluster, node):
-                yield _outcome(vmi, cluster)
+                yield VmOutcome(vmi, False, never[node]) if node in never else _outcome(vmi, cluster)
         except Unseen as unseen:
             yield unseen
 
