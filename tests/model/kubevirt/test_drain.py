@@ -136,7 +136,10 @@ def test_a_restart_that_finds_no_node_says_so():
 
 @pytest.mark.parametrize(
     ("nodes", "remedy"),
-    [([HERE, THERE], "let others take it, or plan for its downtime"), ([HERE], "add one, or plan for its downtime")],
+    [
+        ([HERE, THERE], "remove the causes on one of the nodes, or plan for its downtime"),
+        ([HERE], "add one, or plan for its downtime"),
+    ],
 )
 def test_a_vm_that_is_shut_down_is_not_told_to_set_none(nodes, remedy):
     found = foretold(vmi("None", True, nodeSelector={"kubernetes.io/hostname": "a"}), *nodes, vm("Always"))

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import complete, kubevirt, manifest, node, vmi
-from tests.model.kubevirt.test_drain_room import CLAIM, DISK, HOSTS, LAUNCHER, MIGRATABLE, NS, QUOTA, VOLUME
+from tests.model.kubevirt.test_drain_room import CLAIM, DISK, FULL, HOSTS, LAUNCHER, MIGRATABLE, NS, QUOTA, VOLUME
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kinds import VMIM
 from virt_admit.model.kubevirt import drain_plan, migration_demand
@@ -190,6 +190,23 @@ def test_hotplugged_volumes_bind_the_vm_to_nodes_that_reach_them(strategy):
     found, plan = row(subject, vm, *THREE, *bound(**only_on("n2", "n3")))
     assert plan.drainable is None
     assert "whether kube-scheduler chooses a node with the hotplugged volumes, not n4" in plan.unseen
+
+
+@pytest.mark.parametrize(
+    ("objects", "remedy"),
+    [
+        ([DISK, VOLUME, *FULL], "add a node or free that much on one, or set None and restart it"),
+        ([VOLUME], "repair claim disk, and do not stop the VM before"),
+        ([Object({**DISK.data, "status": {"phase": "Lost"}})], "repair claim disk, and do not stop the VM before"),
+    ],
+)
+def test_the_remedy_fits_the_cause(objects, remedy):
+    """A VM that is restarted while its claim is gone stays off."""
+    nodes = [] if FULL[0] in objects else HOSTS
+    plan = drain_plan.plan(complete(running(), LAUNCHER, NS, kubevirt(), *nodes, *objects), "n2")
+    (found,) = plan.nodes[0].forecasts
+
+    assert (found.outcome, found.remedy) == (VmOutcome.BLOCKS, remedy)
 
 
 def test_whether_other_nodes_have_the_data_of_a_host_path_is_unknown():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import enum
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -248,8 +248,19 @@ def _nowhere(target: Target, cluster: Cluster, *, moves: bool) -> Problem | None
     busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
     if busy:
         return Problem(f"no node that could take it is ready: {names(sorted(busy))}", "uncordon or repair one of them")
-    causes = dict.fromkeys(_causes(refusals))
-    return Problem(f"no other node can take it: {names(causes)}", f"let others take it, or {otherwise}")
+    causes = tuple(dict.fromkeys(_causes(refusals)))
+    return Problem(f"no other node can take it: {names(causes)}", _remedy(causes, otherwise))
+
+
+def _remedy(causes: Collection[str], otherwise: str) -> str:
+    """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
+    broken = (cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause)
+    claim = next((cause.split()[1] for cause in broken), "")
+    if claim:
+        return f"repair claim {claim}, and do not stop the VM before"
+    if all(" missing on " in cause for cause in causes):
+        return f"add a node or free that much on one, or {otherwise}"
+    return f"remove the causes on one of the nodes, or {otherwise}"
 
 
 def _causes(refusals: Mapping[str, str]) -> Iterator[str]:
