@@ -170,12 +170,14 @@ class Snapshot:
         self.complete = frozenset(complete)
         self.unreadable = frozenset(unreadable)
         self.server_version = server_version
-        self._objects: dict[tuple[str, str], dict[tuple[str, str], Object]] = {}
+        self._objects: dict[tuple[str, str], dict[str, dict[str, Object]]] = {}
+        """By group and kind, then by namespace (empty for what has none), then by name."""
         self._derived: dict[Callable[[Cluster], Any], Any] = {}
         for obj in objects:
             kind = kinds.of(obj)
             namespace = obj.namespace or ("default" if kind is not None and kind.namespaced else "")
-            self._objects.setdefault((obj.group, obj.kind), {})[namespace, obj.name] = obj
+            by_namespace = self._objects.setdefault((obj.group, obj.kind), {})
+            by_namespace.setdefault(namespace, {})[obj.name] = obj
 
     def sees_all(self, kind: Kind) -> bool:
         """Whether every object of the kind is present."""
@@ -187,19 +189,22 @@ class Snapshot:
         scope = f"{namespace}/{kind.resource}"
         return self.sees_all(kind) or (scope in self.complete and kind.resource not in self.unreadable)
 
+    def _of(self, kind: Kind) -> dict[str, dict[str, Object]]:
+        return self._objects.get((kind.group, kind.kind), {})
+
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         if not kind.namespaced:
             namespace = ""
-        found = self._objects.get((kind.group, kind.kind), {}).get((namespace, name))
+        found = self._of(kind).get(namespace, {}).get(name)
         if found is None and not self._sees(kind, namespace):
             raise Unseen(f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}")
         return found
 
     def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
-        objects = self._objects.get((kind.group, kind.kind), {})
+        by_namespace = self._of(kind)
         if namespace is None:
-            return list(objects.values())
-        return [obj for (object_namespace, _), obj in objects.items() if object_namespace == namespace]
+            return [obj for objects in by_namespace.values() for obj in objects.values()]
+        return list(by_namespace.get(namespace, {}).values())
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
         yield from self.known(kind, namespace)
@@ -213,8 +218,9 @@ class Snapshot:
         return value
 
     def __iter__(self) -> Iterator[Object]:
-        for objects in self._objects.values():
-            yield from objects.values()
+        for by_namespace in self._objects.values():
+            for objects in by_namespace.values():
+                yield from objects.values()
 
 
 NOTHING: Cluster = Snapshot()
