@@ -257,6 +257,9 @@ def test_manifests_beside_such_a_snapshot_are_believed(tmp_path):
         ("kind: Snapshot\nitems: []\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1, not ''"),
         ("apiVersion: virt-admit.io/v1\nkind: Snapshot\n", "a Snapshot has apiVersion virt-admit.io/v1alpha1"),
         ("apiVersion: virt-admit.io/v1alpha1\nkind: Snapshot\nitems: [1]\n", "each item must be an object"),
+        ('{"apiVersion": "v1", "kind": "Node", "spec": NaN}', "cluster.yaml:1:46: NaN is not a number that JSON has"),
+        ('{"apiVersion": "v1", "kind": "Node", "spec": 1e999}', "cluster.yaml:1:46: a number too large"),
+        ('{"apiVersion": "v1", "kind": "Node\\udc00"}', "cluster.yaml:1:30: an escape that is half a character"),
     ],
 )
 def test_a_broken_snapshot_is_not_an_empty_cluster(tmp_path, text, says):
@@ -264,6 +267,13 @@ def test_a_broken_snapshot_is_not_an_empty_cluster(tmp_path, text, says):
     file.write_text(text)
     with pytest.raises(SettingError, match=re.escape(says)):
         snapshots.load(file)
+
+
+def test_escapes_of_whole_characters_are_read(tmp_path):
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "\U0001f5a5"}}))
+    assert "\\ud83d" in file.read_text()
+    assert [obj.name for obj in snapshots.load(file)] == ["\U0001f5a5"]
 
 
 def test_what_others_call_a_snapshot_is_an_object(tmp_path):
