@@ -88,6 +88,47 @@ def test_a_full_disk_is_one_line_and_exit_2(tmp_path, args):
     assert "Exception ignored" not in done.stderr
 
 
+BUG = """
+import sys, types
+from virt_admit.cli import main
+def fail(**_): raise {error}
+main.importlib.import_module = lambda _: types.SimpleNamespace(command=main.click.Command("rules", callback=fail))
+sys.argv[1:] = ["rules"]
+main.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("OverflowError('date value\\x1b[2J\\nout of range')", "OverflowError: date value out of range"),
+        ("UnicodeEncodeError('utf-8', '\\ud800', 0, 1, 'no')", "UnicodeEncodeError: 'utf-8' codec can't encode"),
+        ("AssertionError", "AssertionError"),
+        ("RecursionError('too deep')", "RecursionError: too deep"),
+    ],
+)
+def test_an_unexpected_exception_is_one_line_and_exit_2(tmp_path, monkeypatch, error, shown):
+    """Exit 1 would say "findings"."""
+    monkeypatch.delenv("VIRT_ADMIT_DEBUG", raising=False)
+    done = start([sys.executable, "-c", BUG.format(error=error)], tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Error: internal error: {shown}")
+    assert "run it again with VIRT_ADMIT_DEBUG=1 and report the traceback" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+    monkeypatch.setenv("VIRT_ADMIT_DEBUG", "1")
+    done = start([sys.executable, "-c", BUG.format(error=error)], tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Traceback (most recent call last):")
+
+
+def test_an_error_that_quotes_an_escape_sequence_is_printed_clean(tmp_path):
+    done = start([*STARTS["command"], "check", "vm\x1b[31m\x9b.yaml"], tmp_path)
+    assert done.returncode == 2
+    assert "vm" in done.stderr
+    assert not {"\x1b", "\x9b"} & set(done.stderr)
+
+
 def test_the_page_of_a_rule_is_plain_on_a_terminal(monkeypatch):
     text = "# some-rule\n\n**Why.** ``running`` and `x`\n"
     assert rules.shown(text) == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import io
 import os
 import sys
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import click
 
 from virt_admit import __version__
+from virt_admit.model.sanitize import cell, lines
 
 VERBS: Final = {
     "check": "Judge manifest files as the webhook would.",
@@ -27,6 +29,9 @@ VERBS: Final = {
     "manifests": "Print the webhook configurations and RBAC as YAML.",
     "doctor": "Check the installation of the webhook in a cluster.",
 }
+
+DEBUG: Final = "VIRT_ADMIT_DEBUG"
+"""The environment variable that prints the traceback of an internal error."""
 
 SERVERS: Final = frozenset(("serve", "watch"))
 """The verbs that run until they are stopped."""
@@ -99,6 +104,17 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _print_bug(error: Exception) -> None:
+    """Print one line on stderr about an exception that no verb expects, and the traceback if ``VIRT_ADMIT_DEBUG`` is set."""
+    import traceback  # noqa: PLC0415 - only a bug needs it
+
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    report = f"run it again with {DEBUG}=1 and report the traceback with the command and virt-admit {__version__}"
+    click.echo(f"Error: internal error: {cell(what)}. This is a bug in virt-admit: {report}", err=True)
+
+
 def main() -> None:
     """Run the command. Exit 0 clean, 1 findings, 2 the answer cannot be trusted, 130 interrupted."""
     if SERVERS.isdisjoint(sys.argv):
@@ -111,7 +127,9 @@ def main() -> None:
         click.echo(error.format_message(), err=not no_verb)
         code = 0 if no_verb else 2
     except click.ClickException as error:
-        error.show()
+        message = io.StringIO()
+        error.show(message)
+        click.echo(lines(message.getvalue()), err=True, nl=False)  # it may quote names of a snapshot
         code = 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -123,5 +141,8 @@ def main() -> None:
         click.echo(f"Error: cannot write the output: {error.strerror or error}", err=True)
         code = 2
         _discard_output()
+    except Exception as error:  # a bug. Python would exit with 1, which says "findings"
+        _print_bug(error)
+        code = 2
     gc.freeze()  # the process ends: a last search for garbage would take a tenth of a short run
     sys.exit(code)

@@ -128,6 +128,13 @@ def _pages(result: Rehearsal, start: datetime.datetime | None, cluster: Cluster,
 
 def _time(text: str | None) -> datetime.datetime | None:
     try:
-        return datetime.datetime.fromisoformat(text) if text else None
+        start = datetime.datetime.fromisoformat(text) if text else None
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a time such as 2027-01-31T22:00", param_hint="--start") from None
+    if start is not None and start.year > _LAST_YEAR:
+        raise click.BadParameter(f"{text} is after the year {_LAST_YEAR}", param_hint="--start")
+    return start
+
+
+_LAST_YEAR: Final = 9000
+"""No upgrade that starts by then ends after the last year of Python's calendar, 9999."""

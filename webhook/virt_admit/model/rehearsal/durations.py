@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -37,6 +38,15 @@ class Range:
 
     low: int
     high: int
+
+    def clock(self, start: datetime.datetime) -> Iterator[str]:
+        """Yield when both ends are, if this begins at ``start``; equal ones once."""
+        try:
+            ends = [start + datetime.timedelta(seconds=bound) for bound in (self.low, self.high)]
+        except OverflowError:  # such as a last migration of a thousand years
+            yield f"after the year {datetime.MAXYEAR}"
+        else:
+            yield from dict.fromkeys(end.strftime("%Y-%m-%d %H:%M") for end in ends)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,10 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> Verdict:
     if result.possible is None or result.duration is None:
         return Verdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
     until = f" It ends {_when(result.duration, start)}." if start else ""
-    low, high = svg.clock(result.duration.low), svg.clock(result.duration.high)
-    return Verdict(GOOD, "Yes", f"The upgrade completes within {low} to {high}.{until}")
+    if not result.waves:
+        return Verdict(GOOD, "Yes", "The cluster has no nodes, so there is nothing to update.")
+    within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
+    return Verdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
 
 
 def _stops(result: Rehearsal) -> Iterator[Cause]:
@@ -132,11 +134,10 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
 
 def _when(seconds: Range, start: datetime.datetime | None) -> str:
     if start is None:
-        ends = [f"+{svg.clock(bound)}" for bound in (seconds.low, seconds.high)]
+        ends = dict.fromkeys(f"+{svg.clock(bound)}" for bound in (seconds.low, seconds.high))
     else:
-        times = [start + datetime.timedelta(seconds=bound) for bound in (seconds.low, seconds.high)]
-        ends = [time.strftime("%Y-%m-%d %H:%M") for time in times]
-    return " to ".join(dict.fromkeys(ends))
+        ends = dict.fromkeys(seconds.clock(start))
+    return " to ".join(ends)
 
 
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
