@@ -1,6 +1,8 @@
 """``virt-admit drain`` and ``virt-admit explain`` as commands."""
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import click
@@ -139,6 +141,54 @@ def test_a_health_check_in_a_file():
     code, out = run("explain", str(EXAMPLES / "07-health-check.yaml"), "--cluster", CLUSTER)
     assert code == 0
     assert "selects        2 machines: worker-a-1, worker-a-2" in out
+
+
+def test_a_health_check_from_a_pipe(tmp_path):
+    """``virt-admit explain <(kubectl get …)``: the shell names a pipe."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(CHECK,), daemon=True)
+    writer.start()
+    code, out = run("explain", str(pipe), "-n", "apis")
+    assert code == 0
+    assert "NodeHealthCheck workers" in out
+
+
+def test_a_folder_is_not_explained(tmp_path):
+    code, out = run("explain", str(tmp_path))
+    assert code == 2
+    assert "is not a file and not the name of a health check" in out
+
+
+@pytest.mark.parametrize("target", ["mhc/", "mhc", "vm/a"])
+def test_a_wrong_target_is_reported_before_the_cluster(tmp_path, target):
+    code, out = run("explain", target, "--kubeconfig", str(tmp_path / "none"))
+    assert (code, out) == (
+        2,
+        f"{target} is not a file and not the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME",
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", str(EXAMPLES / "01-shared-disk.yaml")),
+        ("explain", "mhc/a"),
+        ("drain", "--all"),
+        ("upgrade",),
+        ("scan",),
+    ],
+)
+def test_two_clusters_are_reported_before_the_kubeconfig(tmp_path, command):
+    code, out = run(*command, "--cluster", CLUSTER, "--kubeconfig", str(tmp_path / "none"))
+    assert (code, out) == (2, "--cluster excludes --live, --kubeconfig and --context")
+
+
+@pytest.mark.parametrize("command", [("drain", "--all"), ("upgrade",), ("explain", "mhc/a")])
+@pytest.mark.parametrize("outputs", [("json", "text"), ("text", "html=page.html"), ("json", "json")])
+def test_two_outputs_are_refused(command, outputs):
+    given = [part for output in outputs for part in ("-o", output)]
+    assert run(*command, "--cluster", CLUSTER, *given) == (2, "several outputs: give -o once")
 
 
 def test_a_health_check_of_the_cluster_as_json(tmp_path):

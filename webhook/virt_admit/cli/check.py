@@ -110,6 +110,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     Rules see all given objects, and those of a named cluster. Exit 0 clean, 1 findings at or above --fail-on, 2 the
     answer cannot be trusted.
     """
+    source.require_one()
     try:
         project = find_project()
         rules = reporting.rules()

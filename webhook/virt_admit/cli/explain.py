@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -22,7 +22,7 @@ from virt_admit.model.cluster import Cluster, Snapshot, Unseen
 from virt_admit.model.kinds import Kind
 from virt_admit.model.messages import names
 from virt_admit.model.objects import Object
-from virt_admit.model.sanitize import escape_json
+from virt_admit.model.sanitize import escape_json, line
 
 if TYPE_CHECKING:
     from virt_admit.reports.html.owners import Owners
@@ -47,15 +47,18 @@ def command(target: str, namespace: str | None, source: ClusterOptions, output: 
     nhc/NAME and mhc/NAMESPACE/NAME are looked up in that cluster. Changes nothing. Exit 2: nothing to explain.
     """
     form, file = output.parse()
-    in_file = target == "-" or Path(target).is_file()
+    source.require_one()
+    in_file = target == "-" or (os.path.exists(target) and not os.path.isdir(target))  # <(kubectl get …) is a pipe
     cluster: Snapshot | ClusterCache = Snapshot()
-    if not in_file or source.given:
-        cluster = load_cluster(source, LOOKS_UP)
     try:
+        if not in_file:
+            _parse(target)
+        if not in_file or source.given:
+            cluster = load_cluster(source, LOOKS_UP)
         objects = list(_objects(target, namespace or "default")) if in_file else []
         checks = [obj for obj in objects if kinds.of(obj) in KINDS] if in_file else [find(target, cluster, namespace)]
     except (LookupError, reader.DocumentError) as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(line(str(error))) from None
     if objects:
         cluster = with_objects(cluster, objects)
     if not checks:
@@ -123,13 +126,7 @@ def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
     Raises:
         LookupError: no or several health checks have this name, or some could not be listed.
     """
-    word, _, rest = target.partition("/")
-    target_namespace, _, name = rest.rpartition("/")
-    target_kinds = [kind for kind in KINDS if word.lower() in _aliases(kind)]
-    if not target_kinds or not name:
-        raise LookupError(
-            f"{target} is not a file and not the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME"
-        )
+    target_kinds, target_namespace, name = _parse(target)
     found: list[Object] = []
     unseen = ""
     for kind in target_kinds:
@@ -144,6 +141,22 @@ def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
         candidates = names(f"{obj.api_version} {obj.full_name}" for obj in found)
         raise LookupError(f"{target} is ambiguous: it may be {candidates}. Write KIND.GROUP/NAMESPACE/NAME")
     raise LookupError(f"{target} cannot be found: {unseen} are not available" if unseen else f"{target} does not exist")
+
+
+def _parse(target: str) -> tuple[list[Kind], str, str]:
+    """Return the kinds that the target may mean, its namespace (empty: none is named) and its name.
+
+    Raises:
+        LookupError: the target is not KIND/NAME or KIND/NAMESPACE/NAME.
+    """
+    word, _, rest = target.partition("/")
+    namespace, _, name = rest.rpartition("/")
+    target_kinds = [kind for kind in KINDS if word.lower() in _aliases(kind)]
+    if not target_kinds or not name:
+        raise LookupError(
+            f"{target} is not a file and not the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME"
+        )
+    return target_kinds, namespace, name
 
 
 def _aliases(kind: Kind) -> tuple[str, ...]:

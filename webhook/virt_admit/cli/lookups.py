@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -79,8 +80,7 @@ def load_cluster(
     Raises:
         ClickException: options exclude each other, the snapshot is not valid, or the cluster does not answer.
     """
-    if source.cluster and source.wants_live:
-        raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
+    source.require_one()
     if source.cluster is None:
         from virt_admit.kube.cache import KindStore  # noqa: PLC0415 - checking files alone needs no cache
 
@@ -92,6 +92,19 @@ def load_cluster(
         return snapshots.load(source.cluster)
     except (SettingError, OSError) as error:
         raise failure(error) from None
+
+
+def require_judged(cluster: Snapshot, judged_kinds: Iterable[Kind], source: Path) -> None:
+    """Accept a snapshot only if something is known of one of the kinds to judge. An empty file is not a clean cluster.
+
+    Raises:
+        ClickException: the snapshot has no object of these kinds and says of none of them that it is complete.
+    """
+    scopes = {scope.rpartition("/")[2] for scope in cluster.complete}
+    if not any(cluster.known(kind) or cluster.sees_all(kind) or kind.resource in scopes for kind in judged_kinds):
+        problem = "it has no object that a rule judges, and is complete for no such kind"
+        remedy = "Save one with: virt-admit scan --save FILE"
+        raise click.ClickException(f"{source} is not a snapshot of a cluster: {problem}. {remedy}")
 
 
 def list_live(

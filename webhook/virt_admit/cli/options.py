@@ -72,6 +72,15 @@ class ClusterOptions(NamedTuple):
         """Whether any option names a cluster."""
         return bool(self.cluster) or self.wants_live
 
+    def require_one(self) -> None:
+        """Accept a snapshot or a live cluster.
+
+        Raises:
+            UsageError: both are named.
+        """
+        if self.cluster and self.wants_live:
+            raise click.UsageError("--cluster excludes --live, --kubeconfig and --context")
+
 
 cluster_options: Final = combined(
     click.option("--cluster", type=click.Path(path_type=Path), help="Read a snapshot (file or folder)."),
@@ -261,16 +270,18 @@ output_option: Final = click.option(
 class OutputOptions(NamedTuple):
     """The format of a forecast, and where it goes."""
 
-    output: str
+    output: tuple[str, ...]
     pages_by: str | None
 
     def parse(self) -> tuple[str, str | None]:
         """Return the format and the file; None is stdout.
 
         Raises:
-            UsageError: the format or the value of ``--pages-by`` is not valid.
+            UsageError: several formats are named, or the format or the value of ``--pages-by`` is not valid.
         """
-        form, _, file = self.output.partition("=")
+        if len(self.output) > 1:
+            raise click.UsageError("several outputs: give -o once")
+        form, _, file = self.output[0].partition("=")
         if form not in ("text", "json", "html"):
             raise click.UsageError(f"unknown output format {form}. Use one of text, json, html")
         if file and form != "html":
@@ -298,7 +309,8 @@ page_output_options: Final = combined(
     click.option(
         "-o",
         "--output",
-        default="text",
+        multiple=True,
+        default=("text",),
         show_default=True,
         metavar="text|json|html[=FILE]",
         help="Output format.",
