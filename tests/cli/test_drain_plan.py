@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from virt_admit.cli.drain import LOOKS_UP, drain
 from virt_admit.cli.drain_data import as_data
-from virt_admit.cli.drain_text import text
+from virt_admit.cli.drain_text import summary, text
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kubevirt.drain_plan import plan
 from virt_admit.model.objects import Object
@@ -114,6 +114,48 @@ def test_vms_out_of_sight_leave_the_answer_open():
     assert "Not available: " in report
     for kind in ("nodes", "virtualmachineinstances.kubevirt.io", "pods", "poddisruptionbudgets.policy"):
         assert kind in report
+
+
+@pytest.mark.parametrize(
+    ("kind", "may_lack_vms"),
+    [
+        ("nodes", True),
+        ("pods", True),
+        ("virtualmachineinstances.kubevirt.io", True),
+        ("limitranges", False),
+        ("resourcequotas", False),
+        ("poddisruptionbudgets.policy", False),
+    ],
+)
+def test_only_some_kinds_may_hide_vms(kind, may_lack_vms):
+    result = plan(Snapshot([*NODES, *MIGRATING], ["*"], [kind]), "b")
+    for report in (text(result), summary(result)):
+        more = " There may be more VMs." if may_lack_vms else ""
+        assert f"Not available: {kind}.{more}" in report.splitlines()
+
+
+def test_what_is_not_an_object_is_not_called_unavailable():
+    silent = node("c")
+    del silent.data["status"]["allocatable"]
+    lines = text(plan(seen([node("a"), silent], [vmi("web", "a")]), "a")).splitlines()
+    assert "Cannot be determined: room on node c." in lines
+
+
+@pytest.mark.parametrize("strategy", ["LiveMigrate", "None"])
+def test_a_vm_that_fits_nowhere_is_reported_once(strategy):
+    small = node("b")
+    small.data["status"]["allocatable"]["memory"] = "1Ki"
+    result = plan(seen([node("a"), small], [vmi("web", "a", strategy), vm("web")]), "a")
+    assert result.nodes[0].packing.fits is False
+    assert "memory: " in text(result)
+    assert "no room at the same time" not in text(result)
+
+
+def test_vms_without_room_at_the_same_time_are_named():
+    small = node("b")
+    small.data["status"]["allocatable"]["pods"] = "1"
+    vms = [each for name in ("web", "wiki") for each in (vmi(name, "a"), vm(name))]
+    assert "  no room at the same time for shop/" in text(plan(seen([node("a"), small], vms), "a"))
 
 
 @pytest.mark.parametrize(("group", "code"), [(MIGRATING, 2), (BLOCKING, 1), (RESTARTING, 2), (STOPPING, 0)])

@@ -7,6 +7,7 @@ import logging
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -113,6 +114,58 @@ def test_explain(tmp_path: Path) -> None:
         done = run("explain", str(file), "-o", form)
         assert "Ready" in done.stdout, done.output
         assert_clean(done.stdout)
+
+
+def hostile_cluster(tmp_path: Path) -> str:
+    """A snapshot whose names are attacks: of a node, of a VM that blocks its drain, and of one that migrates."""
+    room = {"cpu": "64", "memory": "256Gi", "pods": "100"} | {
+        f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
+    }
+    ready = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+    label = {"kubevirt.io/schedulable": "true"}
+    nodes: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": label}, "status": ready}
+        for name in (f"a{ATTACK}", "b")
+    ]
+    vmis = [
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstance",
+            "metadata": {"name": f"{name}{ATTACK}", "namespace": f"shop{ATTACK}"},
+            "spec": {"evictionStrategy": "LiveMigrate", "domain": {"devices": {}}},
+            "status": {
+                "phase": "Running",
+                "nodeName": f"a{ATTACK}",
+                "conditions": [{"type": "LiveMigratable", "status": migratable, "reason": f"x{ATTACK}"}],
+            },
+        }
+        for name, migratable in (("db", "False"), ("web", "True"))
+    ]
+    head = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"]}
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({**head, "items": [*nodes, *vmis]}))
+    return str(file)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "command", [("drain", "--all"), ("drain", "--all", "--summary"), ("drain", f"a{ATTACK}"), ("upgrade",)]
+)
+def test_names_of_a_snapshot(tmp_path: Path, command: tuple[str, ...], form: str) -> None:
+    if "--summary" in command and form != "text":
+        return
+    done = run(*command, "--cluster", hostile_cluster(tmp_path), "-o", form)
+    assert done.exit_code == 0  # CliRunner: the code that a verb returns
+    assert "shop" in done.stdout, done.output
+    assert_clean(done.stdout)
+
+
+@pytest.mark.parametrize("command", [("drain", "nope"), ("explain", f"mhc/{ATTACK}"), ("explain", f"nhc/a{ATTACK}")])
+def test_errors_that_quote_names(tmp_path: Path, command: tuple[str, ...]) -> None:
+    done = run(*command, "--cluster", hostile_cluster(tmp_path))
+    assert done.exit_code != 0, done.output
+    assert done.stderr.startswith("Error: ")
+    assert_clean(done.stderr)
 
 
 def test_kubectl_messages() -> None:

@@ -237,6 +237,7 @@ def test_the_same_input_gives_the_same_bytes():
         (["--max-unavailable", "many"], "--max-unavailable"),
         (["--node-minutes", "-1"], "--node-minutes"),
         (["--start", "tomorrow"], "tomorrow"),
+        (["--start", "9999-12-31T23:59"], "9999-12-31T23:59 is after the year 9000"),
         (["--by", "magic"], "--by"),
     ],
 )
@@ -263,8 +264,50 @@ def test_the_text_says_the_verdict_first(tmp_path):
     text, code = upgrade(cluster, Options(), "text")
 
     assert code == 0
-    assert text.startswith("Yes: 2 nodes by plain in ")
+    assert text.startswith("Yes: 2 nodes in 20 min to ")
     assert "The estimate rests on:" in text
+
+
+@pytest.mark.parametrize(
+    ("objects", "driver", "verdict"),
+    [
+        ([], None, "Yes: the cluster has no nodes, so there is nothing to update."),
+        ([node("a")], None, "Yes: 1 node in 10 min."),
+        (
+            [node("a", {"node-role.kubernetes.io/worker": ""}), pool()],
+            None,
+            "Yes: 1 node in the order of the MachineConfigPools in 10 min.",
+        ),
+        (
+            [node("a")],
+            Driver.CLUSTER_API,
+            "Cannot be determined: no node belongs to a pool that cluster-api updates. Use --by plain.",
+        ),
+    ],
+)
+def test_verdicts(objects, driver, verdict):
+    text, _ = upgrade(Snapshot(objects, ["*"]), Options(driver=driver), "text")
+    assert verdict in text.splitlines()
+
+
+def test_what_is_not_available():
+    text, code = upgrade(Snapshot([node("a")], ["*"], ["nodes", "resourcequotas"]), Options(), "text")
+    assert code == 2
+    assert "Not available: nodes. There may be more VMs." in text.splitlines()
+
+
+@pytest.mark.parametrize("form", ["text", "html=page.html"])
+def test_an_end_after_the_last_year_of_the_calendar(tmp_path, monkeypatch, form):
+    monkeypatch.chdir(tmp_path)
+    objects = [node("a"), node("b"), *vm("x", "a")]
+    objects[-1].data["status"]["migrationState"]["endTimestamp"] = "8000-01-01T00:00:00Z"
+    items = {"complete": ["*"], "items": [one.data for one in objects]}
+    (tmp_path / "c.json").write_text(json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot"} | items))
+    args = ["upgrade", "--cluster", "c.json", "--start", "8999-12-31T23:59", "-o", form]
+    done = CliRunner().invoke(virt_admit, args, standalone_mode=False)
+    assert done.exception is None
+    assert done.return_value == 0
+    assert "after the year 9999" in (done.stdout or (tmp_path / "page.html").read_text())
 
 
 def test_without_a_kubevirt_object_its_defaults_count():

@@ -13,6 +13,7 @@ from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOption
 from virt_admit.model.cluster import Cluster
 from virt_admit.model.kinds import Kind
 from virt_admit.model.kubevirt.drain_plan import READS, Plan, plan
+from virt_admit.model.sanitize import line
 
 if TYPE_CHECKING:
     from virt_admit.reports.html.owners import Owners
@@ -71,7 +72,7 @@ def command(node: str | None, every: bool, summary: bool, clusters: ClustersOpti
             return CODES[result.drainable]
         rendered, code = drain(cluster, node, form, summary=summary)
     except LookupError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(line(str(error))) from None
     click.echo(rendered.rstrip("\n"))
     return code
 

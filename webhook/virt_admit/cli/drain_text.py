@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from virt_admit.cli.missing import not_available
 from virt_admit.model.kubevirt.drain_plan import NodePlan, Plan
 from virt_admit.model.kubevirt.forecast import Forecast, VmOutcome
 from virt_admit.model.kubevirt.workload_updates import Reach
 from virt_admit.model.messages import count, names
+from virt_admit.model.sanitize import indented, name
 
 
 def text(result: Plan) -> str:
@@ -21,8 +23,8 @@ def text(result: Plan) -> str:
     if result.whole:
         lines += [*_whole(result), ""]
     if result.unseen:
-        lines += [f"Not available: {names(result.unseen)}. There may be more VMs.", ""]
-    return "\n".join(lines)
+        lines += [*not_available(result.unseen), ""]
+    return "\n".join(map(indented, lines))
 
 
 def _headline(node: NodePlan) -> str:
@@ -40,17 +42,20 @@ def _counted(number: int, outcome: VmOutcome) -> str:
 
 def _table(forecasts: Sequence[Forecast]) -> Iterator[str]:
     width = max((len(row.outcome) for row in forecasts), default=0)
-    name_width = max((len(row.vmi.full_name) for row in forecasts), default=0)
-    for row in forecasts:
-        yield f"  {row.outcome:{width}}  {row.vmi.full_name:{name_width}}  {row.reason}"
+    vms = [name(row.vmi.full_name) for row in forecasts]
+    name_width = max(map(len, vms), default=0)
+    for row, vm in zip(forecasts, vms, strict=True):
+        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {row.reason}"
         if row.remedy:
             yield f"  {'':{width}}  {'':{name_width}}  to do: {row.remedy}"
 
 
 def _others(node: NodePlan) -> Iterator[str]:
     """Yield lines about everything but single VMs: room for all, other pods, flags, notes."""
-    if node.packing.fits is False:
-        yield f"  no room at the same time for {names(pod.full_name for pod in node.packing.left)}"
+    reported = {row.vmi.full_name for row in node.forecasts if row.placement.certain == ()}  # they fit nowhere
+    crowded = [pod.full_name for pod in node.packing.left if pod.full_name not in reported]
+    if node.packing.fits is False and crowded:
+        yield f"  no room at the same time for {names(crowded)}"
     for blocker in node.pods.blockers:
         when = "blocks now" if blocker.now else "blocks the drain"
         yield f"  {when}: {blocker.subject}: {blocker.reason}"
@@ -81,9 +86,8 @@ def summary(result: Plan) -> str:
     if crowded:
         lines.append(f"no room elsewhere for all VMs of {names(crowded)}")
     lines += [*(_whole(result) if result.whole else ())]
-    if result.unseen:
-        lines.append(f"Not available: {names(result.unseen)}. There may be more VMs.")
-    return "\n".join(lines)
+    lines += not_available(result.unseen)
+    return "\n".join(map(indented, lines))
 
 
 _MOST_CAUSES: Final = 10

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from virt_admit.cli.missing import not_available
 from virt_admit.model.kubevirt.forecast import VmOutcome
 from virt_admit.model.messages import count, names
 from virt_admit.model.rehearsal.durations import Range
 from virt_admit.model.rehearsal.rehearsal import Rehearsal, Stop, Wave
+from virt_admit.model.rehearsal.rollouts import Driver
+from virt_admit.model.sanitize import indented
 
 _MOST: Final = 8
 """Waves, stops and VMs that are listed; the rest is counted."""
@@ -30,8 +33,8 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     if result.rests_on:
         lines += ["", f"The estimate rests on: {'; '.join(result.rests_on)}."]
     if result.unseen:
-        lines += ["", f"Not available: {names(result.unseen)}."]
-    return "\n".join(lines)
+        lines += ["", *not_available(result.unseen)]
+    return "\n".join(map(indented, lines))
 
 
 def _verdict(result: Rehearsal, start: datetime.datetime | None) -> str:
@@ -40,13 +43,22 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> str:
         return f"No: the upgrade stops ({count(len(result.stops), 'cause')})."
     if result.possible is None or result.duration is None:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
+    if not nodes:
+        return "Yes: the cluster has no nodes, so there is nothing to update."
     until = f", until {_clock(start, result.duration)}" if start is not None else ""
-    return f"Yes: {count(nodes, 'node')} by {result.driver} in {span(result.duration)}{until}."
+    return f"Yes: {count(nodes, 'node')} {_BY[result.driver]}in {span(result.duration)}{until}."
+
+
+_BY: Final = {
+    Driver.MACHINE_CONFIG: "in the order of the MachineConfigPools ",
+    Driver.CLUSTER_API: "in the order of the MachineDeployments ",
+    Driver.PLAIN: "",
+}
 
 
 def span(duration: Range) -> str:
-    """Return a duration such as ``2 h to 3 h``."""
-    return f"{_hours(duration.low)} to {_hours(duration.high)}"
+    """Return a duration such as ``2 h to 3 h``, or ``2 h`` if both ends are equal."""
+    return " to ".join(dict.fromkeys((_hours(duration.low), _hours(duration.high))))
 
 
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
@@ -102,8 +114,7 @@ def _at(start: datetime.datetime | None, seconds: Range) -> str:
 
 
 def _clock(start: datetime.datetime, seconds: Range) -> str:
-    ends = [start + datetime.timedelta(seconds=bound) for bound in (seconds.low, seconds.high)]
-    return "..".join(dict.fromkeys(end.strftime("%Y-%m-%d %H:%M") for end in ends))
+    return "..".join(seconds.clock(start))
 
 
 def _hours(seconds: int) -> str:

@@ -53,8 +53,13 @@ def escape_json(text: str) -> str:
     return re.sub(_UNESCAPED, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def indented(text: str) -> str:
+    """Return a text as one printable line that keeps its indentation."""
+    return text[: len(text) - len(text.lstrip(" "))] + line(text)
+
+
 def lines(text: str) -> str:
     """Return a text of several lines with each line printable and its indentation kept."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    return "\n".join(each[: len(each) - len(each.lstrip(" "))] + line(each) for each in text.split("\n"))
+    return "\n".join(map(indented, text.split("\n")))

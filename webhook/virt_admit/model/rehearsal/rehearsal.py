@@ -119,7 +119,7 @@ def rehearse(
     except Unseen as blind:
         return _unknown(driver, plan, (*unseen, blind.what))
     if plan.nodes and not any(pool.nodes for pool in pools):
-        unseen.append(f"no node belongs to a pool that {driver} updates; try --by plain")
+        unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
     unknown = [row for node in plan.nodes for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
         return _unknown(driver, plan, (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown)))
