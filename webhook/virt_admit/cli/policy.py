@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from virt_admit.cli.lookups import require_judged
 from virt_admit.cli.options import output_option
 from virt_admit.cli.output import failure, tell
 from virt_admit.cli.policy_show import lint, show
@@ -66,6 +67,7 @@ def diff(old: str, new: str, cluster: Path, output: str) -> int:
         snapshot = snapshots.load(cluster)
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
+    require_judged(snapshot, rules.kinds, cluster)
     found = sorted(changes(snapshot, rules, *policies), key=_order)
     if output == "json":
         click.echo(escape_json(json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False)))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from virt_admit.cli import explain_model, several
-from virt_admit.cli.lookups import connect, list_live, load_policy, warn_unreadable
+from virt_admit.cli.lookups import connect, list_live, load_policy, require_judged, warn_unreadable
 from virt_admit.cli.options import (
     ClusterOptions,
     ClustersOptions,
@@ -219,9 +219,11 @@ class _Scan:
         cluster = (
             list_live(source, self._stores(), options.namespace, reporting.quiet) if snapshot is None else snapshot
         )
+        judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
+        if snapshot is not None and source.cluster is not None:
+            require_judged(snapshot, judged_kinds, source.cluster)
         if options.save:
             _save(cluster, options.save)
-        judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
         with progress("judging", len(judged_kinds), reporting.quiet) as show:
             report = judge(
                 cluster, judged_kinds, rules, policy, self._is_selected, show, reporting.target, reporting.owner_label
