@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import json
+import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -193,16 +195,53 @@ def cluster_configuration(kubeconfig: str | None = None, context: str | None = N
         if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
-            config.load_kube_config(kubeconfig, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+            with _plugin_failure_as_error():
+                config.load_kube_config(kubeconfig, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except ApiError:
+        raise
     except OSError as error:
         raise ApiError(0, f"no cluster is configured: {error_text(error)}") from None
     except config.ConfigException as error:
         missing = kubeconfig and not os.path.exists(kubeconfig)
         reason = f"{kubeconfig}: No such file or directory" if missing else error_text(error)
         raise ApiError(0, f"no cluster is configured: {reason}") from None
-    except Exception as error:  # the library fails in many ways on a file that is not a kubeconfig
-        raise ApiError(0, f"no cluster is configured: not a kubeconfig ({type(error).__name__})") from None
+    except Exception:  # the library fails in many ways on a file that is not a kubeconfig
+        file = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        remedy = f"Check it with: kubectl config view --kubeconfig {file}"
+        raise ApiError(0, f"no cluster is configured: {file} is not a valid kubeconfig. {remedy}") from None
+    host = configuration.host
+    if not host:
+        raise ApiError(0, "no cluster is configured: the cluster of the kubeconfig has no server")
+    if not host.startswith(("https://", "http://")):  # urllib3 would warn, and use http
+        raise ApiError(0, f"no cluster is configured: the server {host} has no scheme. Write https://{host}")
     return configuration
+
+
+class _PluginFailures(logging.Handler):
+    """Collects what the library logs about the credential plugin of a kubeconfig, and then goes on without a token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.module == "kube_config":
+            self.messages.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def _plugin_failure_as_error() -> Iterator[None]:
+    """Raise ApiError if the credential plugin of a kubeconfig fails. Without this handler logging would print the failure."""
+    handler, root = _PluginFailures(), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+    if handler.messages:
+        reason = re.sub(r"^\[Errno \d+\] ", "", handler.messages[0])
+        problem = f"the credential plugin of the kubeconfig failed: {reason}"
+        raise ApiError(0, f"no cluster is configured: {problem}. Fix it, or use another context")
 
 
 def parse_date(headers: Mapping[str, str]) -> datetime | None:
