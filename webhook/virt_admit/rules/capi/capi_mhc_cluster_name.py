@@ -25,10 +25,10 @@ LONGEST: Final = 63
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     name = obj.at("spec", "clusterName")
     if not (name.text and len(name.text) <= LONGEST):
+        problem = f"{show(name.value)} is not the name of a Cluster" if name.present else "clusterName is missing"
         yield Finding(
             name.path,
-            f"{show(name.value) if name.present else 'nothing'} is not the name of a Cluster, so the schema rejects the "
-            f"check. Write 1 to {LONGEST} characters.",
+            f"{problem}, so the schema rejects the check. Write the name of its Cluster, 1 to {LONGEST} characters.",
             cause=Cause.INVALID if name.present else Cause.REQUIRED,
         )
         return

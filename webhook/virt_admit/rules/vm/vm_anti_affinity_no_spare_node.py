@@ -38,7 +38,7 @@ def _message(members: int, spots: int, key: str) -> str:
     what = "node" if key == HOSTNAME else key.rpartition("/")[2][:20]
     return (
         f"{members} VMs need one {what} each and there are {spots}, so a migration finds no target and drains hang. "
-        f"Add a {what}, or only prefer."
+        f"Add a {what}, or use preferred anti-affinity."
     )
 
 

@@ -35,20 +35,30 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding | Unseen]:
             yield Unseen("the time of the cluster: a heartbeat of a node")
             return
         if bundle.has_ended(now) or bundle.ends_soon(now, ahead):
-            yield Finding(bundle.field.path, _message(bundle, now, "" if obj["webhooks"].present else " API"))
+            yield Finding(bundle.field.path, _message(bundle, now, obj))
 
 
-def _message(bundle: Bundle, now: datetime, api: str) -> str:
+def _message(bundle: Bundle, now: datetime, obj: Object) -> str:
+    api = "" if obj["webhooks"].present else " API"
     end = f"{bundle.end:%Y-%m-%d}"
     if bundle.has_ended(now):
         return (
             f"the CA ended on {end}, so API servers do not trust this{api} service and its requests fail. "
-            "Restart its operator; if the CA stays, delete its secret."
+            f"Restart its operator; if the CA stays, delete {_owned_by_operator(obj, api)}."
         )
     return (
         f"the CA ends on {end}, in {count((bundle.end - now).days, 'day')}. Then API servers do not trust this{api} service "
         "and its requests fail. Check that its operator renews it."
     )
+
+
+def _owned_by_operator(obj: Object, api: str) -> str:
+    """Return what the operator creates again with a new CA: the secret of the CA, or this object."""
+    if ".cdi." in obj.name or obj.name.startswith("cdi-"):
+        return "the secret cdi-apiserver-signer of CDI"
+    if obj.name.endswith(".kubevirt.io") or obj.name.startswith("virt-"):
+        return "the secret kubevirt-ca of KubeVirt"
+    return "this API service" if api else "this configuration"
 
 
 RULE = Rule(

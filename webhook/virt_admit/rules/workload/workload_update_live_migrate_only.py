@@ -3,12 +3,13 @@
 **Why.** With ``LiveMigrate`` as the only method, an update skips a VM that cannot migrate. The VM keeps its old launcher,
 with its bugs and vulnerabilities, until an administrator restarts it.
 
-**Fix.** Add ``Evict`` as second method: KubeVirt then restarts only those VMs. Or restart them manually.
+**Fix.** Add ``Evict`` as second method: KubeVirt then shuts down only those VMs. Those that their run strategy starts
+again are updated, the others stay off: restart these manually instead.
 """
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen, more_may_exist
+from virt_admit.model.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt import vmis, workload_updates
 from virt_admit.model.messages import count, names
@@ -22,14 +23,24 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         return
     skipped = workload_updates.not_migratable(context.cluster)
     if skipped:
-        restarting = workload_updates.restarting(context.cluster)
         yield Finding(
             workload_updates.listed(obj).path,
             f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so never updated: "
-            f"{names((vmi.full_name for vmi in skipped), 30)}. Add Evict; {restarting} would restart, the others stay off.",
+            f"{names((vmi.full_name for vmi in skipped), 30)}. {_remedy(context.cluster, len(skipped))}",
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
         )
     yield from more_may_exist(context.cluster, VMI)
+
+
+def _remedy(cluster: Cluster, skipped: int) -> str:
+    restarting = workload_updates.restarting(cluster)
+    if not restarting:
+        return "Restart them manually; after Evict none is known to start again."
+    return (
+        "Add Evict; all would restart."
+        if restarting == skipped
+        else (f"Add Evict; {restarting} would restart, the others stay off.")
+    )
 
 
 RULE = Rule(
