@@ -112,6 +112,20 @@ def test_an_installer_of_tools(installer, dist, installers, tmp_path):
     assert_it_works(tmp_path, tmp_path / ".local" / "bin")
 
 
+def test_pipx_installs_a_checkout(dist, installers, tmp_path):
+    """What README.md names as long as there is no release."""
+    (command,) = re.findall(r"`(pipx install \.)`", README)
+    checkout = tmp_path / "checkout"
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, tracked.split("\0")):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, checkout / name)
+    settings = offline(dist, sys.executable) | {"PATH": f"{installers}:{PATH}"}
+    done = run(f"cd checkout && {command}", tmp_path, **settings)
+    assert done.returncode == 0, done.stderr
+    assert_it_works(tmp_path, tmp_path / ".local" / "bin")
+
+
 def test_uvx_runs_it_without_an_installation(dist, installers, tmp_path):
     (command,) = re.findall(r"`(uvx .*?)`", README)
     (tmp_path / "manifests").mkdir()
