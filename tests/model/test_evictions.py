@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import manifest, node
+from tests.builders import manifest, node, vmi
 from virt_admit.model import evictions
 from virt_admit.model.cluster import Snapshot
 
@@ -115,6 +115,14 @@ def test_on_a_node_that_is_not_ready_no_pod_ends():
     assert "does not report" in blocker.reason
 
 
+LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {evictions.DOMAIN: "db"}}
+
+
+def launcher(phase="Running", **metadata):
+    owner = "VirtualMachineInstance"
+    return pod("virt-launcher-db", owner=owner, phase=phase, labels={}, metadata=LAUNCHER | metadata)
+
+
 def test_nothing_ends_on_a_node_whose_kubelet_is_silent():
     silent, failing = node("a", ready="Unknown"), node("a", ready="False")
 
@@ -127,11 +135,38 @@ def test_nothing_ends_on_a_node_whose_kubelet_is_silent():
 
 def test_a_launcher_pod_that_does_not_end():
     """The most common complaint about drains: the VM was stopped long ago, and its pod is still there."""
-    launcher = {"labels": {"kubevirt.io": "virt-launcher"}, "owner": "VirtualMachineInstance"}
-    (blocker,) = of_node(pod(metadata={"deletionTimestamp": "2026-01-01T11:00:00Z"}, **launcher)).blockers
+    (blocker,) = of_node(launcher(deletionTimestamp="2026-01-01T11:00:00Z"), vmi()).blockers
 
-    assert blocker.subject == "Pod shop/web-1"
-    assert not of_node(pod(**launcher)).blockers
+    assert (blocker.subject, blocker.now) == ("Pod shop/virt-launcher-db", True)
+    assert "should have ended" in blocker.reason
+
+
+def test_a_launcher_pod_without_its_vmi_cannot_be_evicted():
+    (blocker,) = of_node(launcher(), budget(maxUnavailable=0)).blockers
+
+    assert (blocker.kind, blocker.name, blocker.now) == ("Pod", "virt-launcher-db", False)
+    assert "VMI db does not exist" in blocker.reason
+    assert "Delete the pod" in blocker.remedy
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [launcher(), vmi()],
+        [launcher(phase="Succeeded")],
+        [launcher(phase="Failed")],
+        [launcher(annotations={})],  # KubeVirt's webhook lets it go
+        [launcher(labels={"kubevirt.io": "hotplug-disk"})],  # this one too
+        [launcher(deletionTimestamp="2026-01-01T11:59:30Z")],  # it ends within its grace period
+    ],
+)
+def test_launcher_pods_that_do_not_block(objects):
+    assert of_node(*objects).blockers == ()
+
+
+def test_without_vmis_an_orphan_is_unknown():
+    readable = Snapshot([HERE, launcher()], complete=["nodes", "pods", "poddisruptionbudgets"])
+    assert evictions.of_node(readable, "a").blockers == ()
 
 
 def test_flags():

@@ -2,7 +2,8 @@
 
 The drain is judged as ``kubectl drain --ignore-daemonsets --delete-emptydir-data --force``. Sources:
 k8s.io/kubectl pkg/drain/filters.go; k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go;
-pkg/controller/disruption/disruption.go.
+pkg/controller/disruption/disruption.go; kubevirt/kubevirt pkg/virt-api/webhooks/validating-webhook/admitters/
+pod-eviction-admitter.go.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from virt_admit.model import clock, selectors
 from virt_admit.model.cluster import Cluster, Unseen, gather
-from virt_admit.model.kinds import NODE, PDB, POD
+from virt_admit.model.kinds import NODE, PDB, POD, VMI
 from virt_admit.model.messages import count
 from virt_admit.model.objects import Object
 from virt_admit.model.reads import CONDITIONS, union
@@ -31,6 +32,7 @@ READS: Final = union(
             "metadata.ownerReferences",
             "metadata.finalizers",
             "metadata.annotations.kubernetes.io/config.mirror",
+            "metadata.annotations.kubevirt.io/domain",
             "spec.nodeName",
             "spec.volumes.emptyDir",
             "status.phase",
@@ -42,6 +44,8 @@ READS: Final = union(
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of pods that the kubelet runs from a file: a drain leaves them alone."""
+DOMAIN: Final = "kubevirt.io/domain"
+"""Annotation of a virt-launcher pod: the name of its VMI."""
 STUCK_AFTER: Final = datetime.timedelta(minutes=5)
 """A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
 
@@ -96,8 +100,7 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
     ``has_vms``: whether VMs run there, also where their pods are not known.
     """
     pods = [pod for pod in cluster.cached(_by_node).get(node, ()) if is_evicted(pod)]
-    judged = [pod for pod in pods if pod.deleted or not is_of_vm(pod)]
-    blockers = [blocker for pod in judged if (blocker := _blocker(pod, cluster)) is not None]
+    blockers = [blocker for pod in pods if (blocker := _blocker(pod, cluster)) is not None]
     if not blockers and (pods or has_vms):
         blockers = list(_silent_node(node, cluster))
     return PodEvictions(tuple(_once(blockers)), tuple(_needs(pods)))
@@ -147,6 +150,12 @@ def _needs(pods: Sequence[Object]) -> Iterator[Need]:
 def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
     if pod.deleted:
         return _stuck(pod, cluster)
+    if is_of_vm(pod):
+        if not _lost_its_vmi(pod, cluster):
+            return None
+        reason = f"its VMI {pod.annotations[DOMAIN]} does not exist, and KubeVirt refuses to evict the pod without it"
+        remedy = "Delete the pod. A guest that still runs in it is shut down."
+        return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False)
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
         return None
     budgets = [budget for budget, selector in _budgets(cluster, pod.namespace) if selector.matches(pod.labels)]
@@ -155,6 +164,21 @@ def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
         reason = f"PodDisruptionBudgets {names} select the same pod, and the Eviction API refuses such pods"
         return Blocker("Pod", pod.namespace, pod.name, reason, "Let one budget alone select the pod.", now=False)
     return _refusal(pod, budgets[0], cluster) if budgets else None
+
+
+def _lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a virt-launcher pod is known to have no VMI, although it has not ended.
+
+    The webhook answers its eviction with code 429, so ``kubectl drain`` repeats it forever
+    (pod-eviction-admitter.go#admitLauncherPod). It lets hotplug pods of such a pod go (#admitHotplugPod).
+    """
+    name = pod.annotations.get(DOMAIN)
+    if pod.labels.get("kubevirt.io") != "virt-launcher" or not name:
+        return False
+    try:
+        return cluster.get(VMI, pod.namespace, name) is None
+    except Unseen:
+        return False
 
 
 def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
