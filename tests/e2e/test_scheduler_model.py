@@ -45,6 +45,7 @@ def test_the_model_agrees_with_the_filters_of_kube_scheduler(oracle: Path) -> No
     assert not result.invalid
     assert not [str(found) for found in result.failures]
     assert result.by_plugin.keys() >= PLUGINS
+    assert result.preempted["makes room/makes room"]
     assert result.packed.keys() >= {"fits/fits", "does not fit/does not fit"}
 
 
@@ -94,6 +95,7 @@ def created(plane: ControlPlane, cluster: RandomCluster) -> Iterator[str]:
         node["status"]["capacity"] = node["status"]["allocatable"]
     for pod in (*running, new):
         pod["spec"].pop("overhead", None)  # demands a RuntimeClass
+        del pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]  # demand a PriorityClass
     namespaces, rest = (
         json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         for items in (cluster.namespaces, [*cluster.nodes, *running, new])

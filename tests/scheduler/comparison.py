@@ -20,6 +20,7 @@ from virt_admit.model.objects import Object
 from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.filters import Placement, Scheduler
 from virt_admit.model.scheduler.packing import Item, Packing, pack
+from virt_admit.model.scheduler.preemption import Preemption
 
 ACCEPTED: Final = "accepted"
 BATCH: Final = 200
@@ -60,6 +61,8 @@ class Result:
     agreed: Counter[str] = field(default_factory=Counter)
     packed: Counter[str] = field(default_factory=Counter)
     """Sets of pods, by what the model and kube-scheduler say about placing them all."""
+    preempted: Counter[str] = field(default_factory=Counter)
+    """Pairs of pod and node for which one of both sees room after preemption, by what kube-scheduler and the model say."""
     disagreements: list[Disagreement] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
 
@@ -77,6 +80,7 @@ class Result:
         yield f"{self.placements} pods: {self.share:.2%} agree, {self.undetermined} of them undetermined"
         for plugin, count in sorted(self.by_plugin.items()):
             yield f"  {plugin:<20} {self.agreed[plugin]:>7} of {count:>7} nodes agree"
+        yield f"preemption: {', '.join(f'{said}: {count}' for said, count in sorted(self.preempted.items()))}"
         yield f"packing: {', '.join(f'{said}: {count}' for said, count in sorted(self.packed.items()))}"
 
 
@@ -92,6 +96,7 @@ def compare(program: Path, seeds: Sequence[int]) -> Result:
             if not answer.invalid:
                 _compare_placements(cluster, model.placements, answer, result)
                 _compare_packing(cluster, model.packing, answer, result)
+                _compare_preemption(cluster, model, answer, result)
     return result
 
 
@@ -106,6 +111,8 @@ class Judged:
     together: list[Manifest]
     """The pods that are packed."""
     packing: Packing
+    preempting: list[frozenset[str]]
+    """For each pod the nodes on which preemption would make room for it."""
 
 
 def _scheduler(cluster: RandomCluster) -> Scheduler:
@@ -126,8 +133,12 @@ def _judge(cluster: RandomCluster) -> Judged:
         if _is_packed(pod, placement)
     ]
     together = [item.pod.name for item in items]
+    preemption = Preemption(scheduler)
     return Judged(
-        placements, [pod for pod in cluster.place if pod["metadata"]["name"] in together], pack(items, scheduler)
+        placements,
+        [pod for pod in cluster.place if pod["metadata"]["name"] in together],
+        pack(items, scheduler),
+        [frozenset(preemption.nodes(pod, placement)) for pod, placement in zip(new, placements, strict=True)],
     )
 
 
@@ -207,6 +218,50 @@ def _compare_packing(cluster: RandomCluster, packing: Packing, answer: Answer, r
         )
 
 
+_PREEMPTED: Final = {True: "makes room", False: "does not help"}
+
+
+def _compare_preemption(cluster: RandomCluster, model: Judged, answer: Answer, result: Result) -> None:
+    """Compare what preemption would do on the nodes that refuse a pod, of which the model knows all that it demands."""
+    for pod, placement, ours, theirs in zip(
+        cluster.place, model.placements, model.preempting, answer.preempt, strict=True
+    ):
+        if placement.unseen:
+            continue
+        for node in sorted(ours | (theirs - set(placement.undetermined))):
+            they_say, we_say = _PREEMPTED[node in theirs], _PREEMPTED[node in ours]
+            if node not in ours and _is_in_vain(cluster, pod, node, placement.refusals[node]):
+                they_say = "is in vain"
+            result.preempted[f"{they_say}/{we_say}"] += 1
+            if they_say in (we_say, "is in vain"):
+                continue
+            known, name = _is_misread(pod, "podAffinity"), pod["metadata"]["name"]
+            result.disagreements.append(
+                Disagreement(cluster.seed, name, node, "preemption", they_say, we_say, unsafe=False, known=known)
+            )
+
+
+def _is_in_vain(cluster: RandomCluster, pod: Manifest, node: str, refusal: str) -> bool:
+    """Return whether kube-scheduler 1.36 may preempt pods on a node without making room, because it takes off more than
+    it counted.
+
+    Of a ReadWriteOncePod claim it counts one user, but takes off each victim that mounts a claim of that name, in whatever
+    namespace (volumerestrictions/volume_restrictions.go#conflictingPVCRefCountForPod). For topology spread it counts no
+    pod that is being deleted, but takes it off too (podtopologyspread/filtering.go#updateWithPod).
+    """
+    names = set(_claims(pod))
+    users = sum(bool(names.intersection(_claims(other))) for other in cluster.pods)
+    ending = any(
+        other["spec"]["nodeName"] == node and "deletionTimestamp" in other["metadata"] for other in cluster.pods
+    )
+    return ("allows one pod" in refusal and users > 1) or ("topology spread" in refusal and ending)
+
+
+def _claims(pod: Manifest) -> Iterator[str]:
+    for volume in pod["spec"].get("volumes", ()):
+        yield volume["persistentVolumeClaim"]["claimName"]
+
+
 def _is_misread(pod: Manifest, *kinds: str) -> bool:
     """Return whether kube-scheduler 1.36 lets such a term select pods of namespaces that it does not name."""
     affinity = pod["spec"].get("affinity", {})
@@ -251,6 +306,7 @@ def _shows(program: Path, clusters: Sequence[RandomCluster], found: Disagreement
         if not answer.invalid:
             _compare_placements(cluster, model.placements, answer, result)
             _compare_packing(cluster, model.packing, answer, result)
+            _compare_preemption(cluster, model, answer, result)
         yield any(
             (each.plugin, each.node, each.unsafe) == (found.plugin, found.node, found.unsafe)
             for each in result.disagreements

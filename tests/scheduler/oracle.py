@@ -19,6 +19,8 @@ class Answer:
     """Pods that the API server would reject; then there is no other answer."""
     place: tuple[dict[str, tuple[str, str]], ...]
     """For each pod the nodes that refuse it, each with the first plugin that does and its reason."""
+    preempt: tuple[frozenset[str], ...]
+    """For each pod the nodes on which preemption would make room for it."""
     bind: tuple[str | None, ...]
     """For each pod that was placed why its node refuses it; None: it accepts."""
     fits: bool | None
@@ -40,6 +42,7 @@ def _answer(line: Manifest) -> Answer:
             {node: (refusal["plugin"], refusal["reason"]) for node, refusal in refusals.items()}
             for refusals in line["place"]
         ),
+        tuple(map(frozenset, line["preempt"])),
         tuple(refusal and f"{refusal['plugin']}: {refusal['reason']}" for refusal in line["bind"]),
         line["fits"],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -83,7 +83,16 @@ def random_cluster(seed: int) -> RandomCluster:
         made.pods.append(pod(choice, f"bound-{index}", bound_to, claims, names))
     wanted = [*claims, "missing"] if "claims" in features and choice.maybe(0.2) else claims
     made.place.extend(pod(choice, f"new-{index}", "", wanted, names) for index in range(random.randint(2, 4)))
+    _prioritize(Random(f"priorities of {seed}"), (*made.pods, *made.place))
     return made
+
+
+def _prioritize(random: Random, pods: Iterable[Manifest]) -> None:
+    """Set priorities, as the admission plugin of the API server does. They come from a source of chance of their own, so
+    that each seed still gives the cluster that it gave before there were priorities."""
+    for each in pods:
+        each["spec"]["priority"] = random.choice((-10, 0, 0, 0, 100, 1000, 2000001000))
+        each["spec"]["preemptionPolicy"] = "Never" if random.random() < 0.1 else "PreemptLowerPriority"
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------

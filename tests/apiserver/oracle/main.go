@@ -31,11 +31,14 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 	podregistry "k8s.io/kubernetes/pkg/registry/core/pod"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
@@ -52,7 +55,7 @@ type question struct {
 	CSINodes       []*storagev1.CSINode
 	StorageClasses []*storagev1.StorageClass
 
-	Place    []*v1.Pod // judged one by one
+	Place    []*v1.Pod // judged one by one, also what preemption could do for them
 	Bind     []*v1.Pod // placed one after the other, each on the node that it names
 	Together []*v1.Pod // is there any order and any choice of nodes that places all of them
 }
@@ -67,6 +70,7 @@ type refusal struct {
 type answer struct {
 	Invalid []string             `json:"invalid,omitempty"` // pods that the API server rejects
 	Place   []map[string]refusal `json:"place"`             // refusals by node; nodes that accept are left out
+	Preempt [][]string           `json:"preempt"`           // the nodes on which preemption would make room for the pod
 	Bind    []*refusal           `json:"bind"`              // null: accepted
 	Fits    *bool                `json:"fits"`
 	Steps   int                  `json:"steps"` // placements tried for Fits
@@ -85,12 +89,18 @@ func (s static) AddEventHandler(handler cache.ResourceEventHandler) (cache.Resou
 	return s.SharedIndexInformer.AddEventHandler(handler)
 }
 
+// unnominated knows no pod that waits for a node after preemption.
+type unnominated struct{ fwk.PodNominator }
+
+func (unnominated) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
+
 // cluster is one cluster and the scheduler's framework over it.
 type cluster struct {
 	framework.Framework
-	nodes  *nodes
-	listed []*v1.Node
-	pods   []*v1.Pod
+	preemption *defaultpreemption.DefaultPreemption
+	nodes      *nodes
+	listed     []*v1.Node
+	pods       []*v1.Pod
 }
 
 var (
@@ -125,7 +135,7 @@ func main() {
 }
 
 func reply(asked *question) (*answer, error) {
-	given := &answer{Place: []map[string]refusal{}, Bind: []*refusal{}}
+	given := &answer{Place: []map[string]refusal{}, Preempt: [][]string{}, Bind: []*refusal{}}
 	for _, pods := range [][]*v1.Pod{asked.Pods, asked.Place, asked.Bind, asked.Together} {
 		for _, pod := range pods {
 			if err := create(pod); err != nil {
@@ -142,6 +152,7 @@ func reply(asked *question) (*answer, error) {
 	}
 	for _, pod := range asked.Place {
 		given.Place = append(given.Place, c.refusals(pod))
+		given.Preempt = append(given.Preempt, c.preemptions(pod))
 	}
 	if asked.Together != nil {
 		fits := c.search(asked.Together, &given.Steps)
@@ -212,9 +223,16 @@ func newCluster(asked *question) (*cluster, error) {
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(c.nodes),
+		frameworkruntime.WithPodNominator(unnominated{}),
 		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, resourceClaims, slices, factory)),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 	)
+	if err != nil {
+		return nil, err
+	}
+	// Only to ask what it would do.
+	everyNode := &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100}
+	c.preemption, err = defaultpreemption.New(ctx, everyNode, c.Framework, feature.Features{})
 	return c, err
 }
 
@@ -268,6 +286,35 @@ func (c *cluster) refusals(pod *v1.Pod) map[string]refusal {
 			if refused := c.RunFilterPlugins(ctx, state, pod, info); !refused.IsSuccess() {
 				found[name] = refusalOf(refused)
 			}
+		}
+	}
+	return found
+}
+
+// preemptions returns the nodes on which preemption would make room for a pod, as
+// pkg/scheduler/framework/preemption/preemption.go#findCandidates does. Nothing is deleted.
+func (c *cluster) preemptions(pod *v1.Pod) []string {
+	found := []string{}
+	if able, _ := c.preemption.PodEligibleToPreemptOthers(ctx, pod, nil); !able {
+		return found
+	}
+	state := framework.NewCycleState()
+	narrowed, status, _ := c.RunPreFilterPlugins(ctx, state, pod)
+	all, err := c.nodes.NodeInfos().List()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, info := range all {
+		name := info.Node().Name
+		if !status.IsSuccess() || !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) {
+			continue // UnschedulableAndUnresolvable
+		}
+		if c.RunFilterPlugins(ctx, state, pod, info).Code() != fwk.Unschedulable {
+			continue
+		}
+		_, _, status := c.preemption.SelectVictimsOnNode(ctx, state.Clone(), pod, info.Snapshot(), nil)
+		if status.IsSuccess() {
+			found = append(found, name)
 		}
 	}
 	return found

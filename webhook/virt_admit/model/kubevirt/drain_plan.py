@@ -12,7 +12,7 @@ from virt_admit.model import evictions, node_notes
 from virt_admit.model.cluster import Cluster, Unseen, gather
 from virt_admit.model.evictions import PodEvictions
 from virt_admit.model.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
-from virt_admit.model.kubevirt import configuration, drain_room, forecast
+from virt_admit.model.kubevirt import configuration, drain_room, forecast, preempted
 from virt_admit.model.kubevirt.drain_room import Leaving
 from virt_admit.model.kubevirt.forecast import Forecast, VmOutcome
 from virt_admit.model.kubevirt.vmis import occupied, on_node
@@ -139,7 +139,7 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     leaving = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room]
     packing = drain_room.packing(leaving, cluster)
     if packing.fits is None and not unseen:
-        unseen += _without_room(forecasts) or ["the search for room was given up"]
+        unseen += _without_room(forecasts, packing) or ["the search for room was given up"]
     return NodePlan(
         name,
         tuple(_state(node)),
@@ -151,10 +151,12 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     )
 
 
-def _without_room(forecasts: Sequence[Forecast]) -> list[str]:
-    """Return the nodes that may have room, but do not say how much."""
-    silent = {name for found in forecasts if found.needs_room for name in found.placement.undetermined}
-    return [f"room on node {name}" for name in sorted(silent)]
+def _without_room(forecasts: Sequence[Forecast], packing: Packing) -> list[str]:
+    """Return the nodes that may have room, but do not say how much, or where preemption may make room."""
+    placements = [found.placement for found in forecasts if found.needs_room]
+    silent = {name for placement in placements for name in placement.undetermined}
+    preempting = packing.preempting or any(placement.preempting for placement in placements)
+    return [*(f"room on node {name}" for name in sorted(silent)), *[preempted.UNSEEN] * preempting]
 
 
 def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:

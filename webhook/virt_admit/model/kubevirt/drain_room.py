@@ -35,8 +35,12 @@ class Leaving(NamedTuple):
 
 
 def packing(leaving: Sequence[Leaving], cluster: Cluster) -> Packing:
-    """Return whether all these VMIs find a place at the same time."""
-    return pack([_item(each) for each in leaving], room.scheduler(cluster)) if leaving else Packing(True, {})
+    """Return whether all these VMIs find a place at the same time. None also where preemption may make room."""
+    items = [_item(each) for each in leaving]
+    packed = pack(items, room.scheduler(cluster))
+    if packed.fits is False and room.preemption(cluster).may_fit(items):
+        return replace(packed, fits=None, preempting=True)
+    return packed
 
 
 def _item(leaving: Leaving) -> Item:

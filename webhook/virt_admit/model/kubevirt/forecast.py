@@ -25,6 +25,7 @@ from virt_admit.model.kubevirt import (
     migrations,
     node_local,
     parallel_migrations,
+    preempted,
     quotas,
     room,
     vmis,
@@ -143,6 +144,8 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
             if doubt is not None:
                 reason = f"{said.phrase}, but {doubt.reason}"
                 return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
+            if preempting := preempted.problem(find(True), cluster):
+                return _Verdict(VmOutcome.UNKNOWN, f"{said.phrase}, but {preempting.reason}", preempting.remedy)
             return _Verdict(VmOutcome.MIGRATES, f"{said.phrase}, LiveMigratable")
     refused = disruption_budgets.blocking(vmi, cluster)
     if refused is not None:
@@ -199,6 +202,8 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict
     problem = _nowhere(find(False), cluster, moves=False)
     if problem is not None:
         return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but only later: {problem.reason}", problem.remedy)
+    if preempting := preempted.problem(find(False), cluster):
+        return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but {preempting.reason}", preempting.remedy)
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
 
 

@@ -53,6 +53,8 @@ def _owners(metadata: Field, labels: Mapping[str, str]) -> Iterator[dict[str, An
 
 def _spec(spec: Field, status: Field) -> Iterator[tuple[str, Any]]:
     yield "nodeName", spec["nodeName"].value
+    yield "priority", spec["priority"].value
+    yield "preemptionPolicy", "Never" if spec["preemptionPolicy"].text == "Never" else None
     resources = _filled(
         {
             "requests": _quantities(pod_requests(spec, status)),
@@ -90,7 +92,7 @@ def _status(status: Field, labels: Mapping[str, str]) -> Iterator[tuple[str, Any
 
 
 _USUAL: Final = (
-    b'"phase":"Pending","effect":"NoExecute","operator":"Exists","key":"tolerations":[{"conditions":[{"type":"Ready",'
+    b'"priority":2000001000,"preemptionPolicy":"Never","phase":"Pending","effect":"NoExecute","operator":"Exists","key":"tolerations":[{"conditions":[{"type":"Ready",'
     b'"status":"True"}]}"podAffinity":{"volumes":[{"ephemeral":{},"name":"limits":{"cpu":"100m","memory":'
     b'"ownerReferences":[{"kind":"VirtualMachineInstance","name":"k8s-app":"app.kubernetes.io/instance":"'
     b'"app.kubernetes.io/name":"app.kubernetes.io/component":"pod-template-hash":"controller-revision-hash":"'

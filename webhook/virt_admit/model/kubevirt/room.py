@@ -16,12 +16,13 @@ from virt_admit.model.kinds import CSI_NODE, NAMESPACE, NODE, POD, PV, PVC, STOR
 from virt_admit.model.kubevirt import effective as effective_module
 from virt_admit.model.kubevirt import launcher, launcher_resources, migrations, vmis, vms
 from virt_admit.model.kubevirt.effective import effective
-from virt_admit.model.objects import Object
+from virt_admit.model.objects import Field, Object
 from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.scheduler import pod_size, pods, volumes
 from virt_admit.model.scheduler.filters import Placement, Scheduler
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.pods import FINISHED, Pod
+from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
 from virt_admit.model.scheduler.resources import Resources, pod_requests
 from virt_admit.model.scheduler.state import State, read_node
 from virt_admit.model.scheduler.volumes import Volumes
@@ -47,6 +48,8 @@ READS: Final = union(
             "spec.nodeName",
             "spec.nodeSelector",
             "spec.overhead",
+            "spec.preemptionPolicy",
+            "spec.priority",
             "spec.resources.requests",
             "spec.tolerations",
             "spec.topologySpreadConstraints",
@@ -151,7 +154,17 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
         if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES and known.on_node(vmi) is None:
             given = effective(vmi, cluster)
             requests = launcher_resources.pod(given, cluster).requests
-            yield replace(launcher.fresh_pod(given, cluster, requests), node=node)
+            unknown = LOWEST if given.spec["priorityClassName"].text else 0
+            yield replace(launcher.fresh_pod(given, cluster, requests), node=node, priority=unknown)
+
+
+def preemption(cluster: Cluster) -> Preemption:
+    """Return what kube-scheduler's preemption could do in the cluster as it is now."""
+    return cluster.cached(_preemption)
+
+
+def _preemption(cluster: Cluster) -> Preemption:
+    return Preemption(scheduler(cluster))
 
 
 def _volumes(cluster: Cluster) -> Volumes:
@@ -181,10 +194,10 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     source pod is gone. The requests are those of the running pod where it can be seen, else as KubeVirt computes them.
     """
     given = effective(vmi, cluster)
-    pod = launcher.fresh_pod(given, cluster, requests(vmi, cluster))
+    running = launchers(cluster).on_node(vmi)
+    pod = _prioritized(launcher.fresh_pod(given, cluster, requests(vmi, cluster)), vmi, running)
     if not moves:
         return pod
-    running = launchers(cluster).on_node(vmi)
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher.uses_host_model(given, cluster)
     source = _source_labels(vmi, cluster)
@@ -194,6 +207,19 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
         node_selector={**pod.node_selector, **{key: value for key, value, _ in demanded}},
         meanings={**pod.meanings, **{key: words for key, _, words in demanded}},
     )
+
+
+def _prioritized(pod: Pod, vmi: Object, running: Object | None) -> Pod:
+    """Return the pod with the priority of the running one: KubeVirt gives both the same class.
+
+    PriorityClasses are not read. So the priority of a class is not known without the running pod, and may be the highest.
+    """
+    spec = running["spec"] if running is not None else Field(None)
+    priority = spec["priority"].integer
+    if priority is None:
+        priority = HIGHEST if vmi.at("spec", "priorityClassName").text else 0
+    never = spec["preemptionPolicy"].text == "Never"
+    return replace(pod, priority=priority, never_preempts=never) if priority or never else pod
 
 
 def _source_labels(vmi: Object, cluster: Cluster) -> Mapping[str, str]:
@@ -240,7 +266,7 @@ def target(vmi: Object, cluster: Cluster, *, moves: bool) -> Target:
     here = vmi.at("status", "nodeName").text or ""
     filters = scheduler(cluster)
     gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
-    placement = filters.place(pod, without=here, gone=gone)
+    placement = preemption(cluster).weigh(pod, filters.place(pod, without=here, gone=gone), gone)
     unseen = tuple(_unseen_of(vmi, pod, cluster, moves=moves))
     attached = tuple(launcher.attached_claims(vmi["spec"]))
     if attached:

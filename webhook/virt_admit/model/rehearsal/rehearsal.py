@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kubevirt import drain, drain_plan, quotas
+from virt_admit.model.kubevirt import drain, drain_plan, preempted, quotas
 from virt_admit.model.kubevirt.drain_plan import NodePlan, Plan
 from virt_admit.model.kubevirt.forecast import Forecast, VmOutcome
 from virt_admit.model.kubevirt.lifecycle import Eviction
 from virt_admit.model.kubevirt.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.parallel_migrations import MigrationLimits, limits
-from virt_admit.model.kubevirt.room import scheduler
+from virt_admit.model.kubevirt.room import preemption, scheduler
 from virt_admit.model.reads import union
 from virt_admit.model.rehearsal import durations, reboots, rollouts
 from virt_admit.model.rehearsal.durations import Estimate, Range
@@ -184,8 +184,10 @@ def _simulated(
     progress("simulating the longest run")
     high = simulate(worlds[1])
     stops = tuple(_stops(plan, pools, low, high))
-    unseen = tuple(_undetermined(low, high))
-    certain = bool(low.stops and high.stops) or any(pool.obstacle for pool in pools)
+    stopped = bool(low.stops and high.stops)
+    preempting = stopped and _depends_on_preemption(plan, worlds, (low, high), cluster)
+    unseen = (preempted.UNSEEN,) if preempting else tuple(_undetermined(low, high))
+    certain = (stopped and not preempting) or any(pool.obstacle for pool in pools)
     possible = False if certain else None if unseen else not stops
     result = Rehearsal(
         driver,
@@ -208,6 +210,19 @@ def _undetermined(low: Outcome, high: Outcome) -> Iterator[str]:
     elif bool(low.stops) != bool(high.stops):
         node, reason = next(iter({**low.stops, **high.stops}.items()))
         yield f"the end on {node} depends on which VMs KubeVirt moves first and on how long they take: {reason}"
+
+
+def _depends_on_preemption(plan: Plan, worlds: Sequence[World], ends: Sequence[Outcome], cluster: Cluster) -> bool:
+    """Return whether preemption, which is not simulated, may let all VMs go that found no room in a run.
+
+    It cannot help a node that other pods or VMs block in any case, nor a VM that it would not help now.
+    """
+    for_good = {vm.name for world in worlds for vm in world.vms if vm.blocked}
+    for_good |= {row.vmi.full_name for row in plan.having(VmOutcome.BLOCKS)}
+    stuck = {node: reason.partition(": ")[0] for end in ends for node, reason in end.stops.items()}
+    if any(node in worlds[0].stuck or name in for_good for node, name in stuck.items()):
+        return False
+    return preemption(cluster).may_help(vm.pod for vm in worlds[0].vms)
 
 
 def estimated(plan: Plan, cluster: Cluster) -> dict[str, Estimate]:

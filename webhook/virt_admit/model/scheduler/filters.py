@@ -53,6 +53,8 @@ class Placement:
     """What could not be read. No node certainly accepts the pod then."""
     complete: bool = True
     """Whether every node of the cluster is known."""
+    preempting: str = ""
+    """A node that would take the pod without its pods of lower priority, where no node takes it as it is."""
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -82,8 +84,8 @@ class Placement:
 
     @property
     def certain(self) -> tuple[str, ...] | None:
-        """The candidates, or None if some node could not be judged."""
-        return None if self.undetermined or not self.complete else self.candidates
+        """The candidates, or None if some node could not be judged, or may be one after preemption."""
+        return None if self.undetermined or not self.complete or self.preempting else self.candidates
 
 
 class _Demand(NamedTuple):
@@ -113,10 +115,10 @@ class Scheduler:
     _room: RoomIndex | None = None
     _limited: bool | None = None
 
-    def fork(self) -> Scheduler:
-        """Return the same filters over a copy of the state, to try placements on."""
+    def fork(self, state: State | None = None) -> Scheduler:
+        """Return the same filters over a copy of the state to try placements on, or over other pods on its nodes."""
         return Scheduler(
-            self.state.fork(),
+            state or self.state.fork(),
             self.volumes,
             self.unseen,
             self.complete,
@@ -184,6 +186,18 @@ class Scheduler:
         demand = self._demand(pod, gone)
         causes, blind = self._causes(demand, self.state.nodes[name])
         return not (causes or blind or demand.unseen)
+
+    def lacking(self, requests: Resources) -> set[str]:
+        """Return the nodes that certainly have less room than requested."""
+        return self._index.lacking(requests)
+
+    def refuses(self, pod: Pod, name: str, gone: Sequence[Pod], others: Scheduler) -> bool:
+        """Return whether one node certainly refuses the pod.
+
+        ``others``: the filters over the pods that count for affinity and topology spread, without those ``gone``.
+        """
+        causes, _ = self._causes(others._demand(pod, gone), self.state.nodes[name])
+        return bool(causes)
 
     @property
     def limits_volumes(self) -> bool:

@@ -24,6 +24,8 @@ class Packing:
     """The node of each pod that found one, by ``namespace/name``, in an order in which kube-scheduler accepts them."""
     left: tuple[Pod, ...] = ()
     """The pods for which first fit decreasing found no room."""
+    preempting: bool = False
+    """Whether ``fits`` is None because they may fit after preemption."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,9 @@ class Pod:
     claims: tuple[str, ...] = ()
     """Names of the claims that it mounts."""
     terminating: bool = False
+    priority: int = 0
+    """``spec.priority``, which the API server sets from the PriorityClass; kube-scheduler reads a missing one as 0."""
+    never_preempts: bool = False
     meanings: Mapping[str, str] = field(default_factory=dict)
     """What some keys of ``node_selector`` and ``forbidden_labels`` stand for, in words."""
 
@@ -77,6 +80,8 @@ def read(pod: Object) -> Pod:
         spread=spread_constraints(spec["topologySpreadConstraints"], labels),
         claims=tuple(_claims(pod)),
         terminating=pod.deleted,
+        priority=spec["priority"].integer or 0,
+        never_preempts=spec["preemptionPolicy"].text == "Never",
     )
 
 

@@ -63,7 +63,11 @@ class RoomIndex:
 
     def short_of(self, requests: Resources) -> set[str]:
         """Return the nodes with less room than requested, and those that do not say how much they have."""
-        found = set(self._silent)
+        return self.lacking(requests) | self._silent
+
+    def lacking(self, requests: Resources) -> set[str]:
+        """Return the nodes that are known to have less room than requested."""
+        found: set[str] = set()
         for resource, value in {PODS: 1, **requests}.items():
             if value > 0:
                 index = self._by_resource.get(resource)
@@ -71,7 +75,7 @@ class RoomIndex:
                     index = _Sorted({name: free.get(resource, 0) for name, free in self._free.items()})
                     self._by_resource[resource] = index
                 found.update(index.below(value))
-        return found
+        return found - self._silent
 
     def in_domain(self, domain: tuple[str, str]) -> Iterable[str]:
         """Return the nodes with that label."""
