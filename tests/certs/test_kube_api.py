@@ -15,7 +15,6 @@ import pytest
 import urllib3
 
 from tests.certs.world import KINDS, START
-from tests.waiting import eventually
 from virt_admit_certs.kube_api import ApiError, KubeApi, parse_date
 from virt_admit_certs.stores.secret import LABELS, SecretStore
 from virt_admit_certs.webhook_configurations import WebhookConfigurations, WebhookEntry, patch
@@ -33,7 +32,9 @@ class Wire(ThreadingHTTPServer):
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
         self.answer: tuple[int, dict[str, Any] | bytes] = (200, {})
-        self.delay = 0.0
+        self.connections = 0
+        self.silence: threading.Event | None = None
+        """While this event is not set, requests are not answered."""
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -48,7 +49,8 @@ class Wire(ThreadingHTTPServer):
                 length = int(handler.headers.get("Content-Length") or 0)
                 body = json.loads(handler.rfile.read(length)) if length else None
                 self.requests.append((handler.command, handler.path, dict(handler.headers), body))
-                time.sleep(self.delay)
+                if self.silence is not None:
+                    self.silence.wait(60)
                 status, answer = self.answer
                 content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 handler.send_response(status)
@@ -62,6 +64,11 @@ class Wire(ThreadingHTTPServer):
                 pass
 
         super().__init__(("127.0.0.1", 0), Handler)
+
+    def process_request(self, *arguments: Any) -> None:
+        """Count connections in the order in which they were opened."""
+        self.connections += 1
+        super().process_request(*arguments)
 
 
 @pytest.fixture
@@ -198,18 +205,23 @@ class TestWire:
         assert parse_date({}) is None
 
     def test_no_answer_is_an_error(self, wire, real, monkeypatch):
-        monkeypatch.setitem(KubeApi.request.__kwdefaults__, "timeout", urllib3.Timeout(0.1))
-        wire.delay = 0.5
-        with pytest.raises(ApiError, match="the API server does not answer") as refused:
+        wire.silence = threading.Event()
+        with monkeypatch.context() as patched:
+            patched.setitem(KubeApi.request.__kwdefaults__, "timeout", urllib3.Timeout(0.1))
+            with pytest.raises(ApiError, match=r"the API server does not answer: .*timed out") as refused:
+                real.request_json("GET", "/api/v1/namespaces/a/secrets/b")
+        assert refused.value.reason == "unreachable"
+        wire.silence.set()
+
+        assert real.request_json("GET", "/api/v1/namespaces/a/secrets/b").status == 200
+        assert wire.connections == 2  # the loop is the retry; a retry here would have come before the second request
+
+    def test_an_answer_of_a_proxy_is_an_error(self, wire, real):
+        wire.answer = (200, b"<html>a proxy")
+        with pytest.raises(ApiError, match="the API server does not answer: JSONDecodeError") as refused:
             real.request_json("GET", "/api/v1/namespaces/a/secrets/b")
         assert refused.value.reason == "unreachable"
-        eventually(lambda: wire.requests)
-        assert len(wire.requests) == 1  # the loop is the retry
-
-        wire.delay = 0
-        wire.answer = (200, b"<html>a proxy")
-        with pytest.raises(ApiError, match="the API server does not answer"):
-            real.request_json("GET", "/api/v1/namespaces/a/secrets/b")
+        assert len(wire.requests) == 1
 
     def test_nobody_listens(self, wire, real):
         wire.server_close()
