@@ -12,6 +12,7 @@ import pytest
 
 from tests.reports.html import samples
 from tests.reports.html.test_pages import ATTACK
+from tests.work import slowness
 
 MODULES = Path(os.environ.get("VIRT_ADMIT_NODE_MODULES", ".browser/node_modules")).absolute()
 CHROMIUM = shutil.which("chromium")
@@ -40,12 +41,13 @@ def visited(browser, tmp_path_factory):
     urls = {name: (folder / f"{name}.html").as_uri() for name in texts}
     environ = {**os.environ, "NODE_PATH": str(MODULES), "CHROMIUM": str(CHROMIUM)}
     script = str(Path(__file__).with_name("visit.cjs"))
+    slow = slowness()
     done = subprocess.run(
         ["node", script, *urls.values()], capture_output=True, text=True, timeout=800, env=environ, check=False
     )
     assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
-    return {name: seen[url] | {"url": url} for name, url in urls.items()}
+    seen, slow = json.loads(done.stdout), (slow + slowness()) / 2
+    return {name: seen[url] | {"url": url, "slow": slow} for name, url in urls.items()}
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -84,8 +86,6 @@ def test_everything_can_be_read_without_script(name, visited):
 
 
 def test_ten_thousand_machines_open_in_two_seconds(visited):
-    """The best of some loads. Where other processes take the processors, the page's own processor time counts."""
-    times = visited["many"]["times"]
-    busy = os.getloadavg()[0] > (os.cpu_count() or 1)
-    assert min(one["cpu"] for one in times) < 2, times
-    assert busy or min(one["wall"] for one in times) < 2, times
+    """The best of some loads, by the page's CPU time on the reference machine of tests/work.py."""
+    times, slow = visited["many"]["times"], visited["many"]["slow"]
+    assert min(one["cpu"] for one in times) / slow < 2, (times, slow)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.work import measured
 from virt_admit.cli import main
 from virt_admit.documents import edit
 from virt_admit.kube import snapshots
@@ -106,10 +106,9 @@ def test_thousands_of_problems_do_not_stall_answers(tmp_path: Path, text: str, l
     file = tmp_path / "policy.yaml"
     file.write_text(text)
     rules = load_rules()
-    before = time.process_time()
-    with pytest.raises(PolicyError) as refused:
+    with measured() as work, pytest.raises(PolicyError) as refused:
         policies.load_policy(str(file), rules)
-    assert time.process_time() - before < 2
+    assert work.seconds < 2
     assert refused.value.problems[MAX_PROBLEMS - 1].endswith(last)
     assert refused.value.problems[MAX_PROBLEMS:] == [f"{file}: further problems are not listed. Fix these first"]
 

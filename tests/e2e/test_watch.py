@@ -22,6 +22,7 @@ from tests.apiserver.crds import install_crds
 from tests.https.reviews import vm
 from tests.paths import DOCS, MANIFESTS
 from tests.watching import Watching
+from tests.work import slowness
 from virt_admit.install import manifests
 from virt_admit.install.manifests import WATCHER
 from virt_admit.kube.client import ApiClient, path_of
@@ -43,6 +44,7 @@ AUDIT = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata", "users": [ACCOUNT]}, {"level": "None"}],
 }
+ALONE = "VIRT_ADMIT_FLEET" in os.environ
 FLEET = int(os.environ.get("VIRT_ADMIT_FLEET", "200"))
 eventually = partial(waiting.eventually, patience=180)
 """A start takes three seconds of CPU, of which a busy machine gives little."""
@@ -169,7 +171,10 @@ def test_every_kind_is_read_with_the_shipped_role(server: Watching) -> None:
 
 @pytest.mark.timeout(900, func_only=True)
 def test_a_change_shows_within_five_seconds_among_many_machines(api: ApiClient, server: Watching) -> None:
-    """The best of some changes counts. Where other processes use the processors, it may take longer in proportion."""
+    """The best of some changes counts, by CPU time on the reference machine of tests/work.py.
+
+    ``make verify-watch``, which runs alone, also measures the time that passes.
+    """
     create(api, *(node(f"n{number}") for number in range(20)))
     create(api, *(vm(f"vm-{number}", "shop", runStrategy="Always") for number in range(FLEET)))
     create(api, *(vmi(f"vm-{number}", f"n{number % 20}", migratable=True) for number in range(FLEET)))
@@ -182,11 +187,10 @@ def test_a_change_shows_within_five_seconds_among_many_machines(api: ApiClient, 
         server.wait_for(FOUND, wanted, 180)
         eventually(lambda shown=bool(wanted): server.shows(f"deny {RULE}", "VirtualMachine/shop/vm-7") == shown)
         times.append(time.monotonic() - began)
-        spent.append(server.cpu_seconds() - used)
-    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    assert min(spent) < 8, spent  # two judgements: one may run when the change arrives
+        spent.append((server.cpu_seconds() - used) / slowness())
     print(f"{FLEET} VMs: {min(times):.1f} s to the metrics and the page, {min(spent):.1f} s of CPU")
-    assert min(times) < 5 * crowd, times
+    assert min(spent) < 8, spent  # two judgements: one may run when the change arrives
+    assert not ALONE or min(times) < 5, times
 
 
 def test_an_api_server_that_restarts(plane: ControlPlane, api: ApiClient, server: Watching) -> None:

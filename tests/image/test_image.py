@@ -21,12 +21,14 @@ from tests.install.every_command import RUNS, inputs
 from tests.install.test_image import is_ready
 from tests.paths import ROOT
 from tests.waiting import eventually
+from tests.work import slowness
 from virt_admit import __version__
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 OUR_BYTES = 70_000_000
 START_SECONDS = 2.0
+"""Seconds of CPU until the webhook is ready, on the reference machine of tests/work.py."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,15 @@ def test_it_is_ready_soon_and_judges(image: Image):
     arguments = ["--bind", f"127.0.0.1:{port}", "--ops-bind", f"127.0.0.1:{ops}", "--certs", "/tmp/certs"]
     entry = image.config["config"]["Entrypoint"] + image.config["config"]["Cmd"]
     assert entry == ["virt-admit", "serve"]
-    began = time.monotonic()
+    slow, began = slowness(), time.monotonic()
     process = subprocess.Popen(image.command(*entry, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         assert eventually(lambda: process.poll() is None and is_ready(ops))
         seconds, cpu = time.monotonic() - began, cpu_seconds(process.pid)
-        print(f"start to ready: {seconds:.2f} s, {cpu:.2f} s of processor time")
+        slow = (slow + slowness()) / 2
+        print(
+            f"start to ready: {seconds:.2f} s, {cpu:.2f} s of processor time, {cpu / slow:.2f} s on the reference machine"
+        )
         review = (ROOT / "tests" / "contract" / "denied.json").read_bytes()
         request = json.dumps(json.loads(review)["review"]).encode()
         trust = ssl.create_default_context(cafile=f"/proc/{process.pid}/root/tmp/certs/ca.crt")
@@ -133,4 +138,4 @@ def test_it_is_ready_soon_and_judges(image: Image):
         process.terminate()
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output.decode()
-    assert cpu <= START_SECONDS  # the clock on the wall also measures what else the machine does
+    assert cpu / slow <= START_SECONDS
