@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from tests.apiserver.control_plane import free_port
 from virt_admit.model.kinds import BUILT_IN_GROUPS, Kind
 
 Json = dict[str, Any]
@@ -38,6 +39,8 @@ class FakeApi:
         """Those that can be asked for by name."""
         self.silent = False
         """Watches are accepted, but nothing is ever sent."""
+        self.hangs_up = False
+        """Watches end at once."""
         self.epoch = 0
         """Watches of an earlier epoch break off."""
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -56,8 +59,8 @@ class FakeApi:
     def start(self) -> None:
         """Listen, on the same port as before."""
         handler = type("Handler", (_Handler,), {"fake": self})
+        self.port = self.port or free_port()  # that no other process is given while this one is stopped
         self._server = _Server(("127.0.0.1", self.port), handler)
-        self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self) -> None:
@@ -261,7 +264,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         try:
-            for event in fake.events(path, since, float(query["timeoutSeconds"]), epoch):
+            seconds = 0.0 if fake.hangs_up else float(query["timeoutSeconds"])
+            for event in fake.events(path, since, seconds, epoch):
                 line = event + b"\n"
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
                 self.wfile.flush()

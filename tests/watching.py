@@ -43,7 +43,12 @@ class Watching:
     ) -> None:
         assert self._process is not None
         self._process.terminate()
-        assert self._process.wait(60) == 0
+        try:
+            code = self._process.wait(60)
+        finally:
+            self._process.kill()
+            self._process.wait()
+        assert code == 0
 
     @property
     def pid(self) -> int:

@@ -167,6 +167,8 @@ def test_failures_are_repeated_less_and_less_often():
 
 
 def test_a_server_that_hangs_up_at_once_is_not_asked_without_end(api, follow):
-    follow(NODE, pace=dataclasses.replace(QUICK, watch=0, longest=5))
+    api.hangs_up = True
+    follow(NODE, pace=dataclasses.replace(QUICK, longest=5))
+    eventually(lambda: api.asked(NODE, watch="true") > 1)
     time.sleep(1)
     assert api.asked(NODE, watch="true") < 6

@@ -74,10 +74,16 @@ def test_rules_of_the_sweep_look_everywhere(api, sweep):
 
 def test_a_sweep_has_some_patience(api, sweep):
     api.broken[path_of(NODE)] = b"{"
-    repair = threading.Timer(0.3, api.broken.clear)
-    repair.start()
+
+    def repair():
+        eventually(lambda: api.asked(NODE, limit="500"))
+        api.broken.clear()
+
+    repairing = threading.Thread(target=repair)
+    repairing.start()
     assert answer(sweep(), NODE, "one") == "there"
-    repair.join()
+    repairing.join()
+    assert api.asked(NODE, limit="500") > 1
 
 
 def test_a_sweep_of_nothing(api, sweep):

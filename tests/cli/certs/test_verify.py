@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import trustme
 
+from tests.apiserver.control_plane import free_port
 from tests.cli.certs.runs import NAME, run
 from virt_admit_certs.certificates import Pair, certs_pem, new_cross, new_serving, new_signer
 from virt_admit_certs.keys import key_pem
@@ -189,8 +190,7 @@ class TestVerify:
         assert "fails      MutatingWebhookConfiguration as elsewhere.test (1.virt-admit.io)" in run("verify", url)[1]
 
     def test_it_cannot_be_told(self, api, folder):
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            port = silent.getsockname()[1]
+        port = free_port()
         code, out, err = run("verify", f"https://127.0.0.1:{port}", "--ca-file", folder / "ca.crt")
         assert (code, out) == (2, "")
         assert "Connection refused" in err
