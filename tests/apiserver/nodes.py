@@ -19,6 +19,7 @@ import ssl
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +81,13 @@ class Container:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == http.HTTPStatus.OK
         return False
+
+    def metric(self, name: str) -> float:
+        """Return the value of a metric without labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ops_port}/metrics", timeout=10) as response:
+            lines = [line.rpartition(" ") for line in response.read().decode().splitlines()]
+        (value,) = [value for found, _, value in lines if found == name]
+        return float(value)
 
     def terminate(self) -> bool:
         """Ask the process to end, as a kubelet does. Return whether it has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -121,7 +122,7 @@ class TestReadiness:
         replica.settle()
         assert self.ready(replica) == {"certificate": True, "bundle": False}
         later = time.monotonic() + 30
-        monkeypatch.setattr(rotate.time, "monotonic", lambda: later)
+        monkeypatch.setattr(rotate, "time", SimpleNamespace(monotonic=lambda: later))
         assert self.ready(replica) == {"certificate": True, "bundle": True}
 
     def test_facts(self, api, now):

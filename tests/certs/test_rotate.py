@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,8 +69,8 @@ class TestDirectoryMode:
         )
         rotator.reconcile()
         first = front.served
-        clock = [time.monotonic() + 2]
-        monkeypatch.setattr(rotate.time, "monotonic", lambda: clock[0])
+        later = time.monotonic() + 2
+        monkeypatch.setattr(rotate, "time", SimpleNamespace(monotonic=lambda: later))
         directory = Directory(tmp_path)
         loaded = directory.load()
         state = parse(loaded.data, {"rotate": "serving/1"})
@@ -89,7 +90,7 @@ class TestDirectoryMode:
         round_.start()
         in_round.wait()
         connection.start()
-        connection.join(10)
+        connection.join(60)
         assert not connection.is_alive(), "connections do not wait for a round"
         assert front.served == first
         over.set()
@@ -138,7 +139,7 @@ class TestThread:
 
     def test_it_is_woken_once_a_second_whoever_asks(self, tmp_path, monkeypatch):
         clock = [1000.0]
-        monkeypatch.setattr(rotate.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(rotate, "time", SimpleNamespace(monotonic=lambda: clock[0]))
         rotator = Rotator(Directory(tmp_path), DAILY, set_certificate=lambda *_: None)
         woken = []
         for _ in range(5):

@@ -39,7 +39,7 @@ def client(*trusted: Pair) -> ssl.SSLContext:
 def connect(port: int, context: ssl.SSLContext, name: str | None = "webhook.test.svc") -> bytes:
     """The certificate that a new connection got, as DER; it has carried a byte."""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
         context.wrap_socket(plain, server_hostname=name) as tls,
     ):
         assert tls.recv(1) == b"!"
@@ -57,28 +57,32 @@ def test_a_thousand_connections_over_fifty_swaps(serve, signer):
     seen: set[bytes] = set()
     failures: list[str] = []
     connections = 0
-    due = threading.Semaphore(0)
+    due, shown = threading.Semaphore(0), threading.Semaphore(0)
 
     def swap() -> None:
         for pair in pairs[1:]:
             due.acquire()
             show(front, pair)
+            shown.release()
 
     swapper = threading.Thread(target=swap, daemon=True)
     swapper.start()
     for number in range(1000):
         if number % 20 == 5:
             due.release()  # and do not wait: the swap falls into a handshake, or not
+        if number % 20 == 15:
+            assert shown.acquire(timeout=60)
         name = (*NAMES, None)[number % 4]
         try:
             seen.add(connect(port, verifying if name else unnamed, name))
         except (OSError, AssertionError) as error:
             failures.append(repr(error))
         connections += 1
-    swapper.join(10)
+    swapper.join(60)
 
+    assert not swapper.is_alive()
     assert (failures, connections) == ([], 1000)
-    assert len(seen) >= 25
+    assert len(seen) == len(pairs)
     assert front.served is not None
     assert front.served.sha256 == sha256(pairs[-1].cert)
     assert front.served.not_after == pairs[-1].cert.not_valid_after_utc

@@ -89,6 +89,11 @@ class Installed:
     def wait_for_bundles(self) -> None:
         eventually(self.trusted, BUNDLED)
 
+    def policies_loaded(self) -> list[float]:
+        """When each replica loaded its policy, in seconds since the epoch."""
+        replicas = self.cluster.pods_of_service()
+        return [each.metric("virt_admit_policy_loaded_timestamp_seconds") for each in replicas]
+
     def customise(self, components: Sequence[str] = (), tag: str = "0.1.0") -> None:
         """Write ``ours`` with everything changed that the pages let an administrator change."""
         images = [{"name": "virt-admit", "newName": IMAGE, "newTag": tag}]

@@ -6,18 +6,17 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests import waiting
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds, permissive_crds, wait_until_discovered
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
+from tests.waiting import eventually
 from virt_admit.install import manifests
 from virt_admit.kube.cache import State, stores
 from virt_admit.kube.client import ApiClient
@@ -29,8 +28,6 @@ from virt_admit.settings import NAMESPACE, SERVICE
 
 RULES = load_rules().at_admission
 HOME = "medik8s-leases"
-eventually = partial(waiting.eventually, patience=30)
-"""Look-ups are right again in ten seconds, whatever happened; a busy machine gets three times as long."""
 PATIENT = InformerTimeouts()
 OFTEN = InformerTimeouts(watch=2, absent=1)
 """As in production, but for what would take minutes: a watch asks more often whether it may, and a kind that is not

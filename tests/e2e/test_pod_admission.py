@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.apiserver.control_plane import ControlPlane
+from tests.waiting import eventually
 from virt_admit.kube.client import ApiClient
 from virt_admit.model.kubevirt import limit_ranges, quotas
 from virt_admit.model.objects import Object
@@ -57,8 +57,9 @@ def limit_range(chance: random.Random, namespace: str) -> Json:
 
 
 def quota(chance: random.Random, namespace: str) -> Json:
+    """A quota that also allows no Service, by which ``quota_acts`` sees it."""
     names = chance.sample(QUOTAS, chance.choice([0, 1, 1, 2]))
-    hard = {name: chance.choice(AMOUNTS[name.rpartition(".")[2]]) for name in names} | {"pods": "10"}
+    hard = {name: chance.choice(AMOUNTS[name.rpartition(".")[2]]) for name in names} | {"pods": "10", "services": "0"}
     metadata = {"name": "team", "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}}
 
@@ -87,11 +88,14 @@ def cases(control_plane: ControlPlane, api: ApiClient) -> Iterator[list[tuple[Js
         wanted = quota(chance, name)
         api.post(path(name, "resourcequotas"), wanted)
         hard = wanted["spec"]["hard"]
-        used = {each: "0" if each == "pods" else chance.choice(["0", "1", hard[each]]) for each in hard}
+        used = {each: "0" if each in ("pods", "services") else chance.choice(["0", "1", hard[each]]) for each in hard}
         status = {"hard": hard, "used": used}
         api.patch(f"{path(name, 'resourcequotas')}/team/status", "merge-patch+json", {"status": status})
         made.append((pod(chance, name), [Object(each) for each in stored], Object(wanted | {"status": status})))
-    time.sleep(2)  # the admission plugins read LimitRanges and quotas from their caches
+    # The admission plugins read from caches. Only the status of a quota can be late: where a cache has no LimitRange or
+    # no quota of a namespace, the plugin asks the API server.
+    for name in names:
+        eventually(lambda name=name: quota_acts(api, name))
     yield made
     control_plane.kubectl("delete", "namespace", "--wait=false", *names, check=True)
 
@@ -102,6 +106,16 @@ def as_list(items: list[Json]) -> Json:
 
 def path(namespace: str, resource: str) -> str:
     return f"/api/v1/namespaces/{namespace}/{resource}"
+
+
+def quota_acts(api: ApiClient, namespace: str) -> bool:
+    """Return whether the API server rejects a Service because of the quota, whose status was the last write."""
+    made = {"metadata": {"name": "probe"}, "spec": {"ports": [{"port": 80}]}}
+    try:
+        api.post(path(namespace, "services") + "?dryRun=All", made)
+    except ApiError as error:
+        return "exceeded quota: team" in str(error)
+    return False
 
 
 def refusal_of_server(api: ApiClient, made: Json) -> str:

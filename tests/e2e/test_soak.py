@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,7 @@ def test_an_action_that_never_works_is_a_failure() -> None:
     failures: list[str] = []
     with soak.repeated("restart", lambda: None, 60, failures):
         pass
-    with soak.repeated("rotation", lambda: None, 0.001, failures):
-        time.sleep(0.2)
+    done = threading.Event()
+    with soak.repeated("rotation", done.set, 0.001, failures):
+        assert done.wait(60)
     assert failures == ["restart: never worked"]

@@ -30,9 +30,6 @@ BOTH = "kubectl apply --dry-run=server -f examples/03-both-keys.yaml"
 TAPE_ROBOT = "kubectl apply --dry-run=server -f examples/05-live-migrate-cannot.yaml"
 DENIAL = "[virt-admit/vm-running-and-run-strategy]"
 WARNING = "[virt-admit/vm-live-migrate-not-migratable]"
-POLICY_READ = 4.0
-"""Seconds in which every replica has read a new policy; each reads it every 3 seconds."""
-
 ROLL_OUT = (
     "Install: the order matters",
     "Roll out: audit, warn, deny",
@@ -76,11 +73,12 @@ def do(walk: Installed, heading: str, files: bool = True) -> dict[str, subproces
         elif step.command and not why_not_run(step.command):
             if "doctor" in step.command:
                 walk.wait_for_bundles()
+            began = time.time()
             result = walk.run(step.command)
             findings = step.command.startswith(("virt-admit scan", "virt-admit policy diff"))
             assert result.returncode in ((0, 1) if findings else (0,)), (step.command, result.stdout, result.stderr)
-            if "configmap" in step.command:
-                time.sleep(POLICY_READ)
+            if "configmap virt-admit-policy --from-file" in step.command:
+                eventually(lambda began=began: min(walk.policies_loaded(), default=0) >= began)
             done[step.command] = result
     return done
 

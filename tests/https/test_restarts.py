@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 def test_after_sigterm_it_serves_until_the_stop_delay_ends(tmp_path):
     """Not ready at once, so that no more calls come; and who has not noticed yet is answered."""
-    with Webhook(tmp_path, "--stop-delay", "5") as webhook:
+    with Webhook(tmp_path, "--stop-delay", "10") as webhook:
         client = Client(webhook.ca, webhook.port)
         with Load(*(Poster(client, "/validate", FINE, keep=keep) for keep in (False, True))) as load:
             load.more(50)
@@ -32,7 +32,7 @@ def test_after_sigterm_it_serves_until_the_stop_delay_ends(tmp_path):
         assert load.failures == []
         assert webhook.running
         assert webhook.wait() == 0
-        assert time.monotonic() - asked >= 5
+        assert time.monotonic() - asked >= 10
 
 
 class Balancer:
@@ -41,7 +41,8 @@ class Balancer:
     def __init__(self, *instances: Webhook) -> None:
         self.instances = instances
         self.port = free_port()
-        self.ready: set[int] = set()
+        self.ready: frozenset[int] = frozenset()
+        """Replaced, never changed, because several threads read it."""
         self.connections = [0] * len(instances)
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
         self._ending = threading.Event()
@@ -63,7 +64,7 @@ class Balancer:
     def _probe(self) -> None:
         while not self._ending.wait(0.05):
             for number, instance in enumerate(self.instances):
-                (self.ready.add if instance.ops("/readyz")[0] == 200 else self.ready.discard)(number)
+                self.ready = self.ready | {number} if instance.ops("/readyz")[0] == 200 else self.ready - {number}
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # closed: the end
@@ -72,13 +73,15 @@ class Balancer:
                 threading.Thread(target=self._relay, args=(client,), daemon=True).start()
 
     def _relay(self, client: socket.socket) -> None:
-        number = min(self.ready, key=lambda each: self.connections[each])
-        self.connections[number] += 1
-        with client, socket.create_connection(("127.0.0.1", self.instances[number].port)) as server:
-            answers = threading.Thread(target=_pump, args=(server, client), daemon=True)
-            answers.start()
-            _pump(client, server)
-            answers.join()
+        """Relay until one side ends. If the instance refuses, the client loses its connection, and its call."""
+        with client, contextlib.suppress(OSError):
+            number = min(eventually(lambda: self.ready), key=lambda each: self.connections[each])
+            self.connections[number] += 1
+            with socket.create_connection(("127.0.0.1", self.instances[number].port)) as server:
+                answers = threading.Thread(target=_pump, args=(server, client), daemon=True)
+                answers.start()
+                _pump(client, server)
+                answers.join()
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
@@ -95,7 +98,7 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
         instances = []
         for number in "12":
             (tmp_path / number).mkdir()
-            flags = ("--certs", shared, "--stop-delay", "3")
+            flags = ("--certs", shared, "--stop-delay", "5")
             instances.append(stack.enter_context(Webhook(tmp_path / number, *flags)))
         balancer = stack.enter_context(Balancer(*instances))
         client = Client(shared / "ca.crt", balancer.port)
@@ -104,13 +107,12 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
             for number, instance in [*enumerate(instances)] * 2:
                 load.more(100)
                 instance.terminate()
+                eventually(lambda number=number: number not in balancer.ready)
                 assert instance.wait() == 0
-                assert number not in balancer.ready
                 instance.start()
                 eventually(lambda number=number: number in balancer.ready)
-            load.more(200)
+            load.more(max(200, 1_000 - load.requests))
+            eventually(lambda: min(balancer.connections) >= 50)
 
     print(f"{load.requests} requests, {len(load.failures)} failed; {balancer.connections} connections")
     assert load.failures == []
-    assert load.requests >= 1_000
-    assert min(balancer.connections) >= 50

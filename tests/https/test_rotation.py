@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from tests.apiserver.webhook import Webhook
 from tests.https.clients import FINE, NAMES, NOW, QUICK, ROTATIONS, Client, metric, send, shown
@@ -53,7 +54,11 @@ def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
                 rotate(15)
             before = metric(webhook, "process_resident_memory_bytes")
             while (
-                load.requests < 10_000 or metric(webhook, ROTATIONS) < 120 or time.monotonic() < started + 2 * WARM_UP
+                load.requests < 10_000
+                or len(client.seen) < 100
+                or metric(webhook, ROTATIONS) < 120
+                or metric(webhook, ROTATIONS, "promote") < 8
+                or time.monotonic() < started + 2 * WARM_UP
             ):
                 rotate(15)
             after = metric(webhook, "process_resident_memory_bytes")
@@ -63,10 +68,7 @@ def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
     print(f"{load.requests} requests, {len(load.failures)} failed; {steps}; {len(client.seen)} certificates seen;")
     print(f"resident memory {before / 2**20:.1f} MiB, at the end {after / 2**20:.1f} MiB")
     assert load.failures == []
-    assert load.requests >= 10_000
     assert steps["renew"] + steps["promote"] >= 100
-    assert steps["promote"] >= 8
-    assert len(client.seen) >= 100
     assert errors == 0
     assert after < before + 32 * 2**20
 
@@ -135,11 +137,10 @@ def test_every_change_of_a_mount_is_served_without_a_failed_request(external, mo
         for _ in range(30):
             pair = issuer.issue()
             mount.put(**files(pair))
-            eventually(lambda pair=pair: shown(external) == sha256(pair.cert))
+            eventually(lambda pair=pair: pair.cert.fingerprint(hashes.SHA256()) in client.seen)
         load.more(100)
 
     assert load.failures == []
-    assert len(client.seen) >= 25
     assert metric(external, "virt_admit_certificate_errors_total") == errors
 
 

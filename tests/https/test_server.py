@@ -80,7 +80,7 @@ def everything(peer: socket.socket) -> bytes:
 
 @pytest.mark.parametrize(
     ("sent", "patience", "end"),
-    [(b"", 0.05, b""), (GREETING[:10], 0.05, b""), (GREETING + GREETING[:10], 1, b"hi")],
+    [(b"", 0.05, b""), (GREETING[:10], 0.05, b""), (GREETING + GREETING[:10], 5, b"hi")],
     ids=["nothing", "half", "half of a second"],
 )
 def test_a_peer_that_sends_no_request_times_out(sent, patience, end):
