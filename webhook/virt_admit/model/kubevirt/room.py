@@ -266,13 +266,14 @@ def target(vmi: Object, cluster: Cluster, *, moves: bool) -> Target:
     here = vmi.at("status", "nodeName").text or ""
     filters = scheduler(cluster)
     gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
-    placement = preemption(cluster).weigh(pod, filters.place(pod, without=here, gone=gone), gone)
+    placement = filters.place(pod, without=here, gone=gone)
     unseen = tuple(_unseen_of(vmi, pod, cluster, moves=moves))
     attached = tuple(launcher.attached_claims(vmi["spec"]))
     if attached:
         launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *attached))
         placement = filters.place(pod, without=here, gone=gone)
         unseen += tuple(_out_of_reach(launched_on, placement))
+    placement = preemption(cluster).weigh(pod, placement, gone)
     return Target(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
 
 
