@@ -212,7 +212,7 @@ def cluster_configuration(kubeconfig: str | None = None, context: str | None = N
     host = configuration.host
     if not host:
         raise ApiError(0, "no cluster is configured: the cluster of the kubeconfig has no server")
-    if not host.startswith(("https://", "http://")):  # urllib3 would warn, and use http
+    if not host.lower().startswith(("https://", "http://")):  # urllib3 would warn, and use http
         raise ApiError(0, f"no cluster is configured: the server {host} has no scheme. Write https://{host}")
     return configuration
 

@@ -46,6 +46,14 @@ def test_a_snapshot_of_which_something_is_known(tmp_path, snapshot, code):
     assert done.return_value == code
 
 
+def test_rules_of_other_kinds_alone_are_no_reason_to_refuse_a_snapshot(tmp_path):
+    file = tmp_path / "cluster.json"
+    known = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": [VM.resource]}
+    file.write_text(json.dumps(known))
+    args = ["scan", "--cluster", str(file), "--select", "mhc-*"]
+    assert CliRunner().invoke(main.virt_admit, args, standalone_mode=False).exception is None
+
+
 def test_one_of_several_snapshots_is_empty(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "cluster.json").write_text('{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}')

@@ -13,6 +13,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.waiting import eventually
 from virt_admit.kube.client import ApiClient
 from virt_admit.model.kubevirt import limit_ranges, quotas
+from virt_admit.model.kubevirt.migration_demand import Demand
 from virt_admit.model.objects import Object
 from virt_admit.model.scheduler import pod_size
 from virt_admit_certs.kube_api import ApiError
@@ -133,7 +134,7 @@ def our_refusal(made: Json, ranges: list[Object], of_namespace: Object) -> str:
     size = limit_ranges.defaulted(pod_size.read(Object(made)["spec"]), ranges)
     if refused := limit_ranges.refusal(size, ranges):
         return f"LimitRange: {refused}"
-    lacking = quotas.missing(of_namespace, size)
+    lacking = quotas.missing(of_namespace, Demand(size))
     return f"quota: {lacking}" if lacking else ""
 
 

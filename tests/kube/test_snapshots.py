@@ -280,3 +280,16 @@ def test_what_others_call_a_snapshot_is_an_object(tmp_path):
     file = tmp_path / "cluster.yaml"
     file.write_text("apiVersion: longhorn.io/v1beta2\nkind: Snapshot\nmetadata: {name: a}\n")
     assert [obj.kind for obj in snapshots.load(file)] == ["Snapshot"]
+
+
+def test_whole_characters_in_escapes_take_the_fast_path(tmp_path, monkeypatch):
+    """Python and jq write other characters as pairs of escapes. The reader would take 20 times as long."""
+    monkeypatch.setattr(snapshots.reader, "read", None)
+    (tmp_path / "x.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "\U0001f600"}})
+    )
+
+    (loaded,) = snapshots.load(tmp_path / "x.json")
+
+    assert "\\ud83d\\ude00" in (tmp_path / "x.json").read_text()
+    assert loaded.name == "\U0001f600"

@@ -146,13 +146,15 @@ def test_a_launcher_pod_without_its_vmi_cannot_be_evicted():
 
     assert (blocker.kind, blocker.name, blocker.now) == ("Pod", "virt-launcher-db", False)
     assert "VMI db does not exist" in blocker.reason
-    assert "Delete the pod" in blocker.remedy
+    assert blocker.remedy.endswith("Then delete the pod.")
+    assert of_node(launcher(creationTimestamp="2026-01-01T11:45:00Z")).blockers
 
 
 @pytest.mark.parametrize(
     "objects",
     [
         [launcher(), vmi()],
+        [launcher(creationTimestamp="2026-01-01T11:55:00Z")],  # VMIs may have been listed before it was started
         [launcher(phase="Succeeded")],
         [launcher(phase="Failed")],
         [launcher(annotations={})],  # KubeVirt's webhook lets it go

@@ -117,6 +117,18 @@ def test_a_request_does_not_read_too_much(monkeypatch, limit):
     assert shortage(WORLDS[POD][0]) == ""
 
 
+def test_a_request_tries_few_vms_that_other_pods_keep_off(monkeypatch):
+    """Each pair of such a VM and a node costs a hundred times as much."""
+    objects = WORLDS[POD][0]
+    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
+    linked = [Object({**BIG.data, "spec": BIG.data["spec"] | {"topologySpreadConstraints": spread}}), *objects]
+    linked.remove(BIG)
+    assert shortage(linked)
+    monkeypatch.setattr(drain_room, "MOST_LINKED_PAIRS", 1)
+    assert shortage(linked) == ""
+    assert shortage(objects)
+
+
 def test_the_cache_of_the_webhook_gives_the_same_answer():
     def cached(objects):
         stores = lookup_stores(load_rules().at_admission)

@@ -132,6 +132,25 @@ def test_a_quota_for_priority_classes(operator, values, priority, counts):
     assert (found.outcome is VmOutcome.BLOCKS) == counts
 
 
+def test_the_pod_that_attaches_volumes_has_no_priority_class():
+    def outcome(operator, free):
+        expression = {"scopeName": "PriorityClass", "operator": operator, "values": ["high"] * (operator == "In")}
+        selector = {"matchExpressions": [expression]}
+        limited = quota({"pods": "2"}, {"pods": str(2 - free)}, scopeSelector=selector)
+        return row(running(HOT, priorityClassName="high"), limited, *bound())[0].outcome
+
+    assert outcome("In", free=1) is VmOutcome.MIGRATES
+    assert outcome("In", free=0) is VmOutcome.BLOCKS
+    assert outcome("DoesNotExist", free=0) is VmOutcome.BLOCKS
+
+
+@pytest.mark.parametrize("volume", [{"name": "data", "memoryDump": {"claimName": "data"}}, None])
+def test_what_is_attached_for_a_while_needs_a_pod_too(volume):
+    utility = {} if volume else {"utilityVolumes": [{"name": "data", "claimName": "data"}]}
+    subject = running(*[volume] if volume else [], **utility)
+    assert migration_demand.demand(subject, complete(subject, LAUNCHER, kubevirt())).attachment is not None
+
+
 @pytest.mark.parametrize(
     ("scopes", "priority", "counts"),
     [
@@ -222,7 +241,7 @@ def test_a_silent_virt_handler_may_not_send_the_memory():
     found, plan = row(running(), silent, HOSTS[1])
 
     assert (found.outcome, plan.drainable) == (VmOutcome.UNKNOWN, None)
-    assert "virt-handler on n2 does not report" in found.reason
+    assert "virt-handler on n2 is not ready" in found.reason
 
 
 def test_migrations_that_cannot_be_read_may_all_have_failed():

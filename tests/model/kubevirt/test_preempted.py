@@ -181,3 +181,35 @@ def test_the_rehearsal_does_not_know_what_a_drain_does_not_know():
     assert result.possible is True
     assert unknown.possible is None
     assert any("preempt" in what for what in unknown.unseen)
+
+
+def test_a_single_vm_that_preemption_cannot_help_fits_nowhere():
+    """The spread is violated by pods that nothing preempts."""
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/arch",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "minDomains": 3,
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+    peers = [
+        manifest(
+            "v1",
+            "Pod",
+            name,
+            "shop",
+            metadata={"labels": {"app": "web"}},
+            spec=launcher(name, "n2", memory="1Gi", priority=1000).data["spec"],
+            status={"phase": "Running"},
+        )
+        for name in ("web-1", "web-2")
+    ]
+    subject = vmi("high", "n1", "None", topologySpreadConstraints=spread, **NAMED)
+
+    plan, row = judged(subject, HIGH, *peers, vm(name="high", runStrategy="Always"))
+
+    assert row.placement.preempting == ""
+    assert row.placement.certain == ()
+    assert (plan.nodes[0].packing.fits, plan.drainable) == (False, False)

@@ -221,7 +221,7 @@ class _Scan:
         )
         judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
         if snapshot is not None and source.cluster is not None:
-            require_judged(snapshot, judged_kinds, source.cluster)
+            require_judged(snapshot, load_rules().in_scan.kinds, source.cluster)
         if options.save:
             _save(cluster, options.save)
         with progress("judging", len(judged_kinds), reporting.quiet) as show:

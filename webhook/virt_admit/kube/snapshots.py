@@ -26,8 +26,10 @@ from virt_admit.settings import API_VERSION, SettingError
 
 KIND: Final = "Snapshot"
 GROUP: Final = API_VERSION.partition("/")[0]
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-"""The escape of half a character. A pair of them is valid JSON, a single one is not."""
+_HALF: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
+"""An escape of half a character without the other half, which is not valid JSON."""
 
 
 def load(path: Path) -> Snapshot:
@@ -90,8 +92,8 @@ def _names(document: Object, key: str, file: Path) -> set[str]:
 
 def _read(file: Path) -> Iterator[Any]:
     text = file.read_bytes()
-    # The output of `scan --save`: the reader would take 50 times as long. Only the reader knows which escapes are whole.
-    if text.lstrip()[:1] == b"{" and not _SURROGATE.search(text):
+    # The output of `scan --save`: the reader would take 50 times as long. The reader reports where it is.
+    if text.lstrip()[:1] == b"{" and not _HALF.search(text):
         try:
             yield json_codec.loads(text)
         except (ValueError, RecursionError):

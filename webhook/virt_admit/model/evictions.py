@@ -31,6 +31,7 @@ READS: Final = union(
             "metadata.labels",
             "metadata.ownerReferences",
             "metadata.finalizers",
+            "metadata.creationTimestamp",
             "metadata.annotations.kubernetes.io/config.mirror",
             "metadata.annotations.kubevirt.io/domain",
             "spec.nodeName",
@@ -154,7 +155,7 @@ def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
         if not _lost_its_vmi(pod, cluster):
             return None
         reason = f"its VMI {pod.annotations[DOMAIN]} does not exist, and KubeVirt refuses to evict the pod without it"
-        remedy = "Delete the pod. A guest that still runs in it is shut down."
+        remedy = "Make sure that no guest runs in it, which would be shut down. Then delete the pod."
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False)
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
         return None
@@ -175,10 +176,17 @@ def _lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
     name = pod.annotations.get(DOMAIN)
     if pod.labels.get("kubevirt.io") != "virt-launcher" or not name:
         return False
+    since, now = clock.instant(pod.metadata["creationTimestamp"].text), clock.now(cluster)
+    if since is not None and now is not None and now - since < _SETTLED:
+        return False
     try:
         return cluster.get(VMI, pod.namespace, name) is None
     except Unseen:
         return False
+
+
+_SETTLED: Final = datetime.timedelta(minutes=10)
+"""A younger pod may be of a VMI that did not exist yet when VMIs were listed: a large cluster is not read at once."""
 
 
 def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:

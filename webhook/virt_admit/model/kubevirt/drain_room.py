@@ -26,6 +26,9 @@ MOST_PODS: Final = 3_000
 MOST_PAIRS: Final = 100_000
 """They try at most so many pairs of a VM and a node: 5 microseconds each."""
 
+MOST_LINKED_PAIRS: Final = 1_000
+"""And so many of a VM that other pods attract, keep off or spread: up to half a millisecond each."""
+
 
 class Leaving(NamedTuple):
     """A VMI that leaves its node, and where it could go."""
@@ -74,9 +77,18 @@ def shortage(cluster: Cluster, node: str) -> str:
         refused = quotas.refusal(vmi, cluster) if moves else None
         if refused is not None:
             return f"{vmi.full_name}: {refused.reason}"
+    if sum(_is_linked(vmi) for vmi, _ in moving) * len(cluster.known(NODE)) > MOST_LINKED_PAIRS:
+        return ""
     leaving = [Leaving(vmi, room.target(vmi, cluster, moves=moves)) for vmi, moves in moving]
     packed = packing(leaving, cluster)
     return _explain(packed, leaving, cluster) if packed.fits is False else ""
+
+
+def _is_linked(vmi: Object) -> bool:
+    """Return whether other pods decide where a VMI can go, in ways that are judged node by node."""
+    spec = vmi["spec"]
+    spread = spec["topologySpreadConstraints"].present or spec.at("affinity", "podAffinity").present
+    return spread or (spec["priorityClassName"].present and spec.at("affinity", "podAntiAffinity").present)
 
 
 def _moving(cluster: Cluster, node: str) -> Iterator[tuple[Object, bool]]:

@@ -179,7 +179,9 @@ def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
     here = vmi.at("status", "nodeName").text or ""
     node = room.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":
-        return Problem(f"virt-handler on {here} does not report", "repair virt-handler, which sends the VM's memory")
+        return Problem(
+            f"virt-handler on {here} is not ready", "wait for virt-handler, which sends the VM's memory, or repair it"
+        )
     spec = vmi["spec"]
     claims = (*launcher.claims(spec), *launcher.attached_claims(spec))
     shared = node_local.host_path_claim(vms.namespace_of(vmi), claims, cluster)

@@ -179,14 +179,24 @@ def attached_claims(spec: Field) -> Iterator[str]:
     for volume in spec["volumes"].items():
         if _is_hotplugged(volume):
             yield from _claims_of(volume)
+    for volume in spec["utilityVolumes"].items():
+        name = volume["claimName"].text
+        if name:
+            yield name
 
 
 def _is_hotplugged(volume: Field) -> bool:
-    return any(volume.at(source, "hotpluggable").boolean for source in ("persistentVolumeClaim", "dataVolume"))
+    hotpluggable = (volume.at(source, "hotpluggable").boolean for source in ("persistentVolumeClaim", "dataVolume"))
+    return any(hotpluggable) or volume["memoryDump"].present
 
 
 def _claims_of(volume: Field) -> Iterator[str]:
-    for path in (("persistentVolumeClaim", "claimName"), ("dataVolume", "name"), _EPHEMERAL):
+    for path in (
+        ("persistentVolumeClaim", "claimName"),
+        ("dataVolume", "name"),
+        ("memoryDump", "claimName"),
+        _EPHEMERAL,
+    ):
         name = volume.at(*path).text
         if name:
             yield name

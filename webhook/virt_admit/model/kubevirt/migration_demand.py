@@ -34,14 +34,12 @@ class Demand:
     """What one migration creates, with the defaults of the LimitRanges of the namespace."""
 
     launcher: PodSize
-    attachment: PodSize | None
+    priority_class: str = ""
+    """Of the launcher pod. The other one has none."""
+    attachment: PodSize | None = None
     """The pod that attaches hotplugged volumes on the target node. None: the VMI has none."""
-    state_bytes: int
+    state_bytes: int = 0
     """The size of a second claim for vTPM and EFI state. 0: none is created."""
-
-    @property
-    def pods(self) -> tuple[PodSize, ...]:
-        return (self.launcher,) if self.attachment is None else (self.launcher, self.attachment)
 
 
 def demand(vmi: Object, cluster: Cluster) -> Demand:
@@ -51,6 +49,7 @@ def demand(vmi: Object, cluster: Cluster) -> Demand:
     attachment = PodSize((launcher_settings.settings(cluster).attachment,)) if attaches else None
     return Demand(
         limit_ranges.defaulted(room.new_pod(vmi, cluster), ranges),
+        vmi.at("spec", "priorityClassName").text or "",
         limit_ranges.defaulted(attachment, ranges) if attachment else None,
         STATE_BYTES if _copies_state(vmi, cluster) else 0,
     )
@@ -62,5 +61,5 @@ def _copies_state(vmi: Object, cluster: Cluster) -> bool:
         return False
     for status in vmi.at("status", "volumeStatus").items():
         if (status["name"].text or "").startswith(_STATE):
-            return status.at("persistentVolumeClaimInfo", "accessModes", 0).text != "ReadWriteMany"
+            return status.at("persistentVolumeClaimInfo", "accessModes", 0).text not in (None, "ReadWriteMany")
     return False

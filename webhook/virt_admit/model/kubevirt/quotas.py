@@ -9,7 +9,7 @@ pkg/quota/v1/evaluator/core/{pods,persistent_volume_claims}.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from virt_admit.model.cluster import Cluster
@@ -42,7 +42,7 @@ def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
         if refused:
             return Problem(f"{refused}: {words} is refused", "change the LimitRange, or what the pod requests")
     for quota in found:
-        for name, lack in missing(quota, vmi, demand):
+        for name, lack in missing(quota, demand):
             what = "copy of its vTPM and EFI state" if name.removeprefix("count/") in _OF_STATE else "pod"
             reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
             return Problem(reason, "raise the quota, or use an ApplicationAwareResourceQuota")
@@ -81,20 +81,21 @@ def _selects(expression: Field, priority_class: str) -> bool:
     return bool(priority_class)
 
 
-def missing(quota: Object, vmi: Object, demand: Demand) -> list[tuple[str, str]]:
-    """Return what of a quota refuses the migration of a VMI: the name of the resource, and what is missing.
+def missing(quota: Object, demand: Demand) -> list[tuple[str, str]]:
+    """Return what of a quota refuses a migration: the name of the resource, and what is missing.
 
-    A quota on CPU or memory refuses a pod with a container that does not set it.
+    A quota on CPU or memory refuses a pod with a container that does not set it. One with scopes counts pods alone.
     """
-    if not counts_pods_of(quota, vmi.at("spec", "priorityClassName").text or ""):
-        return []
+    created = ((demand.launcher, demand.priority_class), (demand.attachment, ""))
+    pods = [pod for pod, priority_class in created if pod is not None and counts_pods_of(quota, priority_class)]
     hard = _amounts(quota.at("status", "hard")) or _amounts(quota.at("spec", "hard"))
     used = _amounts(quota.at("status", "used"))
-    counted = _usage(demand)
+    scoped = quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present
+    counted = _usage(pods, 0 if scoped else demand.state_bytes)
     lacking = []
     for name, limit in hard.items():
         lack = used.get(name, 0) + counted.get(name, 0) - limit
-        if not all(_is_set(name, pod) for pod in demand.pods):
+        if not all(_is_set(name, pod) for pod in pods):
             side = "limit" if name.startswith("limits.") else "request"
             lacking.append((name, f"a {side} of each container is missing"))
         elif counted.get(name, 0) > 0 and lack > 0:
@@ -109,13 +110,13 @@ def _is_set(name: str, pod: PodSize) -> bool:
     return all(resource in (each.limits if name.startswith("limits.") else each.requests) for each in pod.every)
 
 
-def _usage(demand: Demand) -> Mapping[str, int]:
-    """Return what a quota counts for a migration."""
+def _usage(pods: Iterable[PodSize], state_bytes: int) -> Mapping[str, int]:
+    """Return what a quota counts for these pods, and for a claim of this size; 0: no claim."""
     counted: Counter[str] = Counter()
-    for pod in demand.pods:
+    for pod in pods:
         counted.update(_of_pod(pod.requests, pod.limits))
-    if demand.state_bytes:
-        counted.update({_CLAIMS: 1, f"count/{_CLAIMS}": 1, _STORAGE: demand.state_bytes})
+    if state_bytes:
+        counted.update({_CLAIMS: 1, f"count/{_CLAIMS}": 1, _STORAGE: state_bytes})
     return counted
 
 

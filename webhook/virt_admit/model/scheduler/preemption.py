@@ -64,7 +64,7 @@ class Preemption:
         other pods count no more: each of them may be among the victims.
         """
         highest = self._highest(item.pod for item in items)
-        if highest is None:
+        if highest is None or any(_fits_nowhere(item, items) for item in items):
             return False
         emptied = self._emptied(highest)
         lasting: list[Item] = []
@@ -90,6 +90,12 @@ class Preemption:
         state = self._scheduler.state
         kept = (pod for pod in state.all_pods() if pod.priority >= priority)
         return self._scheduler.fork(State.of(state.nodes.values(), kept, state.namespaces))
+
+
+def _fits_nowhere(item: Item, items: Sequence[Item]) -> bool:
+    """Return whether a pod finds no node, with preemption or without, and no other one of the items can open one."""
+    opened_by_others = len(items) > 1 and bool(item.pod.affinity or item.pod.spread)
+    return not (item.nodes or item.uncertain or opened_by_others)
 
 
 def _outranks(pod: Pod, lowest: int) -> bool:

@@ -26,7 +26,7 @@ def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unsee
         try:
             if drain.eviction(vmi, cluster) is not Eviction.MIGRATES:
                 continue
-            lacks = quotas.missing(quota, vmi, migration_demand.demand(vmi, cluster))
+            lacks = quotas.missing(quota, migration_demand.demand(vmi, cluster))
         except Unseen as blind:
             yield blind
             continue

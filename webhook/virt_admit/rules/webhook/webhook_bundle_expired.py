@@ -54,9 +54,11 @@ def _message(bundle: Bundle, now: datetime, obj: Object) -> str:
 
 def _owned_by_operator(obj: Object, api: str) -> str:
     """Return what the operator creates again with a new CA: the secret of the CA, or this object."""
+    if "cert-manager.io/inject-ca-from" in obj.annotations:
+        return "the secret of its Certificate of cert-manager"
     if ".cdi." in obj.name or obj.name.startswith("cdi-"):
         return "the secret cdi-apiserver-signer of CDI"
-    if obj.name.endswith(".kubevirt.io") or obj.name.startswith("virt-"):
+    if obj.name.endswith(".subresources.kubevirt.io") or obj.name.startswith("virt-"):
         return "the secret kubevirt-ca of KubeVirt"
     return "this API service" if api else "this configuration"
 
