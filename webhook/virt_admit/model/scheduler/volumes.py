@@ -7,7 +7,7 @@ volumerestrictions/volume_restrictions.go, nodevolumelimits/csi.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from virt_admit.model.cluster import Cluster, Unseen
@@ -74,12 +74,25 @@ def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
     volume_name = found.at("spec", "volumeName").text
     if not fault and not volume_name and _waits_for_pod(found, cluster):
         raise Unseen(f"where storage for claim {namespace}/{name} can be provisioned")
-    if fault or not volume_name:
+    if not volume_name:
         return Claim(name, fault or f"claim {name} is not bound")
+    if fault:
+        return _faulty(found, fault, volume_name, cluster)
     volume = cluster.get(PV, "", volume_name)
     if volume is None:
         return Claim(name, f"claim {name} is bound to volume {volume_name}, which does not exist")
     return _bound(found, volume)
+
+
+def _faulty(found: Object, fault: str, volume_name: str, cluster: Cluster) -> Claim:
+    """Return a claim that no new pod can mount. Pods that run with it still attach its volume (csi.go#getCSIDriverInfo)."""
+    try:
+        volume = cluster.get(PV, "", volume_name)
+    except Unseen:
+        volume = None
+    if volume is None:
+        return Claim(found.name, fault)
+    return replace(_bound(found, volume), fault=fault, node_affinity=None, zones=())
 
 
 def _fault(found: Object) -> str:
