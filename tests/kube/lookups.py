@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from virt_admit.kube.cache import ClusterCache, State, lookup_stores
 from virt_admit.kube.informers import InformerTimeouts
+from virt_admit.model import kinds
 from virt_admit.model.cluster import Unseen
 from virt_admit.model.reads import union
 from virt_admit.rules import Rules, load_rules
@@ -18,6 +20,18 @@ def looking_up(*reads, kinds=(), at_admission=True):
     declared = union(*(rule.reads for rule in load_rules().at_admission))
     reads = {kind: declared.get(kind, ()) for kind in reads}
     return Rules([dataclasses.replace(some, reads=reads, kinds=kinds, at_admission=at_admission)])
+
+
+def in_webhook(objects):
+    """Return objects as the webhook keeps them for the look-ups of its rules."""
+    stores = lookup_stores(load_rules().at_admission)
+    for store in stores:
+        by_namespace = {}
+        for each in objects:
+            if kinds.of(each) == store.kind:
+                store.add(by_namespace, each.data)
+        store.replace(by_namespace, State.LISTED)
+    return ClusterCache(stores, "v1.33.0")
 
 
 def obj(name, namespace="", **fields):

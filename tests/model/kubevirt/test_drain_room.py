@@ -4,7 +4,8 @@ import pytest
 
 from tests import builders
 from tests.builders import kubevirt, manifest, node, vmi
-from virt_admit.kube.cache import ClusterCache, State, lookup_stores
+from tests.kube.lookups import in_webhook
+from virt_admit.kube.cache import State, lookup_stores
 from virt_admit.model import kinds
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kinds import CSI_NODE, NODE, POD, PV, PVC, RESOURCE_QUOTA, VMI
@@ -130,19 +131,9 @@ def test_a_request_tries_few_vms_that_other_pods_keep_off(monkeypatch):
 
 
 def test_the_cache_of_the_webhook_gives_the_same_answer():
-    def cached(objects):
-        stores = lookup_stores(load_rules().at_admission)
-        for store in stores:
-            by_namespace = {}
-            for obj in objects:
-                if kinds.of(obj) == store.kind:
-                    store.add(by_namespace, obj.data)
-            store.replace(by_namespace, State.LISTED)
-        return drain_room.shortage(ClusterCache(stores, "v1.33.0"), "n2")
-
     for objects, _ in WORLDS.values():
         given = [*objects, NS, kubevirt()]
-        assert cached(given) == shortage(objects)
+        assert drain_room.shortage(in_webhook(given), "n2") == shortage(objects)
 
 
 def test_the_vms_of_a_lost_node_are_placed_as_of_now():

@@ -4,13 +4,11 @@ import pytest
 
 from tests import builders
 from tests.builders import kubevirt, manifest, node, owned_by, vm
-from virt_admit.kube.cache import ClusterCache, State, lookup_stores
-from virt_admit.model import kinds
+from tests.kube.lookups import in_webhook
 from virt_admit.model.cluster import Snapshot
 from virt_admit.model.kubevirt import drain_plan, drain_room, preempted
 from virt_admit.model.kubevirt.forecast import VmOutcome
 from virt_admit.model.rehearsal import rehearsal
-from virt_admit.rules import load_rules
 
 LABELS = {"kubernetes.io/arch": "amd64"}
 DEVICES = {f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhost-net")}
@@ -133,18 +131,6 @@ def test_all_vms_of_a_node_may_fit_only_after_preemption(priority, fits):
 
 
 # --- rules at admission, and the rehearsal -----------------------------------------------------------------------
-
-
-def in_webhook(objects):
-    """Return the objects as the webhook keeps them."""
-    stores = lookup_stores(load_rules().at_admission)
-    for store in stores:
-        by_namespace = {}
-        for obj in objects:
-            if kinds.of(obj) == store.kind:
-                store.add(by_namespace, obj.data)
-        store.replace(by_namespace, State.LISTED)
-    return ClusterCache(stores, "v1.33.0")
 
 
 @pytest.mark.parametrize(

@@ -130,11 +130,8 @@ def _verdict(result: Plan) -> str:
         return f"No: {causes} on {count(len(blocked), 'node')} would block it{also}."
     if result.drainable is None:
         unknown = len(result.having(VmOutcome.UNKNOWN))
-        return (
-            f"Unknown: the outcome for {count(unknown, 'VM')} cannot be determined."
-            if unknown
-            else "Unknown: see below."
-        )
+        which = f"the outcome for {count(unknown, 'VM')} cannot be determined" if unknown else "see below"
+        return f"Unknown: {which}."
     return f"Yes, but {cost}." if cost else "Yes: every node can be drained."
 
 

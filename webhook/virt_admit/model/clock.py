@@ -5,7 +5,7 @@ Rules have no clock of their own, so that the same input always gives the same a
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.model.cluster import Cluster
@@ -30,6 +30,12 @@ def now(cluster: Cluster) -> datetime | None:
     The value is at most five minutes old, because kubelets report that often (``nodeStatusReportFrequency``).
     """
     return cluster.cached(_newest_heartbeat)
+
+
+def since(text: str | None, cluster: Cluster) -> timedelta | None:
+    """Return how long ago a time stamp was, or None if the stamp or the time cannot be determined."""
+    then, current = instant(text), now(cluster)
+    return current - then if then is not None and current is not None else None
 
 
 def _newest_heartbeat(cluster: Cluster) -> datetime | None:

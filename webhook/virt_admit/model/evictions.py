@@ -176,8 +176,8 @@ def _lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
     name = pod.annotations.get(DOMAIN)
     if pod.labels.get("kubevirt.io") != "virt-launcher" or not name:
         return False
-    since, now = clock.instant(pod.metadata["creationTimestamp"].text), clock.now(cluster)
-    if since is not None and now is not None and now - since < _SETTLED:
+    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    if age is not None and age < _SETTLED:
         return False
     try:
         return cluster.get(VMI, pod.namespace, name) is None
@@ -196,8 +196,7 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
     waits for a finalizer, or for a kubelet that does not answer.
     """
     finalizers = [item.text for item in pod.metadata["finalizers"].items() if item.text]
-    end, now = clock.instant(pod.metadata["deletionTimestamp"].text), clock.now(cluster)
-    late = now - end if end is not None and now is not None else None
+    late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
     silent = _is_silent(pod, cluster)
     if not silent and (late is None or late < STUCK_AFTER):
         return None

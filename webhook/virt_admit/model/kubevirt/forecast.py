@@ -134,7 +134,7 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
         case Eviction.MIGRATES:
             problem = (
                 _failing(vmi, cluster)
-                or parallel_migrations.none_starts(cluster)
+                or cluster.cached(parallel_migrations.none_starts)
                 or _nowhere(find(True), cluster, moves=True)
                 or quotas.refusal(vmi, cluster)
             )
@@ -156,11 +156,11 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
 
 def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why a VMI that is being stopped will not end: it is long after the time that its guest has."""
-    since, now = clock.instant(vmi.metadata["deletionTimestamp"].text), clock.now(cluster)
-    if since is None or now is None:
+    asked = clock.since(vmi.metadata["deletionTimestamp"].text, cluster)
+    if asked is None:
         return None
     grace = vmi.at("spec", "terminationGracePeriodSeconds").integer
-    late = now - since - datetime.timedelta(seconds=_GRACE if grace is None else max(0, grace))
+    late = asked - datetime.timedelta(seconds=_GRACE if grace is None else max(0, grace))
     if late < evictions.STUCK_AFTER:
         return None
     minutes = int(late.total_seconds() // 60)

@@ -61,8 +61,7 @@ def reason(obj: Object, claim: str, access: Access, cluster: Cluster) -> str:
         Unseen: the claim, its volume or its storage class cannot be read.
     """
     found = cluster.get(PVC, vms.namespace_of(obj), claim) if not access.storage_class else None
-    name = found.at("spec", "volumeName").text if found is not None else None
-    volume = cluster.get(PV, "", name) if name else None
+    volume = _volume(found, cluster)
     if volume is not None:
         return _of_volume(volume)
     storage_class = access.storage_class or (found.at("spec", "storageClassName").text if found is not None else "")
@@ -78,12 +77,16 @@ def host_path_claim(namespace: str, claims: Iterable[str], cluster: Cluster) -> 
     """
     for claim in claims:
         with contextlib.suppress(Unseen):
-            found = cluster.get(PVC, namespace, claim)
-            name = found.at("spec", "volumeName").text if found is not None else None
-            volume = cluster.get(PV, "", name) if name else None
+            volume = _volume(cluster.get(PVC, namespace, claim), cluster)
             if volume is not None and volume.at("spec", "hostPath").is_map:
                 return claim
     return ""
+
+
+def _volume(claim: Object | None, cluster: Cluster) -> Object | None:
+    """Return the volume that a claim is bound to; None: it has none, or one of both does not exist."""
+    name = claim.at("spec", "volumeName").text if claim is not None else None
+    return cluster.get(PV, "", name) if name else None
 
 
 def _of_volume(volume: Object) -> str:
