@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from virt_admit.documents import reader
-from virt_admit.model import json_patch, kinds
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Object
-from virt_admit.model.objects import Path as FieldPath
+from virt_admit.model.kubernetes import json_patch, kinds
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Path as FieldPath
 
 HERE = Path(__file__).parent
 START = 20.0

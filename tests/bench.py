@@ -18,9 +18,9 @@ import yaml
 
 from tests.https.reviews import review, vm
 from virt_admit.engine import review as engine
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING, Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.parser import load
 from virt_admit.rules import load_rules
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.nodes import SCHEDULABLE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
 
 KUBEVIRT = "kubevirt.io/v1"
 NAMESPACE = "shop"

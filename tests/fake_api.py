@@ -12,7 +12,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from tests.apiserver.control_plane import free_port
-from virt_admit.model.kinds import BUILT_IN_GROUPS, Kind
+from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, Kind
 
 Json = dict[str, Any]
 

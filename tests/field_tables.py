@@ -14,7 +14,7 @@ import yaml
 
 from tests.paths import DATA
 from virt_admit.model import releases
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.unknown_fields import ANY, FOLDER, FREE
 from virt_admit.rules import load_rules
 

@@ -11,7 +11,7 @@ from tests import field_tables
 from tests.chart import chart
 from tests.dashboard import dashboard
 from tests.paths import ROOT
-from virt_admit.cli.rules import page
+from virt_admit.cli.commands.rules import page
 from virt_admit.install import manifests
 from virt_admit.install.guard import guard
 from virt_admit.rule import Rule

@@ -17,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 from tests.paths import ROOT
-from virt_admit.model import kinds
+from virt_admit.model.kubernetes import kinds
 
 FOLDER: Final = ROOT / "webhook" / "virt_admit" / "model" / "release_tables"
 

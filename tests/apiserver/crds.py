@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.paths import DATA
-from virt_admit.model import kinds
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
 
 REAL = DATA / "crds"
 SERVED_SECONDS = 60.0

@@ -18,7 +18,7 @@ from tests.apiserver.binaries import NAMES, Unavailable, binaries
 from tests.apiserver.control_plane import Server, free_port
 from tests.apiserver.crds import permissive_crds, real_crds
 from tests.paths import ROOT
-from virt_admit.model import kinds
+from virt_admit.model.kubernetes import kinds
 
 GO = """#!/bin/sh
 test "$1" = env && { echo "$FAKE_GOVERSION"; exit; }

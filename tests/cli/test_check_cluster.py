@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
 from virt_admit.cli import main
-from virt_admit.model.kinds import KUBEVIRT, MHC, NODE, PVC
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, MHC, NODE, PVC
 from virt_admit.rules import load_rules
 
 RULE = "vm-live-migrate-not-migratable"

@@ -14,11 +14,11 @@ from virt_admit.cli import main
 from virt_admit.documents.edit import edit_text
 from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request
-from virt_admit.model import json_patch, kinds
-from virt_admit.model.cluster import NOTHING
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Object
-from virt_admit.model.objects import Path as FieldPath
+from virt_admit.model.kubernetes import json_patch, kinds
+from virt_admit.model.kubernetes.cluster import NOTHING
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Path as FieldPath
 from virt_admit.policy import parser
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules

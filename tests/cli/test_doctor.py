@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.apiserver.control_plane import free_port
-from virt_admit.cli import doctor
+from virt_admit.cli.commands import doctor
 from virt_admit.install.observations import Observation, Status
 
 

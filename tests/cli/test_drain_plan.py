@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.work import measured
-from virt_admit.cli.drain import LOOKS_UP, drain
-from virt_admit.cli.drain_data import as_data
-from virt_admit.cli.drain_text import summary, text
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kubevirt.drain_plan import plan
-from virt_admit.model.objects import Object
+from virt_admit.cli.commands.drain import LOOKS_UP, drain
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.drain.json import as_data
+from virt_admit.reports.drain.text import summary, text
 
 KUBEVIRT = "kubevirt.io/v1"
 

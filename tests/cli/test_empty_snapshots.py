@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from virt_admit.cli import main
-from virt_admit.model.kinds import VM
+from virt_admit.model.kubernetes.kinds import VM
 
 NOTHING = {"{}": "{}", "null": "null", "another kind": '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}'}
 

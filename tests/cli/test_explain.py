@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tests.health_checks import CAPI, FAR, capi, ladder, machine, make, mhc, nhc, node, template
-from virt_admit.cli.explain import KINDS, LOOKS_UP, as_data, explain, find, text
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING, Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.cli.commands.explain import KINDS, LOOKS_UP, as_data, explain, find, text
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": {}}})
 SNR = make(

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from tests.fake_api import FakeApi
 from tests.paths import EXAMPLES
-from virt_admit.cli import drain, explain, main
-from virt_admit.model.kinds import NODE, PDB, VMI
+from virt_admit.cli import main
+from virt_admit.cli.commands import drain, explain
+from virt_admit.model.kubernetes.kinds import NODE, PDB, VMI
 
 CLUSTER = str(EXAMPLES / "cluster.yaml")
 

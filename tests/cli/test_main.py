@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from virt_admit import __version__
-from virt_admit.cli import main, rules
+from virt_admit.cli import main
+from virt_admit.cli.commands import rules
 
 VM = """\
 apiVersion: kubevirt.io/v1

@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
 from virt_admit.cli import main
-from virt_admit.cli.lookups import list_live
+from virt_admit.cli.cluster_source import list_live
+from virt_admit.cli.commands.scan import judge
 from virt_admit.cli.options import ClusterOptions, selected_rules
 from virt_admit.cli.output import progress
-from virt_admit.cli.scan import judge
 from virt_admit.kube import snapshots
 from virt_admit.kube.cache import stores
-from virt_admit.model import kinds
-from virt_admit.model.kinds import CAPI_CLUSTER, MACHINE_DEPLOYMENT, MHC, NODE, PVC, VM, VMI
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, MACHINE_DEPLOYMENT, MHC, NODE, PVC, VM, VMI
 from virt_admit.policy import parser
 from virt_admit.rules import load_rules
 
@@ -389,6 +389,6 @@ def test_progress_is_shown_on_a_terminal_only(scan, monkeypatch, capsys):
 def test_verbs_that_read_files_import_nothing_of_a_cluster(verb):
     """Without that, ``check`` of one file took 1.7 times the CPU and 14 MiB more."""
     heavy = ("kubernetes", "cryptography", "urllib3", "flask", "gunicorn")
-    code = f"import sys; from virt_admit.cli import {verb}; print(*sorted(sys.modules.keys() & {heavy!r}))"
+    code = f"import sys; from virt_admit.cli.commands import {verb}; print(*sorted(sys.modules.keys() & {heavy!r}))"
     imported = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
     assert imported.stdout == "\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from virt_admit.cli import serve as verb
-from virt_admit.cli.serve import IN_CLUSTER, command
-from virt_admit.model.cluster import NOTHING, Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.cli.commands import serve as verb
+from virt_admit.cli.commands.serve import IN_CLUSTER, command
+from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.serving import gunicorn_app
 from virt_admit.serving.certificates import schedule_of
 from virt_admit.serving.settings import Certs, Settings

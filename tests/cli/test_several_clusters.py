@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from tests.fake_api import FakeApi
 from tests.paths import DOCS, EXAMPLES
-from virt_admit.cli import drain, main
-from virt_admit.model.kinds import NODE
+from virt_admit.cli import main
+from virt_admit.cli.commands import drain
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.rules import load_rules
 
 RULE = "vm-running-and-run-strategy"

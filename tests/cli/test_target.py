@@ -9,8 +9,8 @@ from virt_admit.cli import main
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.model import releases
-from virt_admit.model.kinds import KUBEVIRT
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rules import load_rules
 
 CLUSTER = {
@@ -106,8 +106,8 @@ def test_a_target_writes_nothing_about_the_present(run, option):
 
 
 def test_a_release_of_kubevirt_implies_that_of_hyperconverged():
-    assert releases.parse("kubevirt=v1.9.0") == releases.Target("1.9", "1.19")
-    assert releases.parse("kubevirt=1.9, hyperconverged=1.18") == releases.Target("1.9", "1.18")
+    assert releases.parse("kubevirt=v1.9.0") == releases.UpgradeTarget("1.9", "1.19")
+    assert releases.parse("kubevirt=1.9, hyperconverged=1.18") == releases.UpgradeTarget("1.9", "1.18")
 
 
 def test_a_request_of_the_api_server_has_no_target():

@@ -8,11 +8,11 @@ from click.testing import CliRunner
 
 from tests.builders import manifest
 from tests.paths import DOCS
+from virt_admit.cli.commands.upgrade import upgrade
 from virt_admit.cli.main import virt_admit
-from virt_admit.cli.upgrade import upgrade
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.rehearsal.rehearsal import Options
-from virt_admit.model.rehearsal.rollouts import Driver
+from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes.cluster import Snapshot
 
 KUBEVIRT = "kubevirt.io/v1"
 LABELS = {"kubevirt.io/schedulable": "true"}

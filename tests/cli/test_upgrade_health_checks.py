@@ -4,12 +4,12 @@ import pytest
 
 from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, node, pool, rehearse
-from virt_admit.cli.upgrade import upgrade
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.rehearsal.rehearsal import Options
-from virt_admit.model.rehearsal.rehearsal import rehearse as simulated
-from virt_admit.model.rehearsal.rollouts import Driver
-from virt_admit.reports.html import upgrade as html
+from virt_admit.cli.commands.upgrade import upgrade
+from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.forecasts.upgrade.rehearsal import rehearse as simulated
+from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.reports.upgrade import html
 
 WORKER = {"node-role.kubernetes.io/worker": ""}
 MACHINES = "openshift-machine-api"

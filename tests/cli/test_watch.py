@@ -17,7 +17,7 @@ from tests.reports.html.structure import Structure
 from tests.waiting import eventually
 from tests.watching import Watching
 from virt_admit.cli import main
-from virt_admit.model.kinds import NODE, VM, VMI
+from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.rules import load_rules
 
 RULE = "vm-running-and-run-strategy"

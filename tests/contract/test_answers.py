@@ -15,7 +15,7 @@ import pytest
 from tests.paths import EXAMPLES
 from virt_admit.engine import review
 from virt_admit.kube import snapshots
-from virt_admit.model.json_codec import loads
+from virt_admit.model.kubernetes.json_codec import loads
 from virt_admit.policy.parser import load as load_policy
 from virt_admit.rules import load_rules
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Path
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Path
 
 
 def adding(*steps: str | int, value: Any = "New") -> Patch:

@@ -10,9 +10,9 @@ import pytest
 from tests.documents.editing import MANY, adding
 from virt_admit.documents import yaml_reader
 from virt_admit.documents.edit import edit_text
-from virt_admit.model import json_patch
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Path
+from virt_admit.model.kubernetes import json_patch
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Path
 
 
 def spliced(text: str, *operations: Patch) -> str:

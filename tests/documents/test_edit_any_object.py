@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.documents.editing import MANY, adding
 from virt_admit.documents import reader
 from virt_admit.documents.edit import edit_text
-from virt_admit.model import json_patch
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Object, Path
+from virt_admit.model.kubernetes import json_patch
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Object, Path
 
 KEYS = st.sampled_from(["a", "b", "on", "1", "b/c", "m n", "é", "#", "x" * 40])
 

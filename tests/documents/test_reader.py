@@ -12,7 +12,7 @@ from tests.documents.reading import VM, as_sent, failure, one, typed
 from tests.paths import DATA
 from virt_admit.documents import yaml_reader
 from virt_admit.documents.reader import Duplicate, Location, read
-from virt_admit.model.objects import Path
+from virt_admit.model.kubernetes.objects import Path
 
 RECORDED = json.loads((DATA / "documents" / "kubectl.json").read_text("utf-8"))
 

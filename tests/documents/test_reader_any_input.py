@@ -14,7 +14,7 @@ from virt_admit.documents.plain_yaml import MANY
 from virt_admit.documents.reader import Document, DocumentError, parse
 from virt_admit.documents.tree import Span, SpanPositions
 from virt_admit.documents.yaml_reader import YamlReader
-from virt_admit.model.objects import PathStep
+from virt_admit.model.kubernetes.objects import PathStep
 
 TEXT = st.text(max_size=8) | st.sampled_from(["yes", "1e3", "0o10", "1:30", "~", "<<", "a: b", "- a", "#", "\t", "{{"])
 

@@ -16,7 +16,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook
 from tests.waiting import eventually
-from virt_admit.model import kinds
+from virt_admit.model.kubernetes import kinds
 
 CONFIGURATIONS: Final = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
 HTTPS: Final = 443

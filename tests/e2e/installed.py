@@ -18,7 +18,7 @@ from tests.apiserver.nodes import Cluster
 from tests.apiserver.webhook import VIRT_ADMIT
 from tests.paths import EXAMPLES, MANIFESTS
 from tests.waiting import eventually
-from virt_admit.model import kinds
+from virt_admit.model.kubernetes import kinds
 from virt_admit_certs.kube_api import KubeApi
 
 IMAGE: Final = "registry.example.com/mirror/virt-admit"

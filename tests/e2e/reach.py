@@ -21,9 +21,9 @@ from tests.apiserver.crds import WITHOUT_STATUS
 from tests.apiserver.webhook import Webhook, register
 from tests.rule_cases import rule_cases
 from tests.waiting import eventually
-from virt_admit.model import kinds
-from virt_admit.model.kinds import Kind
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import load_rules
 

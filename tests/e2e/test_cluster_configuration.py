@@ -13,7 +13,7 @@ from tests.e2e.reach import OLD_HYPERCONVERGED, Reach, Target, must_be_met, must
 from tests.https.reviews import vm
 from tests.never_break import never_break
 from tests.waiting import eventually
-from virt_admit.model import kinds
+from virt_admit.model.kubernetes import kinds
 
 HOME = "kubevirt-hyperconverged"
 OPERATOR = f"system:serviceaccount:{HOME}:hyperconverged-cluster-operator"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.apiserver.control_plane import ControlPlane, StartError
 from tests.waiting import eventually
-from virt_admit.model import kinds
+from virt_admit.model.kubernetes import kinds
 
 VM = """\
 apiVersion: kubevirt.io/v1

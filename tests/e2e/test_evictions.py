@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.apiserver.control_plane import ControlPlane
+from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.kube.client import ApiClient
-from virt_admit.model import evictions
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit_certs.kube_api import ApiError
 
 NAMESPACE = "evictions"
@@ -115,7 +115,7 @@ def evicts(api: ApiClient, name: str) -> bool:
 def test_every_form_of_a_budget_and_every_state_of_a_pod(api: ApiClient) -> None:
     found = [Object(item | {"kind": "Pod", "apiVersion": "v1"}) for item in api.list(pods())]
     own = [Object(item | {"kind": "PodDisruptionBudget", "apiVersion": "policy/v1"}) for item in api.list(budgets())]
-    judged = evictions.of_node(Snapshot([NODE, *found, *own], complete=["*"]), "judged")
+    judged = pod_evictions.of_node(Snapshot([NODE, *found, *own], complete=["*"]), "judged")
     blocked = {blocker.name for blocker in judged.blockers}
 
     disagreements = [case for case in cases() if evicts(api, case["name"]) is (case["name"] in blocked)]

@@ -21,8 +21,8 @@ from virt_admit.install import manifests
 from virt_admit.kube.cache import State, stores
 from virt_admit.kube.client import ApiClient
 from virt_admit.kube.informers import InformerTimeouts, LiveCluster, snapshot
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import LEASE, MHC, PVC, VM, Kind
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import LEASE, MHC, PVC, VM, Kind
 from virt_admit.rules import load_rules
 from virt_admit.settings import NAMESPACE, SERVICE
 

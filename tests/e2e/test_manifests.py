@@ -20,8 +20,8 @@ from tests.install.test_docs import blocks
 from tests.paths import MANIFESTS
 from virt_admit.install import manifests
 from virt_admit.install.guard import guard
-from virt_admit.model.kinds import Kind
-from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubevirt.settings.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.rules import load_rules
 
 BUILDS = tuple(

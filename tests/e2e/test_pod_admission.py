@@ -11,10 +11,11 @@ import pytest
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.waiting import eventually
+from virt_admit.forecasts.placement import quotas
+from virt_admit.forecasts.placement.migration_demand import Demand
 from virt_admit.kube.client import ApiClient
-from virt_admit.model.kubevirt import limit_ranges, quotas
-from virt_admit.model.kubevirt.migration_demand import Demand
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.scheduler import pod_size
 from virt_admit_certs.kube_api import ApiError
 

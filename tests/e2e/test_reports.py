@@ -18,7 +18,7 @@ from tests.apiserver.webhook import VIRT_ADMIT
 from tests.https.reviews import vm
 from tests.paths import MANIFESTS
 from virt_admit.install.manifests import SCAN
-from virt_admit.reports.formats.policy_reports import WRITTEN
+from virt_admit.reports.findings.formats.policy_reports import WRITTEN
 from virt_admit.settings import NAMESPACE
 
 RULE = "vm-running-and-run-strategy"

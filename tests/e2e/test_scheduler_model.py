@@ -18,9 +18,9 @@ from tests.scheduler.comparison import compare
 from tests.scheduler.random_clusters import RandomCluster, random_cluster
 from tests.scheduler.seeds import DISAGREED
 from tests.waiting import eventually
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kubevirt import room
-from virt_admit.model.objects import Object
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pods
 
 PLUGINS = {
@@ -57,7 +57,7 @@ def test_the_process_binds_to_a_candidate(control_plane: ControlPlane, seed: int
     with created(control_plane, random_cluster(seed)) as pod:
         found = json.loads(control_plane.kubectl("get", "--output=json", KINDS, "--all-namespaces", check=True).stdout)
         objects = [Object(obj) for obj in found["items"]]
-        placement = room.scheduler(Snapshot(objects, ["*"])).place(
+        placement = candidates.scheduler(Snapshot(objects, ["*"])).place(
             next(pods.read(obj) for obj in objects if obj.name == pod)
         )
 

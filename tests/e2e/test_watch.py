@@ -26,8 +26,8 @@ from tests.work import slowness
 from virt_admit.install import manifests
 from virt_admit.install.manifests import WATCHER
 from virt_admit.kube.client import ApiClient, path_of
-from virt_admit.model.kinds import NODE, VM, VMI
-from virt_admit.reports.formats.policy_reports import WRITTEN
+from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
+from virt_admit.reports.findings.formats.policy_reports import WRITTEN
 from virt_admit.rules import load_rules
 from virt_admit.settings import NAMESPACE
 

@@ -12,8 +12,8 @@ from tests.https.reviews import review, vm
 from tests.work import measured, resident
 from virt_admit.engine import review as engine
 from virt_admit.engine.decoding import MAX_USER, ReviewError, decode
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING
 from virt_admit.policy.parser import parse
 from virt_admit.serving.metrics import Metrics
 
@@ -138,6 +138,6 @@ def test_nothing_of_a_request_stays_in_memory() -> None:
 
 @pytest.mark.parametrize("body", [b'{"a": NaN}', b'{"a": 1e999}', b"[" * 100_000, b"\xff"])
 def test_the_standard_library_refuses_the_same(body, monkeypatch):
-    monkeypatch.setattr("virt_admit.model.json_codec.orjson", None)
+    monkeypatch.setattr("virt_admit.model.kubernetes.json_codec.orjson", None)
     with pytest.raises(ReviewError):
         decode(body)

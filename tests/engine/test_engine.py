@@ -9,10 +9,10 @@ import pytest
 from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request, encode
 from virt_admit.engine.decoding import ReviewError, decode
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING, Unseen
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Object, Path
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING, Unseen
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.policy.policy import Exemption, Layer, Policy, RuleSettings
 from virt_admit.rule import Action, Finding, Operation, Rule
 from virt_admit.rules import Rules

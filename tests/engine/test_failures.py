@@ -3,8 +3,8 @@
 from tests.engine.test_engine import SIZE, actions, ask, make_rule, too_big, vm
 from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING
 from virt_admit.policy.policy import Policy
 from virt_admit.rule import Action, Finding, Operation
 from virt_admit.rules import Rules

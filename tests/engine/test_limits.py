@@ -14,10 +14,10 @@ from tests.work import measured
 from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request, Response, encode
 from virt_admit.install.manifests import ENTRIES, MUTATING
-from virt_admit.model import json_codec, kinds
-from virt_admit.model.cluster import NOTHING, OutOfTime, Snapshot, TimedCluster, Unseen
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import json_codec, kinds
+from virt_admit.model.kubernetes.cluster import NOTHING, OutOfTime, Snapshot, TimedCluster, Unseen
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import Layer, Policy, RuleSettings
 from virt_admit.rule import Action, Finding, Operation

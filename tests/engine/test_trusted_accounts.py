@@ -8,7 +8,7 @@ import pytest
 
 from tests.https.reviews import vm
 from tests.rules.never_break_world import ask, cluster, silent
-from virt_admit.model.cluster import NOTHING, Snapshot
+from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 
 KUBEVIRT_ACCOUNTS = ("controller", "apiserver", "handler", "operator", "synchronization-controller")
 FAULTY = vm(running=True)

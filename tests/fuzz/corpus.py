@@ -11,8 +11,8 @@ import yaml
 
 from tests.paths import ROOT
 from tests.rule_cases import rule_cases
-from virt_admit.model import kinds
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy import parser
 
 Json = dict[str, Any]

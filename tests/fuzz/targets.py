@@ -25,9 +25,9 @@ from virt_admit.cli import main
 from virt_admit.engine.admission_review import Request, Response, encode
 from virt_admit.engine.decoding import MAX_BODY, ReviewError
 from virt_admit.engine.review import answer, fix, judge, review
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy import parser
 from virt_admit.policy.policy import Policy, PolicyError
 from virt_admit.rules import Rules, load_rules

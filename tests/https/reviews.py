@@ -6,8 +6,8 @@ import base64
 import json
 from typing import Any
 
-from virt_admit.model import kinds
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.objects import Object
 
 
 def review(obj: Any, old: Any = None, *, operation: str = "", uid: str = "42", **more: Any) -> dict[str, Any]:

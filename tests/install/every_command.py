@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tests.fake_api import FakeApi
 from tests.paths import ROOT
-from virt_admit.model.kinds import NODE, VM
+from virt_admit.model.kubernetes.kinds import NODE, VM
 from virt_admit.rules import load_rules
 
 

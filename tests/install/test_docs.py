@@ -17,12 +17,12 @@ from tests.https.reviews import review, vm
 from tests.paths import ROOT
 from virt_admit.cli import main
 from virt_admit.engine import review as engine
+from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.kube.cache import Informed
-from virt_admit.model.cluster import NOTHING
-from virt_admit.model.rehearsal.durations import Range
+from virt_admit.model.kubernetes.cluster import NOTHING
 from virt_admit.policy import parser, policy
 from virt_admit.reports import scan_metrics
-from virt_admit.reports.report import Report
+from virt_admit.reports.findings.report import Report
 from virt_admit.rule import Action
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
@@ -93,7 +93,7 @@ def test_verbs(verb):
 
 @pytest.mark.parametrize("verb", main.VERBS)
 def test_flags(verb):
-    command = importlib.import_module(f"virt_admit.cli.{verb}").command
+    command = importlib.import_module(f"virt_admit.cli.commands.{verb}").command
     parts = command.commands.values() if isinstance(command, click.Group) else [command]
     flags = {name for part in parts for each in part.params if isinstance(each, click.Option) for name in each.opts}
     assert {flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", DOCS)} == set()
@@ -110,7 +110,7 @@ def test_every_attack_has_a_guard_and_a_test(row):
 
 
 def test_flags_of_serve_are_environment_variables_by_one_rule():
-    from virt_admit.cli.serve import command
+    from virt_admit.cli.commands.serve import command
 
     for each in command.params:
         if isinstance(each, click.Option) and each.name != "help":
@@ -140,7 +140,7 @@ def keys(schema: object) -> Iterator[str]:
 
 
 def test_policy_keys():
-    from virt_admit.cli.rules import command
+    from virt_admit.cli.commands.rules import command
 
     schema = json.loads(CliRunner().invoke(command, ["--schema"], standalone_mode=False).output)
     found = set(keys(schema))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ CERTS_FILE_LINES = 300
 FUNCTION_LINES = 50
 COMMAND_LINES = 40
 COMMAND_PARAMETERS = 8
-PACKAGE_ENTRIES = 18
+PACKAGE_ENTRIES = 17
+FOLDER_MODULES = 20
 PACKAGE = "webhook/virt_admit/"
 
 
@@ -94,6 +96,28 @@ def test_the_package_has_few_entries():
     entries = {entry.name for entry in (ROOT / PACKAGE).iterdir() if entry.name != "__pycache__"}
     assert {"rule.py", "rules", "model"} <= entries
     assert len(entries) <= PACKAGE_ENTRIES, sorted(entries)
+
+
+def test_no_folder_has_too_many_modules():
+    """A newcomer reads a folder as a table of contents. Rules are listed by their first word instead."""
+    folders = [folder for folder in (ROOT / PACKAGE).rglob("*") if folder.is_dir() and "rules" not in folder.parts]
+    full = {
+        str(folder.relative_to(ROOT)): len(modules)
+        for folder in folders
+        if len(modules := [file for file in folder.glob("*.py") if file.stem != "__init__"]) > FOLDER_MODULES
+    }
+    assert not full
+
+
+def test_a_module_of_facts_or_consequences_has_a_name_of_its_own():
+    names = Counter(
+        file.stem
+        for package in ("model", "forecasts")
+        for file in (ROOT / PACKAGE / package).rglob("*.py")
+        if file.stem != "__init__"
+    )
+    assert len(names) > 80
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_a_function_is_measured_without_its_decorators():

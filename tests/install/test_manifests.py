@@ -12,11 +12,12 @@ import yaml
 from click.testing import CliRunner
 
 from tests.paths import ROOT
-from virt_admit.cli import main, scan, serve
+from virt_admit.cli import main
+from virt_admit.cli.commands import scan, serve
+from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.install import manifests
 from virt_admit.install.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN, WATCHER
-from virt_admit.model import kinds
-from virt_admit.model.rehearsal import rehearsal
+from virt_admit.model.kubernetes import kinds
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.rules import load_rules
 from virt_admit.serving.gunicorn_worker import DRAIN_SECONDS
@@ -25,7 +26,6 @@ from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE, SERVICE_NAMES
 
 FOLDER = ROOT / "manifests"
 FILES = sorted(FOLDER.rglob("*.yaml"))
-
 ALL = load_rules()
 RULES = ALL.at_admission
 MUTATE, VALIDATE = manifests.webhooks(RULES)
@@ -33,7 +33,7 @@ ENTRY_KEYS = {
     *("name", "admissionReviewVersions", "clientConfig", "failurePolicy", "matchPolicy", "sideEffects"),
     *("timeoutSeconds", "namespaceSelector", "objectSelector", "matchConditions", "rules"),
 }
-"""Every field of an entry: of what is left out the API server writes the default, and GitOps tools see a difference."""
+"""Every field of an entry. The API server writes defaults for others, and GitOps tools see a difference."""
 
 
 def objects(path: str) -> list[dict[str, Any]]:

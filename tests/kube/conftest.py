@@ -11,7 +11,7 @@ from tests.kube.lookups import QUICK, looking_up, obj
 from tests.waiting import eventually
 from virt_admit.kube.client import ApiClient
 from virt_admit.kube.informers import LiveCluster
-from virt_admit.model.kinds import NODE
+from virt_admit.model.kubernetes.kinds import NODE
 
 
 @pytest.fixture

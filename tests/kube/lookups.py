@@ -6,9 +6,9 @@ import dataclasses
 
 from virt_admit.kube.cache import ClusterCache, State, lookup_stores
 from virt_admit.kube.informers import InformerTimeouts
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.reads import union
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.rules import Rules, load_rules
 
 QUICK = InformerTimeouts(watch=30, silence=30, absent=0.1, longest=0.1, version=0.05)

@@ -9,10 +9,10 @@ import pytest
 
 from virt_admit.kube.cache import ClusterCache, KindStore, State
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, retained_fields
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Facts, Snapshot, Unseen
-from virt_admit.model.kinds import HCO, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import ReviewCache, Snapshot, Unseen
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Context, NoParams
 from virt_admit.rules import load_rules
 
@@ -286,7 +286,7 @@ def test_reading_while_somebody_writes():
 def test_facts_of_looked_up_objects_are_not_mixed_up():
     """Each look-up makes a new object, often where the last one was."""
     cluster = ClusterCache([store(PVC, *(claim(f"{i}") for i in range(50)))])
-    context = Context(cluster, NoParams(), Facts(cluster))
+    context = Context(cluster, NoParams(), ReviewCache(cluster))
 
     def name(obj, _cluster):
         return obj.name

@@ -10,8 +10,8 @@ from tests.rules import test_rules
 from tests.rules.test_rules import CASES, Recorder, ask, file_of
 from virt_admit.kube.cache import KindStore
 from virt_admit.kube.field_filter import retained_fields
-from virt_admit.model import kinds
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rules import Rules
 
 LOOKING = [case for case in CASES if case.values[1].get("cluster")]

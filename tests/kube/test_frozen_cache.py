@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from virt_admit.kube.cache import ClusterCache, FrozenCache, KindStore, State
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NODE, VM
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import NODE, VM
 
 
 def vm(name, **spec):

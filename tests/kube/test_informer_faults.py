@@ -12,7 +12,7 @@ from tests.kube.lookups import QUICK, answer, obj
 from tests.waiting import eventually
 from virt_admit.kube.cache import KindStore, State
 from virt_admit.kube.client import pause
-from virt_admit.model.kinds import LEASE, NODE, PVC, VM
+from virt_admit.model.kubernetes.kinds import LEASE, NODE, PVC, VM
 
 
 def test_while_a_list_is_repeated_the_old_one_holds(api, nodes):

@@ -15,7 +15,7 @@ from tests.kube.lookups import QUICK, answer, looking_up, obj
 from tests.waiting import eventually
 from virt_admit.kube.client import ApiClient
 from virt_admit.kube.informers import LiveCluster
-from virt_admit.model.kinds import CAPI_MACHINE, KUBEVIRT, LEASE, NODE, PVC, VM
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, KUBEVIRT, LEASE, NODE, PVC, VM
 from virt_admit.serving.metrics import Metrics
 from virt_admit.settings import SettingError
 

@@ -12,9 +12,9 @@ from tests.rules.test_rules import CASES, ask
 from virt_admit.kube import snapshots
 from virt_admit.kube.cache import ClusterCache, State
 from virt_admit.kube.snapshots import presentable
-from virt_admit.model.cluster import Snapshot, Unseen
-from virt_admit.model.kinds import CONTROLLER_REVISION, FAR_TEMPLATE, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
+from virt_admit.model.kubernetes.kinds import CONTROLLER_REVISION, FAR_TEMPLATE, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.settings import SettingError
 
 

@@ -13,8 +13,8 @@ from tests.waiting import eventually
 from virt_admit.kube.cache import State, stores
 from virt_admit.kube.client import ApiClient, ApiError
 from virt_admit.kube.informers import read, snapshot
-from virt_admit.model.kinds import LEASE, NODE, PVC, VM
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import LEASE, NODE, PVC, VM
+from virt_admit.model.kubernetes.objects import Object
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from virt_admit.model.int_or_percent import INT_OR_PERCENT
-from virt_admit.model.units import (
+from virt_admit.model.kubernetes.int_or_percent import INT_OR_PERCENT
+from virt_admit.model.kubernetes.units import (
     DURATION,
     HEALTHY_DELAY,
     HOUR,

@@ -3,7 +3,7 @@
 import pytest
 
 from virt_admit.model import messages
-from virt_admit.model.objects import Path
+from virt_admit.model.kubernetes.objects import Path
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virt_admit.model import sanitize
-from virt_admit.reports.formats.junit import attribute
+from virt_admit.reports.findings.formats.junit import attribute
 
 HOSTILE = (
     "\x1b[31mred\x1b[0m",

@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from tests import field_tables
-from virt_admit.cli.rules import as_data
-from virt_admit.model import kinds, unknown_fields
-from virt_admit.model.objects import Object
+from virt_admit.cli.commands.rules import as_data
+from virt_admit.model import unknown_fields
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rules import load_rules
 
 RULES = [rule for rule in load_rules() if rule.id.endswith(field_tables.SUFFIX)]
@@ -100,7 +101,7 @@ def test_deep_lists_end():
 
 def test_no_table_is_read_before_an_object_needs_it():
     code = (
-        "from virt_admit.cli import check; from virt_admit.rules import load_rules; load_rules();"
+        "from virt_admit.cli.commands import check; from virt_admit.rules import load_rules; load_rules();"
         "from virt_admit.model import unknown_fields; print(unknown_fields.load.cache_info().currsize)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 import yaml
 
-from virt_admit.cli.rules import policy_schema
-from virt_admit.model.objects import Object
+from virt_admit.cli.commands.rules import policy_schema
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.parser import load, parse, shipped
 from virt_admit.policy.policy import SHIPPED, PolicyError
 from virt_admit.rule import Action

@@ -14,12 +14,12 @@ from tests.reports.test_policy_reports import NOW, RULE, RULES, SECONDS, UID, bo
 from virt_admit.install import manifests
 from virt_admit.kube import client
 from virt_admit.kube.client import PATIENCE, ApiError
-from virt_admit.model.kinds import VM
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports import cluster_writer
-from virt_admit.reports.formats import policy_reports
-from virt_admit.reports.formats.policy_reports import MAX_MESSAGE, OPENREPORTS
-from virt_admit.reports.report import Report
+from virt_admit.reports.findings.formats import policy_reports
+from virt_admit.reports.findings.formats.policy_reports import MAX_MESSAGE, OPENREPORTS
+from virt_admit.reports.findings.report import Report
 
 # --- Events
 

@@ -8,12 +8,12 @@ from tests.https.reviews import vm
 from tests.reports.test_cluster_writer import ROOT, Recorder
 from tests.reports.test_policy_reports import UID, both_keys, judged
 from virt_admit.kube.client import ApiError
-from virt_admit.model.kinds import VM
+from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.reports import live_writer
 from virt_admit.reports.cluster_writer import NotWritten
-from virt_admit.reports.formats.policy_reports import OPENREPORTS
+from virt_admit.reports.findings.formats.policy_reports import OPENREPORTS
+from virt_admit.reports.findings.report import Report
 from virt_admit.reports.live_writer import LiveWriter
-from virt_admit.reports.report import Report
 
 PATH = f"{ROOT}/namespaces/shop/reports/{UID}"
 

@@ -11,14 +11,14 @@ from click.testing import CliRunner
 
 from tests.https.reviews import vm
 from virt_admit.cli import main
-from virt_admit.cli.scan import judge
+from virt_admit.cli.commands.scan import judge
 from virt_admit.engine.admission_review import Response
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kinds import NODE, VM
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import NODE, VM
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy import parser
-from virt_admit.reports.formats import policy_reports
-from virt_admit.reports.formats.policy_reports import (
+from virt_admit.reports.findings.formats import policy_reports
+from virt_admit.reports.findings.formats.policy_reports import (
     MAX_MESSAGE,
     MAX_RESULTS,
     OPENREPORTS,
@@ -26,7 +26,7 @@ from virt_admit.reports.formats.policy_reports import (
     PolicyResult,
     Subject,
 )
-from virt_admit.reports.report import Report
+from virt_admit.reports.findings.report import Report
 from virt_admit.rules import load_rules
 
 RULES = load_rules()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.https.reviews import vm
-from virt_admit.cli.scan import command
+from virt_admit.cli.commands.scan import command
 
 KUBEVIRT = {
     "apiVersion": "kubevirt.io/v1",

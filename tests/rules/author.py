@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.paths import ROOT, RULE_FOLDER
 from tests.rules import cases
-from virt_admit.model import kinds
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.rules import InvalidRule, load_rules
 
 LONGEST_ID = 56
@@ -26,8 +26,8 @@ RULE = '''"""The bad pattern in one sentence.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import {name}
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import {name}
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -9,9 +9,9 @@ from tests.https.reviews import review
 from tests.rule_cases import rule_cases
 from virt_admit.engine import review as engine
 from virt_admit.install import manifests
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING, Cluster, Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING, Cluster, Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.parser import load
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.rules.test_one_place import LOOKING_UP, ON_NODES
-from virt_admit.model.kinds import PVC, VM
-from virt_admit.model.releases import Target
+from virt_admit.model.kubernetes.kinds import PVC, VM
+from virt_admit.model.releases import UpgradeTarget
 from virt_admit.rules import INDEX, Rules, index, listed_rules, load_rules
 
 SELECTIONS: list[Any] = [
@@ -18,7 +18,7 @@ SELECTIONS: list[Any] = [
     lambda rules: rules.at_admission,
     lambda rules: rules.in_scan,
     lambda rules: rules.about(),
-    lambda rules: rules.about(Target(kubevirt="1.9")),
+    lambda rules: rules.about(UpgradeTarget(kubevirt="1.9")),
 ]
 
 
@@ -66,5 +66,5 @@ def test_check_imports_only_rules_for_the_kinds_in_the_files(tmp_path: Any) -> N
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     imported = {name.rpartition(".")[2].replace("_", "-") for name in done.stdout.split() if name.count(".") == 3}
     assert imported & set(load_rules().by_id) == {rule.id for rule in load_rules().about().by_kind[VM]}
-    assert "virt_admit.reports.formats.sarif" not in done.stdout.split()
+    assert "virt_admit.reports.findings.formats.sarif" not in done.stdout.split()
     assert "virt_admit.documents.edit" not in done.stdout.split()

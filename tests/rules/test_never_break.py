@@ -35,10 +35,10 @@ from tests.rules.never_break_world import (
 )
 from virt_admit.install import manifests
 from virt_admit.install.manifests import KUBEVIRT_NAMESPACES, MAY_FAIL, NAME, SYSTEM_NAMESPACES
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING
-from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN
-from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING
+from virt_admit.model.kubevirt.instances.migratability import BRIDGE_OPT_IN
+from virt_admit.model.kubevirt.settings.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.policy.parser import load
 
 KUBEVIRT_ACCOUNTS = ("controller", "apiserver", "handler", "operator", "synchronization-controller")

@@ -26,8 +26,8 @@ from tests.rules.never_break_world import (
 )
 from virt_admit.install import manifests
 from virt_admit.install.manifests import MAY_FAIL, NAME
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING
 
 HEALTH = ("capi", "condition", "far", "machine", "machineset", "mhc", "nhc", "nm", "node", "remediation", "snrc")
 

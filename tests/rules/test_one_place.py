@@ -16,13 +16,13 @@ from tests.rule_results import result_of
 from tests.rules import author, cases
 from tests.rules.test_rules import as_expected, ask, context_of
 from tests.waiting import eventually
-from virt_admit.cli.rules import page
+from virt_admit.cli.commands.rules import page
 from virt_admit.install import manifests
 from virt_admit.kube.cache import ClusterCache
 from virt_admit.kube.field_filter import lookup_namespace, retained_fields
 from virt_admit.kube.informers import LiveCluster
-from virt_admit.model.kinds import NODE, PVC, VM, Kind
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import NODE, PVC, VM, Kind
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Finding, Rule
 from virt_admit.rules import InvalidRule, Rules, load_rules, problems
 

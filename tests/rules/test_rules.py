@@ -9,11 +9,12 @@ import yaml
 
 from tests.rule_results import result_of
 from tests.rules import cases, never_break_world
-from virt_admit import model
+from virt_admit import forecasts, model
 from virt_admit.engine.admission_review import MAX_WARNING, Verdict
-from virt_admit.model import json_patch, kinds, reads, releases
-from virt_admit.model.cluster import Facts, Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model import releases
+from virt_admit.model.kubernetes import json_patch, kinds, reads
+from virt_admit.model.kubernetes.cluster import ReviewCache, Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.parser import parse
 from virt_admit.rule import Action, Context, Operation
 from virt_admit.rules import load_rules
@@ -23,13 +24,14 @@ PAIRS = list(cases.read(load_rules()))
 CASES = [pytest.param(rule, case, id=f"{rule.id}/{case.get('name')}") for rule, case in PAIRS]
 SHARED = {
     (kind, path)
-    for module in pkgutil.walk_packages(model.__path__, f"{model.__name__}.")
+    for package in (forecasts, model)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     for name, value in vars(importlib.import_module(module.name)).items()
     if name.endswith("READS")
     for kind, paths in value.items()
     for path in paths
 }
-"""The fields that modules of the model declare for the rules."""
+"""The fields that facts and forecasts declare for the rules."""
 
 
 def file_of(rule):
@@ -78,7 +80,7 @@ def context_of(rule, case, obj, old, cluster):
     return Context(
         cluster,
         params_of(rule, case["params"]) if "params" in case else rule.params,
-        Facts(cluster),
+        ReviewCache(cluster),
         Operation(case.get("operation", "CREATE" if old is None else "UPDATE")),
         old,
         case.get("user", ""),

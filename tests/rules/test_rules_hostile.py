@@ -16,9 +16,9 @@ from tests.rule_results import result_of
 from tests.rules.test_rules import context_of
 from virt_admit.engine.admission_review import Request, encode
 from virt_admit.engine.review import judge
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules
 

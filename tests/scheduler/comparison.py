@@ -12,13 +12,13 @@ from typing import Final
 from tests.scheduler.oracle import Answer, ask
 from tests.scheduler.random_clusters import RandomCluster, random_cluster
 from tests.scheduler.random_pods import REQUIRED, Manifest
+from virt_admit.forecasts.placement import candidates
 from virt_admit.kube.field_filter import FieldSet
-from virt_admit.model import selectors
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kubevirt import room
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pods
-from virt_admit.model.scheduler.filters import Placement, Scheduler
+from virt_admit.model.scheduler.filters import FilterPipeline, Placement
 from virt_admit.model.scheduler.packing import Item, Packing, pack
 from virt_admit.model.scheduler.preemption import Preemption
 
@@ -115,11 +115,11 @@ class Judged:
     """For each pod the nodes on which preemption would make room for it."""
 
 
-def _scheduler(cluster: RandomCluster) -> Scheduler:
+def _scheduler(cluster: RandomCluster) -> FilterPipeline:
     """Return the model over what an informer retains of the objects: the fields in ``room.READS``."""
-    retained = {kind.kind: FieldSet(paths) for kind, paths in room.READS.items()}
+    retained = {kind.kind: FieldSet(paths) for kind, paths in candidates.READS.items()}
     objects = (Object(retained[obj["kind"]].filter(obj)) for obj in cluster.objects)
-    return room.scheduler(Snapshot(objects, ["*"]))
+    return candidates.scheduler(Snapshot(objects, ["*"]))
 
 
 def _judge(cluster: RandomCluster) -> Judged:

@@ -11,12 +11,12 @@ import yaml
 
 from tests.dashboard import SECTIONS, dashboard
 from tests.paths import ROOT
+from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.install import manifests
 from virt_admit.install.manifests import NAME
 from virt_admit.kube.cache import Informed
-from virt_admit.model.rehearsal.durations import Range
 from virt_admit.reports import scan_metrics
-from virt_admit.reports.report import Report
+from virt_admit.reports.findings.report import Report
 from virt_admit.rules import load_rules
 from virt_admit.serving.metrics import Metrics
 from virt_admit.settings import DOCS_URL

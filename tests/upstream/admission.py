@@ -16,12 +16,14 @@ from typing import Any, Final, NamedTuple
 from tests.rule_results import result_of
 from tests.upstream.admission_cases import case
 from tests.upstream.renderer import ADMISSION, program, render
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Cluster, Facts, Snapshot, Unseen
-from virt_admit.model.kubevirt import configuration, drain, effective, migratability, validity, versions
-from virt_admit.model.kubevirt.lifecycle import Eviction
-from virt_admit.model.kubevirt.migratability import Assessment, Migratable
-from virt_admit.model.objects import Object
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, ReviewCache, Snapshot, Unseen
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import expand, migratability
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.instances.migratability import Assessment, Migratable
+from virt_admit.model.kubevirt.settings import configuration, invalid_configuration, versions
 from virt_admit.rule import Action, Context, Rule
 from virt_admit.rules import load_rules
 
@@ -51,7 +53,7 @@ class Comparison(NamedTuple):
 def compare(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator[Comparison]:
     """Yield all that a case compares."""
     cluster, obj = _cluster(given), Object(given["subject"])
-    invalid = any(validity.invalid_settings(Object(given["kubevirt"])))
+    invalid = any(invalid_configuration.invalid_settings(Object(given["kubevirt"])))
     yield Comparison("configuration of KubeVirt is valid", not invalid, result["valid"])
     if invalid:  # KubeVirt keeps the last valid one, which nothing in the cluster shows
         return
@@ -123,7 +125,7 @@ def _findings(rule: Rule, obj: Object, cluster: Cluster) -> list[Action]:
     """Return the action of each finding. Rules with a target have none."""
     if rule.target:
         return []
-    result = result_of(rule, obj, Context(cluster, rule.params, Facts(cluster), kind=kinds.of(obj)))
+    result = result_of(rule, obj, Context(cluster, rule.params, ReviewCache(cluster), kind=kinds.of(obj)))
     assert not result.error, result.error
     return [min(rule.action, finding.max_action) for finding in result.findings]
 
@@ -132,10 +134,10 @@ def _findings(rule: Rule, obj: Object, cluster: Cluster) -> list[Action]:
 
 
 def _effective(obj: Object, cluster: Cluster, running: Mapping[str, Any]) -> Iterator[Comparison]:
-    vmi, spec = effective.effective(obj, cluster), running["spec"]
+    vmi, spec = expand.expand(obj, cluster), running["spec"]
     domain = spec["domain"]
     cpu = domain["cpu"]
-    yield Comparison("architecture", effective.architecture(vmi, cluster) or UNDETERMINED, spec["architecture"])
+    yield Comparison("architecture", expand.architecture(vmi, cluster) or UNDETERMINED, spec["architecture"])
     model = _known(lambda: vmi.cpu_model.field.text or configuration.default_cpu_model(cluster))
     if spec["architecture"] != "arm64":
         yield Comparison("CPU model", model, cpu["model"])
@@ -167,8 +169,8 @@ def _migration(how: str, ours: Assessment, result: Mapping[str, Any]) -> Iterato
 
 def _eviction(obj: Object, cluster: Cluster, result: Mapping[str, Any]) -> Iterator[Comparison]:
     strategy = result.get("strategy", "None")
-    yield Comparison("strategy in effect", _known(lambda: effective.strategy(obj, cluster).value), strategy)
-    ours = drain.eviction(Object(result["running"]), cluster)
+    yield Comparison("strategy in effect", _known(lambda: expand.strategy(obj, cluster).value), strategy)
+    ours = vmi_evictions.eviction(Object(result["running"]), cluster)
     yield Comparison("eviction", ours, _effect(strategy, result["eviction"]))
 
 
@@ -176,7 +178,9 @@ def _drain(obj: Object, cluster: Cluster, result: Mapping[str, Any]) -> Iterator
     """Yield the verdicts on an object that does not run yet."""
     migrates, strategy = result["condition"]["status"] == "True", result.get("strategy", "None")
     waits = strategy == "LiveMigrate" or (strategy == "LiveMigrateIfPossible" and migrates)
-    yield Comparison("drain waits for a migration", _known(lambda: drain.awaits_migration(obj, Facts(cluster))), waits)
+    yield Comparison(
+        "drain waits for a migration", _known(lambda: vmi_evictions.awaits_migration(obj, ReviewCache(cluster))), waits
+    )
     rules = load_rules().by_id
     stuck = bool(_findings(rules["vm-live-migrate-not-migratable"], obj, cluster))
     yield Comparison("vm-live-migrate-not-migratable", stuck, strategy == "LiveMigrate" and not migrates)

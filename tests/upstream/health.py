@@ -17,10 +17,10 @@ from typing import Any, Final
 from tests.model.remediation.health_check_reviews import review
 from tests.upstream.health_cases import case
 from tests.upstream.renderer import HEALTH, program, render
-from virt_admit.cli.explain_model import KINDS, Explanation, explain
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.forecasts.remediation.explanation import KINDS, Explanation, explain
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action
 
 DEFINITIONS: Final = Path(__file__).resolve().parents[1] / "data" / "crds"

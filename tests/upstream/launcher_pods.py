@@ -13,14 +13,15 @@ from typing import Any
 
 from tests.upstream.launcher_cases import STATE, case
 from tests.upstream.renderer import render, renderer
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kubevirt import launcher, launcher_resources, room
-from virt_admit.model.kubevirt.effective import effective
-from virt_admit.model.objects import Object
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.selectors import DOES_NOT_EXIST, Requirement
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources
 from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.node_selectors import NodeSelector, Term
 from virt_admit.model.scheduler.pods import Pod
-from virt_admit.model.selectors import DOES_NOT_EXIST, Requirement
 
 _TYPE = {"instancetype": "instancetype.kubevirt.io/v1beta1", "preference": "instancetype.kubevirt.io/v1beta1"}
 _KINDS = {"instancetype": "VirtualMachineClusterInstancetype", "preference": "VirtualMachineClusterPreference"}
@@ -39,10 +40,10 @@ def differences(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator
     yield from _sizes("as written", _as_written(given), cluster, result["launch"])
     yield from _sizes("running", Object(running), cluster, result["launch"])
     vmi = Object(running)
-    amounts = launcher_resources.pod(effective(vmi, cluster), cluster).requests
-    fresh = launcher.fresh_pod(effective(vmi, cluster), cluster, amounts)
+    amounts = launcher_resources.pod(expand(vmi, cluster), cluster).requests
+    fresh = launcher_pod.fresh_pod(expand(vmi, cluster), cluster, amounts)
     yield from _placements("launch", fresh, _theirs(result["launch"]))
-    target = room.pod_to_place(vmi, cluster, moves=True)
+    target = candidates.pod_to_place(vmi, cluster, moves=True)
     yield from _placements("migration", target, _theirs(result["migration"]))
 
 
@@ -89,7 +90,7 @@ def _as_written(given: Mapping[str, Any]) -> Object:
 
 
 def _sizes(what: str, obj: Object, cluster: Snapshot, theirs: Mapping[str, Any]) -> Iterator[Difference]:
-    computed = launcher_resources.pod(effective(obj, cluster), cluster)
+    computed = launcher_resources.pod(expand(obj, cluster), cluster)
     for side, amounts in (("requests", computed.requests), ("limits", computed.limits)):
         ours = {name: value for name, value in amounts.items() if value}
         expected = {name: value for name, value in theirs[side].items() if value}
@@ -120,7 +121,7 @@ def _comparable(pod: Pod, name: str) -> Any:
     if name == "node_affinity":
         return _terms(pod)
     if name == "anti_affinity":  # the term by which a target keeps off its source, whose node is left out anyway
-        return [term for term in value if launcher.CREATED_BY not in str(term.selector)]
+        return [term for term in value if launcher_pod.CREATED_BY not in str(term.selector)]
     if name == "claims":  # without those that KubeVirt makes for a persistent TPM or firmware
         return sorted(claim for claim in value if not claim.startswith(STATE))
     return value or None

@@ -22,8 +22,8 @@ from tests.apiserver.crds import install_crds
 from tests.upstream.migration_cases import case
 from tests.upstream.migrations import Comparison, judged, report, run
 from tests.upstream.renderer import MIGRATIONS, program
-from virt_admit.model import kinds
-from virt_admit.model.rehearsal import simulation
+from virt_admit.forecasts.upgrade import simulation
+from virt_admit.model.kubernetes import kinds
 
 AT_ONCE: Final = 4
 """Clusters that run at the same time."""

@@ -21,14 +21,14 @@ from typing import Any, Final
 
 from tests.upstream.migration_cases import case
 from tests.upstream.renderer import MIGRATIONS, program
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kubevirt import drain_plan
-from virt_admit.model.kubevirt.parallel_migrations import limits
-from virt_admit.model.objects import Object
-from virt_admit.model.rehearsal import rehearsal, rollouts
-from virt_admit.model.rehearsal.rehearsal import Options
-from virt_admit.model.rehearsal.rollouts import Driver
-from virt_admit.model.rehearsal.simulation import Outcome, simulate
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.upgrade import rehearsal, rollouts
+from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.forecasts.upgrade.simulation import Outcome, simulate
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.parallel_migrations import limits
 
 TOLERANCE: Final = 0.15
 _REPEATED: Final = 3

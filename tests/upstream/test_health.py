@@ -4,8 +4,8 @@ import pytest
 
 from tests.model.remediation.health_check_reviews import verdicts
 from tests.upstream.cases_health import ALLOWED, EXPLAINED, REFUSED
-from virt_admit.cli.explain import explain, text
-from virt_admit.model.cluster import Snapshot
+from virt_admit.cli.commands.explain import explain, text
+from virt_admit.model.kubernetes.cluster import Snapshot
 
 
 def named(cases):

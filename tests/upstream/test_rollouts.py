@@ -6,8 +6,8 @@ The cases are ours; each names the upstream test whose table has the same situat
 import pytest
 
 from tests.builders import manifest
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.rehearsal.rollouts import Driver, Pool, pools
+from virt_admit.forecasts.upgrade.rollouts import Driver, Pool, pools
+from virt_admit.model.kubernetes.cluster import Snapshot
 
 MCO = "openshift/machine-config-operator:pkg/controller/node/node_controller_test.go"
 CAPI = "kubernetes-sigs/cluster-api:core/reconcilers/machinedeployment/mdutil/util_test.go"

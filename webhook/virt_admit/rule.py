@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from virt_admit.model.cluster import Cluster, Facts, Unseen
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import Kind
-from virt_admit.model.objects import Object, Path
-from virt_admit.model.reads import Reads
-from virt_admit.model.releases import NO_TARGET, Target
-from virt_admit.model.units import parse_duration
+from virt_admit.model.kubernetes.cluster import Cluster, ReviewCache, Unseen
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.units import parse_duration
+from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -108,7 +108,7 @@ class Context(NamedTuple, Generic[P]):
 
     cluster: Cluster
     params: P
-    facts: Facts
+    facts: ReviewCache
     """The values that ``cached`` has computed, shared by all rules of one request."""
     operation: Operation = Operation.CREATE
     old: Object | None = None
@@ -119,7 +119,7 @@ class Context(NamedTuple, Generic[P]):
     subresource: str = ""
     kind: Kind | None = None
     """The kind of the request; the object of a sub-resource has another one (``Scale``)."""
-    target: Target = NO_TARGET
+    target: UpgradeTarget = NO_TARGET
     """The releases that ``--target`` names; empty at admission."""
 
     def cached(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
@@ -147,8 +147,9 @@ class Rule:
     event: str = POLICY_FINDING
     """The reason of Events about the rule's findings (``scan --events``): one word in CamelCase."""
     reads: Reads = field(default_factory=dict)
-    """What the check looks up: by kind the paths of fields, such as ``{PVC: ("status.phase",)}``; see ``model/reads.py``.
-    Retained fields, RBAC and informers are derived from it. A test fails if the check reads anything else."""
+    """What the check looks up: by kind the paths of fields, such as ``{PVC: ("status.phase",)}``; see
+    ``model/kubernetes/reads.py``. Retained fields, RBAC and informers are derived from it. A test fails if the check
+    reads anything else."""
     operations: tuple[Operation, ...] = (Operation.CREATE, Operation.UPDATE)
     subresources: tuple[str, ...] = ()
     """Sub-resources that are judged too (``scale``)."""

@@ -11,8 +11,8 @@ import pytest
 
 from tests.cli.certs.runs import NAME, run, serving_cert
 from virt_admit.cli import main
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit_certs.certificates import certs_pem, sha256
 from virt_admit_certs.keys import key_pem
 from virt_admit_certs.names import names_of
@@ -94,7 +94,7 @@ class TestStatus:
         short = {"server": {"duration": "24h", "renewBefore": "1h"}}
         hyperconverged = {"apiVersion": "hco.kubevirt.io/v1", "kind": "HyperConverged", "metadata": {"name": "a"}}
         found = Snapshot([Object({**hyperconverged, "spec": {"security": {"certConfig": short}}})])
-        monkeypatch.setattr("virt_admit.cli.certs.load_cluster", lambda *_, **__: found)
+        monkeypatch.setattr("virt_admit.cli.commands.certs.load_cluster", lambda *_, **__: found)
 
         code, out, _ = run("status", "--certs", folder, "-o", "json", "--certs-profile", "cluster")
 

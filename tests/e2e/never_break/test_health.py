@@ -26,8 +26,8 @@ from tests.e2e.never_break.world import (
 )
 from tests.e2e.reach import BEFORE, Reach
 from tests.never_break import never_break
-from virt_admit.model import kinds
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
 
 ROLL_OUTS = (
     "system:serviceaccount:openshift-machine-config-operator:machine-config-controller",

@@ -15,8 +15,8 @@ from tests.e2e.never_break.world import (
 )
 from tests.e2e.reach import REQUIRED, Reach
 from virt_admit.install import manifests
-from virt_admit.model import kinds
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
 
 
 class TestRegistration:

@@ -36,7 +36,7 @@ from tests.https.reviews import vm
 from tests.never_break import never_break
 from tests.waiting import eventually
 from virt_admit.install.manifests import IGNORE_LABEL, KUBEVIRT_NAMESPACES, SYSTEM_NAMESPACES
-from virt_admit.model import kinds
+from virt_admit.model.kubernetes import kinds
 
 CONTROLLER = f"system:serviceaccount:{KUBEVIRT}:kubevirt-controller"
 

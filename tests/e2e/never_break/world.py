@@ -11,8 +11,8 @@ from tests.apiserver.webhook import register
 from tests.e2e.reach import BEFORE, Reach
 from tests.https.reviews import vm
 from tests.waiting import eventually
-from virt_admit.model import kinds
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
 
 SHOP, MACHINES, KUBEVIRT = "shop", "openshift-machine-api", "kubevirt"
 

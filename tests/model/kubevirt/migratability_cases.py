@@ -1,9 +1,9 @@
 """VMs and expected answers of the migratability tests."""
 
 from tests.builders import manifest
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kubevirt.migratability import Migratable, assess
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances.migratability import Migratable, assess
 
 MASQUERADE = {"networks": [{"name": "default", "pod": {}}], "interfaces": [{"name": "default", "masquerade": {}}]}
 

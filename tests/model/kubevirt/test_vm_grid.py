@@ -23,11 +23,11 @@ from tests.model.kubevirt.vm_grid import (
     request,
 )
 from virt_admit.engine.review import fix, judge, review
-from virt_admit.model import json_patch
-from virt_admit.model.cluster import NOTHING
-from virt_admit.model.kubevirt import vms
-from virt_admit.model.kubevirt.migratability import assess
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import json_patch
+from virt_admit.model.kubernetes.cluster import NOTHING
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances.migratability import assess
 
 
 def test_there_are_thousands_and_every_pair_of_parts_occurs():

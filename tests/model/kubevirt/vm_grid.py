@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from tests.builders import claim, hyperconverged, kubevirt, manifest, node
 from virt_admit.engine.admission_review import Request
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING, Snapshot
-from virt_admit.model.kubevirt import vms
-from virt_admit.model.kubevirt.migratability import BRIDGE_OPT_IN
-from virt_admit.model.kubevirt.tsc import TSC_FREQUENCY
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances.migratability import BRIDGE_OPT_IN
+from virt_admit.model.kubevirt.instances.tsc import TSC_FREQUENCY
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules
 

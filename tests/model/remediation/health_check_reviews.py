@@ -4,9 +4,9 @@ import copy
 
 from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.policy import Policy
 from virt_admit.rule import Operation
 from virt_admit.rules import load_rules

@@ -2,7 +2,7 @@
 
 import pytest
 
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.objects import Object
 
 READY = {"type": "Ready", "status": "True"}
 

@@ -14,8 +14,8 @@ from tests.model.remediation.health_check_reviews import (
     review,
     verdicts,
 )
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Operation
 

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.model.remediation.health_check_reviews import CAPI_V1BETA1, CAPI_V1BETA2, HANDLER, MHC, NHC, changed, review
-from virt_admit.model import kinds
-from virt_admit.model.cluster import NOTHING, Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 JSON = st.recursive(

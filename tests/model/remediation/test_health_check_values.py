@@ -3,7 +3,7 @@
 import pytest
 
 from tests.model.remediation.health_check_reviews import CAPI_V1BETA1, CAPI_V1BETA2, MHC, NHC, READY, changed, verdicts
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 
 STARTUP, TOO_SHORT = "mhc-node-startup-timeout-invalid", "mhc-node-startup-timeout-too-short"

@@ -13,10 +13,10 @@ from tests.model.remediation.health_check_reviews import (
     READY,
     changed,
 )
-from virt_admit.model.int_or_percent import IntOrPercent, LimitKind
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.int_or_percent import IntOrPercent, LimitKind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import HOUR, MINUTE, SECOND
 from virt_admit.model.remediation import health_checks
-from virt_admit.model.units import HOUR, MINUTE, SECOND
 
 
 @pytest.mark.parametrize(

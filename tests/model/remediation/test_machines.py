@@ -2,9 +2,9 @@
 
 import pytest
 
-from virt_admit.model import kinds, selectors
-from virt_admit.model.cluster import NOTHING, Snapshot, Unseen
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds, selectors
+from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot, Unseen
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import machines
 
 ROLE = "machine.openshift.io/cluster-api-machine-role"

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virt_admit.model.cluster import NOTHING, Snapshot
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.remediation import remediators
-from virt_admit.model.units import SECOND
 
 
 def config(name=remediators.SNR_CONFIG_NAME, namespace="wa", **spec):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kubevirt import room
-from virt_admit.model.objects import Object
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.filters import Placement
 from virt_admit.model.scheduler.packing import Item, pack
@@ -56,7 +56,7 @@ def volume(labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
 
 
 def place(new: Object, *objects: Object) -> Placement:
-    return room.scheduler(Snapshot(objects, ["*"])).place(pods.read(new))
+    return candidates.scheduler(Snapshot(objects, ["*"])).place(pods.read(new))
 
 
 def test_a_claim_that_names_its_volume_but_is_not_bound_is_refused() -> None:
@@ -84,7 +84,7 @@ def test_match_fields_of_a_volume_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "candidates"),
+    ("label", "accepting"),
     [
         ({"failure-domain.beta.kubernetes.io/zone": "a"}, ("n",)),
         ({"failure-domain.beta.kubernetes.io/zone": "b"}, ()),
@@ -93,10 +93,10 @@ def test_match_fields_of_a_volume_are_ignored() -> None:
         ({ZONE: ""}, ("n",)),
     ],
 )
-def test_zones_of_a_volume(label: Mapping[str, str], candidates: tuple[str, ...]) -> None:
+def test_zones_of_a_volume(label: Mapping[str, str], accepting: tuple[str, ...]) -> None:
     found = place(with_claim("new"), node("n", {ZONE: "a"}), claim({"volumeName": "pv"}), volume(label))
 
-    assert found.candidates == candidates
+    assert found.candidates == accepting
 
 
 def test_a_pod_that_tolerates_the_taint_may_go_to_a_node_that_is_not_ready() -> None:
@@ -147,7 +147,7 @@ def test_pods_that_wait_for_each_other_are_packed_in_the_order_that_works() -> N
     term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "db"}}}
     follower = pods.read(pod("follower", affinity={"podAffinity": {REQUIRED: [term]}}))
     leader = pods.read(pod("leader", labels={"app": "db"}))
-    scheduler = room.scheduler(Snapshot([node("n", {ZONE: "a"})], ["*"]))
+    scheduler = candidates.scheduler(Snapshot([node("n", {ZONE: "a"})], ["*"]))
     items = [Item(each, scheduler.place(each).candidates) for each in (follower, leader)]
 
     packed = pack(items, scheduler)
@@ -162,7 +162,7 @@ def test_a_pod_is_never_packed_onto_the_node_that_it_leaves() -> None:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}}
     follower = pods.read(pod("follower", affinity={"podAffinity": {REQUIRED: [term]}}))
     nodes = node("left", {"host": "left"}), node("other", {"host": "other"})
-    scheduler = room.scheduler(Snapshot([*nodes, pod("db", labels={"app": "db"}, nodeName="left")], ["*"]))
+    scheduler = candidates.scheduler(Snapshot([*nodes, pod("db", labels={"app": "db"}, nodeName="left")], ["*"]))
 
     assert pack([Item(follower, ())], scheduler).placed == {"blue/follower": "left"}
     assert pack([Item(follower, (), source="left")], scheduler).fits is False
@@ -170,7 +170,7 @@ def test_a_pod_is_never_packed_onto_the_node_that_it_leaves() -> None:
 
 def test_two_pods_do_not_share_a_claim_for_one_pod() -> None:
     exclusive = claim({"volumeName": "pv", "accessModes": ["ReadWriteOncePod"]})
-    scheduler = room.scheduler(Snapshot([node("n", {}), node("m", {}), exclusive, volume()], ["*"]))
+    scheduler = candidates.scheduler(Snapshot([node("n", {}), node("m", {}), exclusive, volume()], ["*"]))
     both = [pods.read(with_claim(name)) for name in ("one", "two")]
 
     packed = pack([Item(each, scheduler.place(each).candidates) for each in both], scheduler)
@@ -179,7 +179,7 @@ def test_two_pods_do_not_share_a_claim_for_one_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "candidates"),
+    ("status", "accepting"),
     [
         ({}, ("n",)),
         ({"resources": {"requests": {"cpu": "8"}}}, ()),
@@ -187,7 +187,7 @@ def test_two_pods_do_not_share_a_claim_for_one_pod() -> None:
         ({"allocatedResources": {"cpu": "8"}}, ("n",)),
     ],
 )
-def test_a_container_that_is_resized_holds_the_larger_amount(status: Manifest, candidates: tuple[str, ...]) -> None:
+def test_a_container_that_is_resized_holds_the_larger_amount(status: Manifest, accepting: tuple[str, ...]) -> None:
     containers = [{"name": "a", "resources": {"requests": {"cpu": "1"}}}]
     running = obj(
         "Pod",
@@ -197,4 +197,4 @@ def test_a_container_that_is_resized_holds_the_larger_amount(status: Manifest, c
         status={"containerStatuses": [{"name": "a", **status}]},
     )
 
-    assert place(pod("new", containers=containers), node("n", {}), running).candidates == candidates
+    assert place(pod("new", containers=containers), node("n", {}), running).candidates == accepting

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pod_size
 from virt_admit.model.scheduler.resources import pod_requests
 

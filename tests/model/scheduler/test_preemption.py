@@ -9,8 +9,8 @@ import pytest
 
 from tests.builders import complete, manifest
 from tests.builders import node as make_node
-from virt_admit.model.kubevirt import room
-from virt_admit.model.objects import Object
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.filters import Placement
 from virt_admit.model.scheduler.packing import Item, pack
@@ -39,7 +39,7 @@ def pod(name: str, on: str = "", memory: str = "0", labels: Mapping[str, str] | 
 
 
 def weigh(new: Object, *objects: Object) -> Placement:
-    scheduler = room.scheduler(complete(*objects))
+    scheduler = candidates.scheduler(complete(*objects))
     read = pods.read(new)
     return Preemption(scheduler).weigh(read, scheduler.place(read))
 
@@ -113,7 +113,7 @@ def test_only_pods_on_one_node_are_preempted() -> None:
 
 
 def may_fit(new: list[Object], *objects: Object) -> bool:
-    scheduler = room.scheduler(complete(*objects))
+    scheduler = candidates.scheduler(complete(*objects))
     items = [Item(read, scheduler.place(read).candidates) for read in map(pods.read, new)]
     assert pack(items, scheduler).fits is False
     return Preemption(scheduler).may_fit(items)

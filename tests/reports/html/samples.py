@@ -7,13 +7,17 @@ import datetime
 import json
 
 from tests.paths import EXAMPLES
-from tests.reports.formats.reports import both_keys, scanned
+from tests.reports.findings.formats.reports import both_keys, scanned
 from tests.reports.html.test_pages import node, run, snapshot, vmi
-from virt_admit.model.kubevirt.drain_plan import plan
-from virt_admit.model.rehearsal.rehearsal import Options, rehearse
-from virt_admit.reports.html import clusters, drain, findings, page, upgrade, watch
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.reports import watch_page
+from virt_admit.reports.drain import html as drain_html
+from virt_admit.reports.findings import html as findings_html
+from virt_admit.reports.findings.report import Report
+from virt_admit.reports.html import clusters, page
 from virt_admit.reports.html.owners import Owners, files
-from virt_admit.reports.report import Report
+from virt_admit.reports.upgrade import html as upgrade_html
 
 NAMED = ("findings", "drain", "upgrade", "clusters", "watch", "index")
 """The pages of ``named``."""
@@ -29,15 +33,15 @@ def named(name):
         one["status"]["conditions"][0]["reason"] = name
     cluster = snapshot(node("w1"), node(name), *stuck, vmi(name, name, name))
     drained = plan(cluster)
-    findings_page, drain_page = findings.page(report, name), drain.page(drained, cluster, [("cluster", name)])
+    findings_page, drain_page = findings_html.page(report, name), drain_html.page(drained, cluster, [("cluster", name)])
     at = datetime.datetime(2027, 1, 31, tzinfo=datetime.UTC)
     parts = [clusters.Part(name, drain_page, {"blocked": "1"}), clusters.Part(f"{name}2", error=name)]
     pages = {
         "findings": findings_page,
         "drain": drain_page,
-        "upgrade": upgrade.page(rehearse(cluster, Options()), None, [("cluster", name)]),
+        "upgrade": upgrade_html.page(rehearse(cluster, Options()), None, [("cluster", name)]),
         "clusters": clusters.combine("Drain", parts),
-        "watch": watch.outdated(watch.page(report, drained, cluster, (name,), at), (name,)),
+        "watch": watch_page.outdated(watch_page.page(report, drained, cluster, (name,), at), (name,)),
     }
     index = files(findings_page, {"shop": findings_page, name: findings_page}, Owners())["index.html"]
     return {kind: page.render(one) for kind, one in pages.items()} | {"index": index}
@@ -69,4 +73,4 @@ def many():
     drained = plan(snapshot(node("w1"), node("w2"), *(vmi(f"db-{number}", migratable="False") for number in range(50))))
     (one,) = [each for each in drained.nodes if each.forecasts]
     nodes = tuple(dataclasses.replace(one, name=f"node-{number:03}") for number in range(200))
-    return page.render(drain.page(dataclasses.replace(drained, nodes=nodes), None))
+    return page.render(drain_html.page(dataclasses.replace(drained, nodes=nodes), None))

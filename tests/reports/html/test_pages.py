@@ -14,15 +14,17 @@ import pytest
 from click.testing import CliRunner
 
 from tests.paths import EXAMPLES
-from tests.reports.formats.reports import RULE, both_keys, scanned
+from tests.reports.findings.formats.reports import RULE, both_keys, scanned
 from tests.reports.html.structure import Structure
 from virt_admit.cli import main
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kubevirt.drain_plan import plan
-from virt_admit.model.objects import Object
-from virt_admit.reports.html import drain, findings, owners, page, svg
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.drain import html as drain_html
+from virt_admit.reports.findings import html as findings_html
+from virt_admit.reports.findings.report import Report
+from virt_admit.reports.html import owners, page, svg
 from virt_admit.reports.html.page import BAD, GOOD, Cause, Item, Page, Table, Verdict
-from virt_admit.reports.report import Report
 
 ATTACK = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'\x1b[31m\u202eevil\u2066"
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -100,7 +102,7 @@ def test_the_exit_code_is_that_of_json(verb, cluster, tmp_path):
 
 
 def test_the_policy_of_a_page_admits_only_its_own_style_and_script():
-    text = page.render(findings.page(scanned(both_keys())))
+    text = page.render(findings_html.page(scanned(both_keys())))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
     for tag, directive in (("style", "style-src"), ("script", "script-src")):
         (source,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
@@ -119,18 +121,18 @@ def assert_harmless(text):
 
 
 def test_hostile_texts_of_findings_are_shown_and_harmless():
-    assert_harmless(page.render(findings.page(scanned(both_keys(name=ATTACK, namespace=ATTACK)), ATTACK)))
+    assert_harmless(page.render(findings_html.page(scanned(both_keys(name=ATTACK, namespace=ATTACK)), ATTACK)))
 
 
 def test_hostile_texts_of_drains_are_shown_and_harmless():
     attacked = vmi(ATTACK, ATTACK, ATTACK, "False")
     attacked["status"]["conditions"][0]["reason"] = ATTACK
     cluster = snapshot(node(ATTACK), attacked)
-    assert_harmless(page.render(drain.page(plan(cluster), cluster, [("cluster", ATTACK)])))
+    assert_harmless(page.render(drain_html.page(plan(cluster), cluster, [("cluster", ATTACK)])))
 
 
 def test_endless_names_are_cut():
-    text = page.render(findings.page(scanned(both_keys(name="n" * 10_000))))
+    text = page.render(findings_html.page(scanned(both_keys(name="n" * 10_000))))
     assert "n" * 200 in text
     assert "n" * 2_001 not in text
 
@@ -138,7 +140,7 @@ def test_endless_names_are_cut():
 def test_an_object_that_cannot_be_shown_is_a_row_that_says_so():
     good, bad = scanned(both_keys(name="good")).results[0], scanned(both_keys(name="bad")).results[0]
     bad = bad._replace(response=None)
-    found = findings.page(_lenient(good, bad))
+    found = findings_html.page(_lenient(good, bad))
     words = {(cause.word, cause.items[0].name) for cause in found.causes}
     assert ("error", "VirtualMachine/shop/bad") in words
     assert ("deny", "VirtualMachine/shop/good") in words
@@ -158,10 +160,10 @@ def _lenient(*results):
 
 def test_equal_causes_are_one_row_with_all_their_objects():
     results = [result for name in ("a", "b", "c") for result in scanned(both_keys(name=name)).results]
-    (denied,) = [cause for cause in findings.page(Report(tuple(results))).causes if cause[1:3] == ("deny", RULE)]
+    (denied,) = [cause for cause in findings_html.page(Report(tuple(results))).causes if cause[1:3] == ("deny", RULE)]
     assert [item.name for item in denied.items] == [f"VirtualMachine/shop/{name}" for name in "abc"]
     vms = [vmi(f"vm-{number}", migratable="False") for number in range(30)]
-    causes = drain.page(plan(snapshot(node("worker-1"), *vms)), None).causes
+    causes = drain_html.page(plan(snapshot(node("worker-1"), *vms)), None).causes
     assert [len(cause.items) for cause in causes if cause.word == "blocks the drain"] == [30]
 
 
@@ -207,7 +209,7 @@ def test_memory_moves_with_the_vms():
         "status": {"phase": "Running"},
     }
     cluster = snapshot(node("worker-1"), node("worker-2"), web, pod)
-    figures = {figure.title: figure for figure in drain.page(plan(cluster, "worker-1"), cluster).figures}
+    figures = {figure.title: figure for figure in drain_html.page(plan(cluster, "worker-1"), cluster).figures}
     assert {"Nodes and VMs", "Memory before and after"} == figures.keys()
     assert "9Gi of 64Gi" in figures["Memory before and after"].svg
 

@@ -15,9 +15,9 @@ import click
 from virt_admit.cli.output import tell
 from virt_admit.cli.sources import Source
 from virt_admit.model import sanitize
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object
-from virt_admit.reports.report import Report, called
+from virt_admit.reports.findings.report import Report, called
 
 if TYPE_CHECKING:
     from virt_admit.documents.edit import EditResult

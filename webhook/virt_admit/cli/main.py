@@ -47,7 +47,7 @@ class _Verbs(click.Group):
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"virt_admit.cli.{name}").command
+        command: click.Command = importlib.import_module(f"virt_admit.cli.commands.{name}").command
         return command
 
     def resolve_command(

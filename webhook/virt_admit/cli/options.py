@@ -12,8 +12,8 @@ import click
 
 from virt_admit.cli.project import find_project
 from virt_admit.model import releases
-from virt_admit.model.releases import NO_TARGET, Target
-from virt_admit.reports.formats import FORMATS, parse_output
+from virt_admit.model.releases import NO_TARGET, UpgradeTarget
+from virt_admit.reports.findings.formats import FORMATS, parse_output
 from virt_admit.rules import Rules, listed_rules
 from virt_admit.settings import POLICY_CONFIGMAP, SettingError
 
@@ -150,7 +150,7 @@ class ReportOptions(NamedTuple):
     ignore: tuple[str, ...]
     color: str
     quiet: bool
-    target: Target
+    target: UpgradeTarget
     all_lines: bool
     pages_by: str | None
 
@@ -187,7 +187,7 @@ class ReportOptions(NamedTuple):
         return self.policy_name or find_project().policy
 
 
-def _target(_context: click.Context, _option: click.Parameter, value: str | None) -> Target:
+def _target(_context: click.Context, _option: click.Parameter, value: str | None) -> UpgradeTarget:
     """Return the releases that ``--target`` names.
 
     Raises:

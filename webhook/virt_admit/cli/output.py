@@ -1,28 +1,18 @@
-"""What a verb prints: reports on stdout or in files; progress, summaries and errors on stderr."""
+"""The terminal: what a verb writes on stdout or into a file, progress, and errors on stderr."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 import click
 
-from virt_admit.cli.options import ReportOptions
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.sanitize import line
 from virt_admit.model.sanitize import name as safe_name
-from virt_admit.policy.policy import Policy
-from virt_admit.reports.formats import FORMATS
-from virt_admit.reports.report import Report
-from virt_admit.rule import Action
-
-if TYPE_CHECKING:
-    from virt_admit.reports.html.owners import Owners
-    from virt_admit.reports.html.page import Page
 
 Progress = Callable[[Kind, int], None]
 """Receives a kind and the number of its objects that are done; 0 at its beginning."""
@@ -55,74 +45,6 @@ def progress(label: str, length: int, quiet: bool = False) -> Iterator[Progress]
             bar.render_progress()
 
         yield show
-
-
-def publish(
-    result: Report, outputs: Sequence[tuple[str, str | None]], reporting: ReportOptions, *, grouped_text: bool = False
-) -> None:
-    """Write the report in each format to its file or to stdout.
-
-    Raises:
-        ClickException: a file cannot be written.
-    """
-    grouped = not reporting.all_lines
-    for name, file in outputs:
-        if name == "html" and reporting.pages_by:
-            _publish_pages(result, file, reporting.pages_by)
-            continue
-        render = FORMATS[name]
-        if name == "text":
-            from virt_admit.reports.formats import text  # noqa: PLC0415 - one run prints one or two formats
-
-            paint = _paint(reporting.color, file)
-            render = partial(text.render, paint=paint, grouped=grouped and grouped_text)
-        elif name == "markdown":
-            render = partial(_markdown, grouped=grouped)
-        write(render(result), file)
-        summary = os.environ.get("GITHUB_STEP_SUMMARY")
-        if name == "github" and summary:
-            write(_markdown(result, grouped=grouped), summary, "ab")
-
-
-def _markdown(result: Report, *, grouped: bool) -> str:
-    from virt_admit.reports.formats import markdown  # noqa: PLC0415 - one run prints one or two formats
-
-    return markdown.render(result, grouped=grouped)
-
-
-def _publish_pages(result: Report, file: str | None, pages_by: str) -> None:
-    from virt_admit.cli import pages  # noqa: PLC0415 - importing Jinja2 takes time
-    from virt_admit.reports.html import findings  # noqa: PLC0415
-
-    def split(by: Owners) -> dict[str, Page]:
-        return {owner: findings.page(part, by.subject(owner)) for owner, part in findings.split(result, by).items()}
-
-    pages.publish(pages.Pages(findings.page(result), split), file, pages_by)
-
-
-def print_summary(result: Report, policy: Policy) -> None:
-    """Print the summary line, the policy unless it is ``default``, and the expired exemptions on stderr."""
-    tell(result.summary())
-    if policy.name != "default":
-        tell(f"policy: {policy.name}")
-    for exemption in policy.expired:
-        tell(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}")
-
-
-def has_findings(result: Report, fail_on: str) -> bool:
-    """Return whether the report has findings at or above ``--fail-on``."""
-    return fail_on != "never" and result.at_least(Action[fail_on.upper()])
-
-
-def _paint(color: str, file: str | None) -> Callable[[str, Action | None], str]:
-    if color == "never" or (color == "auto" and (file or not wants_color())):
-        return lambda word, _action: word
-    colors = {Action.DENY: "red", Action.WARN: "yellow", Action.AUDIT: "cyan"}
-
-    def paint(word: str, action: Action | None) -> str:
-        return click.style(word, fg=colors.get(action) if action else "bright_black", bold=action is Action.DENY)
-
-    return paint
 
 
 def wants_color() -> bool:

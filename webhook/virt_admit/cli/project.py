@@ -12,8 +12,8 @@ import click
 from virt_admit.documents import reader
 from virt_admit.documents.files import Exclude
 from virt_admit.documents.reader import Document
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.messages import did_you_mean
-from virt_admit.model.objects import Field, Object
 from virt_admit.policy.policy import SHIPPED
 from virt_admit.settings import SettingError
 

@@ -19,9 +19,9 @@ from virt_admit.documents import reader, removal
 from virt_admit.documents.reader import Document
 from virt_admit.documents.tree import MarkupError, Span
 from virt_admit.documents.yaml_reader import YamlReader
-from virt_admit.model import json_patch
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.objects import Object, Path, PathStep
+from virt_admit.model.kubernetes import json_patch
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Object, Path, PathStep
 
 
 class Edit(NamedTuple):

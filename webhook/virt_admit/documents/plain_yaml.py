@@ -22,7 +22,7 @@ from yaml.events import (
 
 from virt_admit.documents.tree import MAX_DEPTH, Span, SpanPositions
 from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, plain, scalar
-from virt_admit.model.objects import PathStep
+from virt_admit.model.kubernetes.objects import PathStep
 
 MANY: Final = 20
 """The number of searches from which on building the spans takes less time."""

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 from virt_admit.documents.batches import batches
 from virt_admit.documents.tree import MarkupError, Positions, Span, SpanPositions, Tree
 from virt_admit.documents.yaml_reader import YamlReader, may_be_object
-from virt_admit.model import json_codec
-from virt_admit.model.objects import Path, PathStep
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes.objects import Path, PathStep
+from virt_admit.model.kubernetes.units import show
 
 
 class Location(NamedTuple):

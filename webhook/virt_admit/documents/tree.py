@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from virt_admit.model.objects import PathStep
+from virt_admit.model.kubernetes.objects import PathStep
 
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Half a character, which an escape can express but UTF-8 cannot."""

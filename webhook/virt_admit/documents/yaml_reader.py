@@ -23,7 +23,7 @@ from yaml.events import (
 from virt_admit.documents.plain_yaml import NotPlainError, PlainReader
 from virt_admit.documents.tree import MAX_DEPTH, MarkupError, Repeated, Span, SpanPositions, Tree, too_deep
 from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, scalar
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.units import show
 
 MAX_COPIES: Final = 100_000
 """Limit for values copied through aliases in one portion of a file. A few lines of nested aliases can expand to billions."""

@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from virt_admit.documents.tree import SURROGATE, MarkupError, integral
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.units import show
 
 _WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),

@@ -7,12 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model import json_codec
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut
-from virt_admit.model.objects import Object
-from virt_admit.model.releases import NO_TARGET, Target
+from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 from virt_admit.model.sanitize import line, name
 from virt_admit.policy.policy import Policy
 from virt_admit.rule import Action, Finding, Operation, Rule
@@ -44,7 +44,7 @@ class Request(NamedTuple):
     groups: frozenset[str] = frozenset()
     subresource: str = ""
     dry_run: bool = False
-    target: Target = NO_TARGET
+    target: UpgradeTarget = NO_TARGET
     """The releases that ``check`` and ``scan`` judge against; requests of the API server have none."""
     too_large: bool = False
     """Whether the objects were not read, because they have too many values. What comes after them, ``dry_run``, was not

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from virt_admit.engine.admission_review import API_VERSION, Request
-from virt_admit.model import json_codec, kinds
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import json_codec, kinds
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Operation
 
 MAX_BODY: Final = 7 * 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import FROM_OBJECT, Action, Finding
 
 

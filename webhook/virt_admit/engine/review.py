@@ -21,10 +21,10 @@ from virt_admit.engine.admission_review import (
 )
 from virt_admit.engine.decoding import decode
 from virt_admit.engine.ratchet import KnownFindings
-from virt_admit.model import json_patch
-from virt_admit.model.cluster import OUT_OF_TIME, Cluster, Facts, OutOfTime, TimedCluster, Unseen
-from virt_admit.model.kubevirt import trusted_accounts
-from virt_admit.model.objects import Object, Path
+from virt_admit.model.kubernetes import json_patch
+from virt_admit.model.kubernetes.cluster import OUT_OF_TIME, Cluster, OutOfTime, ReviewCache, TimedCluster, Unseen
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubevirt.settings import trusted_accounts
 from virt_admit.policy.annotations import ignored_annotation
 from virt_admit.policy.policy import EffectiveSettings, Exemption, Policy
 from virt_admit.rule import Action, Context, Finding, Operation, Rule
@@ -216,7 +216,7 @@ class _Evaluation:
     def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy, limits: Limits) -> None:
         self.request, self.obj, self.cluster, self.policy, self.limits = request, obj, cluster, policy, limits
         self.operation = Operation(request.operation)
-        self.facts = Facts(cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired))
+        self.facts = ReviewCache(cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired))
         self._contexts: dict[int, Context[Any]] = {}
         self.gaps = Gaps()
         self.omitted: Counter[Action] = Counter()

@@ -19,7 +19,7 @@ from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.install.observations import CheckResult, Observation, Outcome, Status
 from virt_admit.install.sweeps import check_sweeps
 from virt_admit.install.trust import check_trust
-from virt_admit.model.kubevirt.versions import Version, parse_version
+from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.messages import count, names
 from virt_admit.policy import parser
 from virt_admit.policy.files import PolicyConfigMap

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 from virt_admit.install.manifests import NAME
-from virt_admit.model import selectors
+from virt_admit.model.kubernetes import selectors
 from virt_admit.rules import Rules
 from virt_admit.settings import NAMESPACE, SERVICE
 

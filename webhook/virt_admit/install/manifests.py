@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_admit import __version__
+from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.kube.field_filter import looked_up_kinds, lookup_namespace
-from virt_admit.model import kinds
-from virt_admit.model.kinds import Kind
-from virt_admit.model.kubevirt.trusted_accounts import TRUSTED_NAMESPACES
-from virt_admit.model.rehearsal import rehearsal
-from virt_admit.reports.formats.policy_reports import WRITTEN
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubevirt.settings.trusted_accounts import TRUSTED_NAMESPACES
+from virt_admit.reports.findings.formats.policy_reports import WRITTEN
 from virt_admit.rule import Operation
 from virt_admit.rules import Rules
 from virt_admit.settings import DOMAIN, NAMESPACE, POLICY_CONFIGMAP, SERVICE

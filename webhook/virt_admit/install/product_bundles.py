@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.install.inspect import Installation, Json, Unreadable
-from virt_admit.model import kinds, webhook_bundles
-from virt_admit.model.kinds import Kind
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds, webhook_bundles
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
 
 AHEAD: Final = timedelta(days=30)
 

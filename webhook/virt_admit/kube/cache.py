@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from virt_admit.kube.field_filter import NO_READS, WHOLE, FieldSet, lookup_namespace, retained_fields
-from virt_admit.model import json_codec
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import POD, Kind
-from virt_admit.model.kubevirt import pod_summary
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import Reads
+from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import POD, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.launcher import pod_summary
 from virt_admit.rules import Rules
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ import urllib3
 from kubernetes.client import Configuration
 
 from virt_admit import __version__
-from virt_admit.model import json_codec
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.settings import SettingError
 from virt_admit_certs.kube_api import ApiError, KubeApi, read_body
 

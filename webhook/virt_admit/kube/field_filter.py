@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from virt_admit.model import reads
-from virt_admit.model.kinds import Kind
-from virt_admit.model.objects import Field
-from virt_admit.model.reads import Reads
+from virt_admit.model.kubernetes import reads
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Field
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.rules import Rules
 
 Tree = Mapping[str, "Tree | None"]

@@ -30,8 +30,8 @@ from virt_admit.kube.client import (
     pause,
 )
 from virt_admit.kube.field_filter import looked_up_kinds
-from virt_admit.model import json_codec
-from virt_admit.model.kinds import BUILT_IN_GROUPS, Kind
+from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, Kind
 from virt_admit.rules import Rules
 from virt_admit_certs.kube_api import ApiError
 

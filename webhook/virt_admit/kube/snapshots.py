@@ -17,10 +17,10 @@ from typing import IO, Any, Final, Protocol
 from virt_admit.documents import reader
 from virt_admit.documents.files import walk_linked
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, FieldSet, retained_fields
-from virt_admit.model import json_codec, kinds
-from virt_admit.model.cluster import Snapshot
-from virt_admit.model.kinds import Kind
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import json_codec, kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rules import load_rules
 from virt_admit.settings import API_VERSION, SettingError
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from virt_admit.model import nodes, selectors
-from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import MACHINE_CONFIG_POOL, NODE
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import Reads
+from virt_admit.model.kubernetes import nodes, selectors
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
 
 READS: Final[Reads] = {MACHINE_CONFIG_POOL: ("spec.nodeSelector", "spec.maxUnavailable"), NODE: ("metadata.labels",)}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.objects import Path
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.objects import Path
+from virt_admit.model.kubernetes.units import show
 
 LONGEST_WARNING: Final = 256
 """Characters. The API server may truncate longer warnings."""

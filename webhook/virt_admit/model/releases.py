@@ -67,7 +67,7 @@ def removed_fields(component: str, kind: str, target: str) -> Iterator[tuple[str
             yield from ((field, release) for field in by_release[release].get(kind, ()))
 
 
-class Target(NamedTuple):
+class UpgradeTarget(NamedTuple):
     """The releases that an upgrade leads to; empty for components that are not upgraded."""
 
     kubevirt: str = ""
@@ -85,10 +85,10 @@ class Target(NamedTuple):
         )
 
 
-NO_TARGET: Final = Target()
+NO_TARGET: Final = UpgradeTarget()
 
 
-def parse(text: str) -> Target:
+def parse(text: str) -> UpgradeTarget:
     """Parse ``kubevirt=1.9,kubernetes=1.37``.
 
     A release of KubeVirt implies the release of HyperConverged that deploys it, unless one is named.
@@ -110,7 +110,7 @@ def parse(text: str) -> Target:
         raise ValueError(f"no release is named. Write COMPONENT=RELEASE; components: {', '.join(COMPONENTS)}")
     if KUBEVIRT in named and HYPERCONVERGED not in named:
         named[HYPERCONVERGED] = _deploying(named[KUBEVIRT])
-    return Target(**named)
+    return UpgradeTarget(**named)
 
 
 def _known(component: str, release: str) -> str:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model import kinds, messages
-from virt_admit.model.kinds import Kind
-from virt_admit.model.objects import Key, Object, Path
+from virt_admit.model import messages
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Key, Object, Path
 
 FOLDER: Final = FilePath(__file__).parent / "field_tables"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterator
 
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut, did_you_mean
-from virt_admit.model.objects import Object
 from virt_admit.policy.policy import EXEMPT_ALL, EXEMPT_RULE, Policy, parse_annotation
 from virt_admit.rule import Rule
 from virt_admit.settings import DOMAIN

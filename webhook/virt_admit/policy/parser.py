@@ -12,9 +12,9 @@ from pathlib import Path as FilePath
 from typing import Any, Final
 
 from virt_admit.documents import reader as documents
-from virt_admit.model.kubevirt.trusted_accounts import PLACEHOLDERS
-from virt_admit.model.objects import Field, Object, Path
-from virt_admit.model.units import parse_duration
+from virt_admit.model.kubernetes.objects import Field, Object, Path
+from virt_admit.model.kubernetes.units import parse_duration
+from virt_admit.model.kubevirt.settings.trusted_accounts import PLACEHOLDERS
 from virt_admit.policy.policy import SHIPPED, Exemption, Layer, Policy, PolicyError, RuleSettings
 from virt_admit.rule import Action, Rule
 from virt_admit.rules import Rules

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Rule
 from virt_admit.settings import DOMAIN
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from virt_admit.kube.client import PATIENCE, ApiClient, path_of, pause
-from virt_admit.model import kinds
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut
-from virt_admit.model.objects import Object
 from virt_admit.model.sanitize import line
-from virt_admit.reports.formats.policy_reports import (
+from virt_admit.reports.findings.formats.policy_reports import (
     MANAGED,
     MAX_MESSAGE,
     SOURCE,
@@ -27,7 +27,7 @@ from virt_admit.reports.formats.policy_reports import (
     report,
     subject,
 )
-from virt_admit.reports.report import ObjectResult, rows_of
+from virt_admit.reports.findings.report import ObjectResult, rows_of
 from virt_admit.rule import POLICY_FINDING, Action
 from virt_admit.rules import load_rules
 from virt_admit_certs.kube_api import ApiError

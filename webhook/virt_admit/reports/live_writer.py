@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from virt_admit.kube.client import ApiClient
 from virt_admit.reports import cluster_writer
 from virt_admit.reports.cluster_writer import Address, NotWritten
-from virt_admit.reports.formats.policy_reports import Format, report, subject
-from virt_admit.reports.report import Report
+from virt_admit.reports.findings.formats.policy_reports import Format, report, subject
+from virt_admit.reports.findings.report import Report
 
 RELIST: Final = 600.0
 """Seconds between two lists of the reports, which find those that another client changed or deleted."""

@@ -11,8 +11,8 @@ from urllib.error import HTTPError
 
 from prometheus_client import CollectorRegistry, Gauge, push_to_gateway, write_to_textfile
 
-from virt_admit.model.rehearsal.durations import Range
-from virt_admit.reports.report import Report
+from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.reports.findings.report import Report
 from virt_admit.rule import Action
 
 JOB: Final = "virt-admit-scan"

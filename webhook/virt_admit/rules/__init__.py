@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from virt_admit.model import kinds, reads
-from virt_admit.model.kinds import Kind
+from virt_admit.model.kubernetes import kinds, reads
+from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.messages import did_you_mean
-from virt_admit.model.releases import NO_TARGET, Target
+from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 from virt_admit.rule import Rule
 
 FOLDER: Final = Path(__file__).parent
@@ -84,7 +84,9 @@ class Rules:
 
         self.asked = functools.lru_cache(maxsize=256)(self._asked)  # some keys are text of users
 
-    def _asked(self, kind: Kind, operation: str, subresource: str = "", target: Target = NO_TARGET) -> tuple[Rule, ...]:
+    def _asked(
+        self, kind: Kind, operation: str, subresource: str = "", target: UpgradeTarget = NO_TARGET
+    ) -> tuple[Rule, ...]:
         """Return the rules for a request about an object, or about this sub-resource of it."""
         return tuple(
             rule
@@ -109,7 +111,7 @@ class Rules:
         """The rules that the webhook asks."""
         return self.where(lambda rule: rule.at_admission)
 
-    def about(self, target: Target = NO_TARGET) -> Rules:
+    def about(self, target: UpgradeTarget = NO_TARGET) -> Rules:
         """Return the rules that speak about these releases, and those that speak always."""
         return self.where(lambda rule: not rule.target or target.reaches(rule.target))
 
@@ -203,7 +205,7 @@ def problems(rule: Rule) -> Iterator[str]:
         return
     for kind, paths in rule.reads.items():
         if kind not in kinds.ALL:
-            yield f"reads names the unknown kind {kind!r}. Use a kind of model/kinds.py, or add a record there"
+            yield f"reads names the unknown kind {kind!r}. Use a kind of model/kubernetes/kinds.py, or add a record there"
         elif not isinstance(paths, tuple):
             yield f"the fields of {kind} in reads are not a tuple. Write {kind.kind}: ({str(paths)!r},)"
         else:

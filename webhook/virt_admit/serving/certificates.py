@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from virt_admit.model.cluster import NOTHING, Cluster, Unseen
-from virt_admit.model.kubevirt import cert_settings
-from virt_admit.model.kubevirt.configuration import hyperconverged
+from virt_admit.model.kubernetes.cluster import NOTHING, Cluster, Unseen
+from virt_admit.model.kubevirt.settings import cert_settings
+from virt_admit.model.kubevirt.settings.configuration import hyperconverged
 from virt_admit.serving.settings import Certs, Settings
 from virt_admit_certs.kube_api import KubeApi
 from virt_admit_certs.schedule import RotationSettings, parse_settings

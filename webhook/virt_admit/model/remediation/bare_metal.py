@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import Reads, union
-from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.remediation import check_scope, health_checks, machines
 
 READS: Final[Reads] = union(
     machines.SELECT_READS,
@@ -38,7 +38,7 @@ def reason(obj: Object, cluster: Cluster) -> str:
     kind = check.template["kind"].text or ""
     if check.external or kind.startswith(_PROVIDERS):
         return "hosts" if check.external else kind
-    selection = watching.selected_by(check, cluster)
+    selection = check_scope.selected_by(check, cluster)
     for machine in selection.objects:
         found = _of_machine(machine)
         if found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.remediation import health_checks
 
 _IN_V1BETA2: Final[Mapping[str, str]] = {

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.model import kinds, selectors, units
-from virt_admit.model.cluster import Cluster
-from virt_admit.model.int_or_percent import MAX_INT32, IntOrPercent, LimitKind, parse_int_or_percent
-from virt_admit.model.kinds import Kind
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.selectors import Selector
-from virt_admit.model.units import parse_duration
+from virt_admit.model.kubernetes import kinds, selectors, units
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.int_or_percent import MAX_INT32, IntOrPercent, LimitKind, parse_int_or_percent
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.selectors import Selector
+from virt_admit.model.kubernetes.units import parse_duration
 
 PAUSED: Final = "cluster.x-k8s.io/paused"
 """The annotation that pauses a check with any value."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from virt_admit.model.cluster import Cluster, Unseen, gather
-from virt_admit.model.kinds import MACHINE, NODE
-from virt_admit.model.labels import Selection
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import MACHINE, NODE
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import Reads
 from virt_admit.model.remediation import machines
 
 MACHINE_OF: Final = "machine.openshift.io/machine"

@@ -1,4 +1,4 @@
-"""Machines and MachineSets: selection, ownership, and the VMs on a machine's node.
+"""Machines and MachineSets: selection and ownership.
 
 Work that is linear in the machines of a cluster is done once per cluster state.
 """
@@ -10,15 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model import kinds, selectors
-from virt_admit.model.cluster import Cluster, gather
-from virt_admit.model.kinds import Kind
-from virt_admit.model.kubevirt import drain
-from virt_admit.model.kubevirt.drain import Evictions
-from virt_admit.model.labels import NO_POSITIONS, LabelIndex, Selection
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import Reads, union
-from virt_admit.model.selectors import Selector
+from virt_admit.model.kubernetes import kinds, selectors
+from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.labels import NO_POSITIONS, LabelIndex, Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.selectors import Selector
 
 ROLE_LABELS: Final = ("machine.openshift.io/cluster-api-machine-role", "machine.openshift.io/cluster-api-machine-type")
 MASTER: Final = "master"
@@ -58,7 +56,7 @@ SET_READS: Final[Reads] = {
     ),
     kinds.MACHINE_SET: (),
 }
-"""The fields of Machines and their sets that ``scale_down``, ``of_set``, ``goes_first`` and ``evictions`` read."""
+"""The fields of Machines and their sets that ``scale_down``, ``of_set``, ``goes_first`` and ``machine_vms`` read."""
 
 CONTROL_PLANE_SIZE: Final = 3
 """The assumed number of control-plane machines if they cannot be read."""
@@ -80,12 +78,6 @@ def goes_first(machine: Object) -> bool:
         or machine.at("status", "errorReason").present
         or machine.at("status", "errorMessage").present
     )
-
-
-def evictions(machine: Object, cluster: Cluster) -> Evictions:
-    """Return the VMI evictions that deleting a Machine causes; none if its node is not drained."""
-    name = node_name(machine)
-    return drain.evictions(cluster, name) if name and not machine.annotation(UNDRAINED).present else Evictions()
 
 
 # --- machines by label -------------------------------------------------------------------------------------------

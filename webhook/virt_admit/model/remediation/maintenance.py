@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT, Kind
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, Kind
+from virt_admit.model.kubernetes.objects import Field, Object
 
 KINDS: Final[tuple[Kind, ...]] = (NM, NM_KUBEVIRT)
 

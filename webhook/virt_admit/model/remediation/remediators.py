@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from virt_admit.model import selectors
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import NODE, SNR_CONFIG
-from virt_admit.model.nodes import WORKER
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.reads import Reads
-from virt_admit.model.units import DURATION, MILLISECOND, MINUTE, SECOND, parse_duration
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NODE, SNR_CONFIG
+from virt_admit.model.kubernetes.nodes import WORKER
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.units import DURATION, MILLISECOND, MINUTE, SECOND, parse_duration
 
 SNR_CONFIG_NAME: Final = "self-node-remediation-config"
 """The only config that the operator uses (medik8s/self-node-remediation: …config_webhook.go#validateSingleton)."""

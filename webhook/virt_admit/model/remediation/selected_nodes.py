@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from virt_admit.model.cluster import Cluster, gather
-from virt_admit.model.kinds import NODE
-from virt_admit.model.labels import NO_POSITIONS, LabelIndex, Selection
-from virt_admit.model.nodes import CONTROL_PLANE
-from virt_admit.model.selectors import Selector
+from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.labels import NO_POSITIONS, LabelIndex, Selection
+from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
+from virt_admit.model.kubernetes.selectors import Selector
 
 
 def _nodes(cluster: Cluster) -> tuple[LabelIndex, str]:

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model.cluster import Unseen
+from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.scheduler.neighbours import Neighbours, neighbours
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.resources import PODS, Resources, missing, show
 from virt_admit.model.scheduler.room_index import RoomIndex
-from virt_admit.model.scheduler.state import Node, State
+from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot
 from virt_admit.model.scheduler.volumes import Claim, Volumes
 
 _UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -100,10 +100,10 @@ class _Demand(NamedTuple):
 
 
 @dataclass(slots=True)
-class Scheduler:
+class FilterPipeline:
     """The filters over one state of a cluster."""
 
-    state: State
+    state: SchedulerSnapshot
     volumes: Volumes
     unseen: tuple[str, ...] = ()
     """Kinds of which there may be more objects than are known, such as pods: no node certainly accepts a pod."""
@@ -115,9 +115,9 @@ class Scheduler:
     _room: RoomIndex | None = None
     _limited: bool | None = None
 
-    def fork(self, state: State | None = None) -> Scheduler:
+    def fork(self, state: SchedulerSnapshot | None = None) -> FilterPipeline:
         """Return the same filters over a copy of the state to try placements on, or over other pods on its nodes."""
-        return Scheduler(
+        return FilterPipeline(
             state or self.state.fork(),
             self.volumes,
             self.unseen,
@@ -191,7 +191,7 @@ class Scheduler:
         """Return the nodes that certainly have less room than requested."""
         return self._index.lacking(requests)
 
-    def refuses(self, pod: Pod, name: str, gone: Sequence[Pod], others: Scheduler) -> bool:
+    def refuses(self, pod: Pod, name: str, gone: Sequence[Pod], others: FilterPipeline) -> bool:
         """Return whether one node certainly refuses the pod.
 
         ``others``: the filters over the pods that count for affinity and topology spread, without those ``gone``.

@@ -12,7 +12,7 @@ from typing import Any
 
 from virt_admit.model.scheduler.pod_terms import PodTerm
 from virt_admit.model.scheduler.pods import Pod, Spread
-from virt_admit.model.scheduler.state import Node, State
+from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot
 
 Domain = tuple[str, str]
 """A topology domain: the key and the value of a node label."""
@@ -67,7 +67,7 @@ class Neighbours:
 
 
 def neighbours(
-    pod: Pod, state: State, eligible: Callable[[Node, Spread], bool], gone: Container[int] = ()
+    pod: Pod, state: SchedulerSnapshot, eligible: Callable[[Node, Spread], bool], gone: Container[int] = ()
 ) -> Neighbours:
     """Return what the pods of a cluster mean for the place of one pod.
 
@@ -91,7 +91,7 @@ def neighbours(
     )
 
 
-def _repelled_by(pod: Pod, own: Mapping[str, str], state: State, gone: Container[int]) -> dict[Domain, str]:
+def _repelled_by(pod: Pod, own: Mapping[str, str], state: SchedulerSnapshot, gone: Container[int]) -> dict[Domain, str]:
     found: dict[Domain, str] = {}
     for label in (None, *pod.labels.items()):
         for other in state.repelling.get(label, ()):
@@ -101,7 +101,7 @@ def _repelled_by(pod: Pod, own: Mapping[str, str], state: State, gone: Container
     return found
 
 
-def _avoided(pod: Pod, state: State, gone: Container[int]) -> dict[Domain, str]:
+def _avoided(pod: Pod, state: SchedulerSnapshot, gone: Container[int]) -> dict[Domain, str]:
     found: dict[Domain, str] = {}
     for term in pod.anti_affinity:
         for other in state.selected(term.selector) if term.selector is not None else ():
@@ -124,14 +124,16 @@ def _selects(term: PodTerm, other: Pod, namespace: Mapping[str, str], *, any_nam
     return any_namespace and term.matches("", _NO_LABELS, other.labels)
 
 
-def _close(found: dict[Domain, str], term: PodTerm, other: Pod, state: State) -> None:
+def _close(found: dict[Domain, str], term: PodTerm, other: Pod, state: SchedulerSnapshot) -> None:
     node = state.nodes.get(other.node)
     value = node.labels.get(term.topology_key) if node is not None else None
     if value is not None:
         found.setdefault((term.topology_key, value), other.full_name)
 
 
-def _attracting(pod: Pod, state: State, gone: Container[int], *, any_namespace: bool = False) -> set[Domain]:
+def _attracting(
+    pod: Pod, state: SchedulerSnapshot, gone: Container[int], *, any_namespace: bool = False
+) -> set[Domain]:
     """Return the domains that hold a pod which every affinity term of ``pod`` selects."""
     found: set[Domain] = set()
     if not pod.affinity or pod.affinity[0].selector is None:
@@ -151,13 +153,19 @@ def _attracting(pod: Pod, state: State, gone: Container[int], *, any_namespace: 
     return found
 
 
-def _matches_all(terms: tuple[PodTerm, ...], other: Pod, state: State, *, any_namespace: bool = False) -> bool:
+def _matches_all(
+    terms: tuple[PodTerm, ...], other: Pod, state: SchedulerSnapshot, *, any_namespace: bool = False
+) -> bool:
     labels = state.namespaces.get(other.namespace, _NO_LABELS)
     return bool(terms) and all(_selects(term, other, labels, any_namespace=any_namespace) for term in terms)
 
 
 def _domains(
-    pod: Pod, constraint: Spread, state: State, eligible: Callable[[Node, Spread], bool], gone: Container[int]
+    pod: Pod,
+    constraint: Spread,
+    state: SchedulerSnapshot,
+    eligible: Callable[[Node, Spread], bool],
+    gone: Container[int],
 ) -> _Domains:
     key, selector = constraint.topology_key, constraint.selector
     counts: Counter[str] = Counter()

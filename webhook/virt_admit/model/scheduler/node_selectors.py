@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from virt_admit.model.selectors import (
+from virt_admit.model.kubernetes.selectors import (
     IN,
     NODE_OPERATORS,
     NOT_IN,
@@ -17,7 +17,7 @@ from virt_admit.model.selectors import (
     is_dns_name,
     parse_requirements,
 )
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.units import show
 
 NAME_FIELD: Final = "metadata.name"
 """The only field of a node that ``matchFields`` supports."""

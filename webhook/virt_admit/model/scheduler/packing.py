@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.model.scheduler.filters import Scheduler
+from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import PODS, missing
 
@@ -42,7 +42,7 @@ class Item:
     """Pods that have ended when this one starts: the own one of a VM that restarts."""
 
 
-def pack(items: Sequence[Item], scheduler: Scheduler) -> Packing:
+def pack(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
     """Return whether all pods find a place at the same time, in addition to all that run already."""
     if not items:
         return Packing(True, {})
@@ -56,7 +56,7 @@ def pack(items: Sequence[Item], scheduler: Scheduler) -> Packing:
     return Packing(fits, placed if found is None else found, () if fits else left)
 
 
-def _search(items: Sequence[Item], scheduler: Scheduler) -> tuple[bool | None, dict[str, str] | None]:
+def _search(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[bool | None, dict[str, str] | None]:
     """Return whether the pods fit, and where.
 
     A pod that is placed takes room and keeps others off, whatever the order. But it can open a node to a pod with
@@ -85,14 +85,14 @@ def _without_others(pod: Pod) -> Pod:
     return replace(pod, affinity=(), spread=()) if _waits_for_others(pod) else pod
 
 
-def _widened(item: Item, scheduler: Scheduler) -> Item:
+def _widened(item: Item, scheduler: FilterPipeline) -> Item:
     """Return the pod with the nodes that others can open to it."""
     if not _waits_for_others(item.pod):
         return item
     return replace(item, nodes=scheduler.place(_without_others(item.pod), without=item.source).candidates)
 
 
-def _size(item: Item, scheduler: Scheduler) -> tuple[float, str]:
+def _size(item: Item, scheduler: FilterPipeline) -> tuple[float, str]:
     """Return the largest share of a node's resource that the pod requests: the usual measure for several resources."""
     nodes = [scheduler.state.nodes[name] for name in item.nodes[:1]] or list(scheduler.state.nodes.values())[:1]
     share = max(
@@ -107,7 +107,7 @@ def _size(item: Item, scheduler: Scheduler) -> tuple[float, str]:
     return share, item.pod.full_name
 
 
-def _first_fit(items: Sequence[Item], scheduler: Scheduler) -> tuple[dict[str, str], tuple[Pod, ...]]:
+def _first_fit(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[dict[str, str], tuple[Pod, ...]]:
     placed: dict[str, str] = {}
     left: list[Pod] = []
     for item in items:
@@ -120,7 +120,7 @@ def _first_fit(items: Sequence[Item], scheduler: Scheduler) -> tuple[dict[str, s
     return placed, tuple(left)
 
 
-def _takes(scheduler: Scheduler, item: Item, name: str) -> bool:
+def _takes(scheduler: FilterPipeline, item: Item, name: str) -> bool:
     """Return whether a node among a pod's candidates still takes it, after other pods were placed."""
     state, pod = scheduler.state, item.pod
     if any(True for _ in missing({PODS: 1, **pod.requests}, state.free(state.nodes[name]))):
@@ -131,7 +131,7 @@ def _takes(scheduler: Scheduler, item: Item, name: str) -> bool:
 class _Search:
     """Depth-first search with a bound on the placements that it tries."""
 
-    def __init__(self, scheduler: Scheduler, steps: int, *, any_order: bool = False) -> None:
+    def __init__(self, scheduler: FilterPipeline, steps: int, *, any_order: bool = False) -> None:
         self.scheduler = scheduler.fork()
         self.steps = steps
         self.any_order = any_order

@@ -11,7 +11,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple
 
-from virt_admit.model.objects import Field
+from virt_admit.model.kubernetes.objects import Field
 from virt_admit.model.scheduler.resources import (
     Resources,
     add,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from virt_admit.model import selectors
-from virt_admit.model.objects import Field
-from virt_admit.model.selectors import IN, NOT_IN, Requirement, Selector
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.objects import Field
+from virt_admit.model.kubernetes.selectors import IN, NOT_IN, Requirement, Selector
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

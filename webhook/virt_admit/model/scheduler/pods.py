@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
 from virt_admit.model.scheduler.pod_terms import REQUIRED, PodTerm, pod_terms, with_label_keys
 from virt_admit.model.scheduler.resources import Resources, pod_requests
-from virt_admit.model.selectors import Selector
 
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not see: its informer leaves them out."""

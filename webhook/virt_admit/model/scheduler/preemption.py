@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from virt_admit.model.scheduler.filters import Placement, Scheduler
+from virt_admit.model.scheduler.filters import FilterPipeline, Placement
 from virt_admit.model.scheduler.packing import Item, pack
 from virt_admit.model.scheduler.pods import Pod
-from virt_admit.model.scheduler.state import State
+from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 
 HIGHEST: Final = 2**31 - 1
 """The priority of a pod whose priority is not known, as one that preempts: no pod has a higher one."""
@@ -27,7 +27,7 @@ LOWEST: Final = -(2**31)
 class Preemption:
     """What preemption could do in one state of a cluster. It costs nothing where all pods have the same priority."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: FilterPipeline) -> None:
         self._scheduler = scheduler
         self._lowest = min((pod.priority for pod in scheduler.state.all_pods()), default=HIGHEST)
         self._emptied = functools.cache(self._without_lower)
@@ -85,11 +85,11 @@ class Preemption:
         """Return the pods of a node that a pod of this priority may preempt."""
         return tuple(pod for pod in self._scheduler.state.pods.get(node, ()) if pod.priority < priority)
 
-    def _without_lower(self, priority: int) -> Scheduler:
+    def _without_lower(self, priority: int) -> FilterPipeline:
         """Return the filters over the cluster without all pods of lower priority."""
         state = self._scheduler.state
         kept = (pod for pod in state.all_pods() if pod.priority >= priority)
-        return self._scheduler.fork(State.of(state.nodes.values(), kept, state.namespaces))
+        return self._scheduler.fork(SchedulerSnapshot.of(state.nodes.values(), kept, state.namespaces))
 
 
 def _fits_nowhere(item: Item, items: Sequence[Item]) -> bool:
@@ -102,7 +102,7 @@ def _outranks(pod: Pod, lowest: int) -> bool:
     return pod.priority > lowest and not pod.never_preempts
 
 
-def _relaxed(item: Item, emptied: Scheduler) -> Item:
+def _relaxed(item: Item, emptied: FilterPipeline) -> Item:
     """Return an item without what other pods could open to it, and with the nodes that take it then."""
     pod = replace(item.pod, affinity=(), spread=())
     placement = emptied.place(pod, without=item.source, gone=item.gone)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from virt_admit.model.objects import Field
-from virt_admit.model.quantities import parse_quantity
+from virt_admit.model.kubernetes.objects import Field
+from virt_admit.model.kubernetes.quantities import parse_quantity
 
 Resources = Mapping[str, int]
 """Amounts by resource name, as in ``status.allocatable``: ``cpu`` in millicores, all others in whole units (bytes,

@@ -10,9 +10,9 @@ import functools
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
-from virt_admit.model.cluster import Unseen
+from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.scheduler.resources import PODS, Resources
-from virt_admit.model.scheduler.state import State
+from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 from virt_admit.model.scheduler.volumes import Claim, Volumes
 
 _NONE: frozenset[str] = frozenset()
@@ -33,7 +33,7 @@ class _Sorted:
 class RoomIndex:
     """Free resources, attached volumes and topology domains of one state, as of one moment. All of it on demand."""
 
-    def __init__(self, state: State, volumes: Volumes) -> None:
+    def __init__(self, state: SchedulerSnapshot, volumes: Volumes) -> None:
         self.generation = state.generation
         self._state, self._volumes = state, volumes
         self._by_resource: dict[str, _Sorted] = {}

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import CSI_NODE, PV, PVC, STORAGE_CLASS
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import CSI_NODE, PV, PVC, STORAGE_CLASS
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
 
 _ZONE_KEYS: Final = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.html.page import BAD, Link, Page, Table, render
 
 INDEX: Final = "index.html"

@@ -8,10 +8,10 @@ accepts any string: HyperConverged rejects a malformed duration, KubeVirt only o
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import workload_updates
-from virt_admit.model.objects import Object
-from virt_admit.model.units import parse_duration, show
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import parse_duration, show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -8,10 +8,10 @@ shutting down, so more VMs are down at once than ``batchEvictionSize`` allows.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import workload_updates
-from virt_admit.model.objects import Object
-from virt_admit.model.units import SECOND, parse_duration, show
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import SECOND, parse_duration, show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 SHORTEST = 30 * SECOND  # half of the default, and about as long as a guest needs to shut down

@@ -7,10 +7,10 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import workload_updates
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -11,12 +11,12 @@ For another cluster, create another health check.
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kinds import CAPI_MHC
+from virt_admit.model.kubernetes.kinds import CAPI_MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.messages import first_that_fits
-from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.machines import CAPI_CLUSTER_LABEL
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 LONGEST: Final = 63

@@ -12,8 +12,8 @@ reports the fields of the other version.
 from collections.abc import Iterator
 
 from virt_admit.model import unknown_fields
-from virt_admit.model.kinds import CAPI_MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CAPI_MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import capi_versions
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 

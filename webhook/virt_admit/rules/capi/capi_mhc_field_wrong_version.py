@@ -8,8 +8,8 @@ not have, so the check watches less than written. The dropped fields do not appe
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CAPI_MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import capi_versions
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

@@ -10,11 +10,11 @@ schema rejects them because they would be circular, and every type that is not a
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model import selectors
-from virt_admit.model.kinds import CAPI_MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.kinds import CAPI_MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 _FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"))

@@ -9,9 +9,10 @@ remediates nothing.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MHC
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, machines, plan, watching
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.kinds import CAPI_MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -29,8 +30,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f"{view.range.text} holds only while no machine is unhealthy, so none is remediated. Write [1-1].",
         )
     elif low > 1:
-        selection = context.cached(watching.selected, obj)
-        budget = plan.budget(view, selection)
+        selection = context.cached(check_scope.selected, obj)
+        budget = remediation_steps.budget(view, selection)
         if len(selection) < low:
             selection.demand_all()
         if budget.never:

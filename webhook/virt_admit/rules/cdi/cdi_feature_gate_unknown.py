@@ -9,10 +9,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kinds import CDI
-from virt_admit.model.kubevirt.versions import parse_version
+from virt_admit.model.kubernetes.kinds import CDI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.versions import parse_version
 from virt_admit.model.messages import cut, did_you_mean
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 KNOWN: Final = ("DataVolumeClaimAdoption", "HonorWaitForFirstConsumer", "WebhookPvcRendering")

@@ -10,9 +10,9 @@ such a creation KubeVirt rejects every further edit.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import KUBEVIRT
-from virt_admit.model.kubevirt import cert_settings
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import cert_settings
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

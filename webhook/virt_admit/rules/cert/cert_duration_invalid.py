@@ -10,9 +10,9 @@ have expired when they are issued.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CDI, HCO, KUBEVIRT
-from virt_admit.model.kubevirt import cert_settings
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import cert_settings
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

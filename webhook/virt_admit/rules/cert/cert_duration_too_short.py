@@ -9,11 +9,11 @@ HyperConverged rejects less than ten minutes. KubeVirt and CDI accept it.
 
 from collections.abc import Iterator
 
-from virt_admit.model import kinds
-from virt_admit.model.kinds import CDI, HCO, KUBEVIRT
-from virt_admit.model.kubevirt import cert_settings
-from virt_admit.model.objects import Object
-from virt_admit.model.units import MINUTE, show
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import MINUTE, show
+from virt_admit.model.kubevirt.settings import cert_settings
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig

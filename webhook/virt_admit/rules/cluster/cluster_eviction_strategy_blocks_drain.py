@@ -10,13 +10,15 @@ running VM keeps the strategy that it was started with.
 
 from collections.abc import Iterator, Sequence
 
-from virt_admit.model.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kinds import HCO, KUBEVIRT, VM, VMI
-from virt_admit.model.kubevirt import configuration, effective, vmis, vms, workload_updates
-from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vmis, vms
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.messages import count, names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -56,7 +58,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, effective.STRATEGY_READS, {VM: ("spec.template.spec.evictionStrategy",)}),
+    reads=union(vmis.READS, expand.STRATEGY_READS, {VM: ("spec.template.spec.evictionStrategy",)}),
     action=Action.WARN,
     event="DrainBlocked",
     check=check,

@@ -8,13 +8,13 @@ does not set its own strategy. virt-api then rejects that VM: such VMs can be ne
 
 from collections.abc import Iterator
 
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt.configuration import Setting, setting
-from virt_admit.model.kubevirt.vms import EVICTION_STRATEGIES
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances.vms import EVICTION_STRATEGIES
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.messages import did_you_mean
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

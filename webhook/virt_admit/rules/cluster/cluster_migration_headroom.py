@@ -8,10 +8,10 @@ drain and an upgrade do not complete. VMs of a lost node do not start again.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NODE
-from virt_admit.model.kubevirt import headroom
+from virt_admit.forecasts.placement import headroom
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

@@ -9,11 +9,11 @@ rejects the second entry.
 from collections.abc import Iterator
 from typing import Any
 
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

@@ -9,11 +9,11 @@ which the schema rejects even in a termination handler.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.health_checks import Condition, HealthCheck
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

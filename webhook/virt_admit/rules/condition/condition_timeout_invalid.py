@@ -10,8 +10,8 @@ Cluster API v1beta2 takes whole seconds without quotes.
 from collections.abc import Iterator
 from itertools import chain
 
-from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.health_checks import NegativeTime
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule

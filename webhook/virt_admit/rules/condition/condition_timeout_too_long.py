@@ -8,10 +8,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import health_checks
-from virt_admit.model.units import format_duration
 from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 

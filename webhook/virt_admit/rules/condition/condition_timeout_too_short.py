@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, timeline
-from virt_admit.model.units import MINUTE, format_duration
+from virt_admit.forecasts.remediation import timeline
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import MINUTE, format_duration
+from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 _USUAL: Final = 5 * MINUTE

@@ -10,11 +10,11 @@ check never acts on it. ``NotReady`` is only how kubectl prints a node whose ``R
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 _CORRECT_TYPES: Final = {"notready": "Ready"} | {known.lower(): known for known in health_checks.HEALTHY}

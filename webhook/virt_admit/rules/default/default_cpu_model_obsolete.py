@@ -8,11 +8,11 @@ node and do not start.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import configuration
-from virt_admit.model.kubevirt.configuration import Setting, setting
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

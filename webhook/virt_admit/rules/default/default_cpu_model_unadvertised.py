@@ -8,11 +8,12 @@ only one node does, they start there and cannot migrate away. Names are compared
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT, NODE
-from virt_admit.model.kubevirt import configuration, cpu_models
-from virt_admit.model.kubevirt.configuration import Setting, setting
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import cpu_models
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -8,8 +8,8 @@ healthy and keeps the remediation forever. The cluster loses one node after anot
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

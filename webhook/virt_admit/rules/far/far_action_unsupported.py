@@ -9,11 +9,11 @@ this. The operator's webhook rejects it.
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 SUPPORTED: Final = ("", "reboot", "off")

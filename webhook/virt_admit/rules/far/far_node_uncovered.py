@@ -8,13 +8,14 @@ address, or not at all. The remediation neither fails nor is repeated, so the no
 
 from collections.abc import Iterator
 
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import FAR_TEMPLATE, NHC, NODE
-from virt_admit.model.labels import Selection
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, NODE
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object, Path
-from virt_admit.model.remediation import health_checks, plan, watching
+from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.model.remediation.remediators import far_gaps, far_spec
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
@@ -26,16 +27,16 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 def _of_template(template: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if not far_spec(template)["nodeparameters"].map:
         return
-    watches = watching.watches(context.cluster, NHC)
+    watches = check_scope.watches(context.cluster, NHC)
     for watch in watches.of(""):
         nhc = watch.check.obj
-        if any(step.refers_to(template) for step in plan.steps(watch.check)):
+        if any(step.refers_to(template) for step in remediation_steps.steps(watch.check)):
             yield from _gaps(template, watch.selection, f"NodeHealthCheck {nhc.name} selects")
     watches.demand_all()
 
 
 def _of_check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    for step in plan.steps(context.cached(health_checks.view, nhc)):
+    for step in remediation_steps.steps(context.cached(health_checks.view, nhc)):
         if step.kind is FAR_TEMPLATE:
             try:
                 template = step.template(context.cluster)
@@ -43,7 +44,7 @@ def _of_check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding | Uns
                 yield unseen
                 continue
             if template is not None:
-                selection = context.cached(watching.selected, nhc)
+                selection = context.cached(check_scope.selected, nhc)
                 yield from _gaps(template, selection, "this check selects", step.reference.path)
 
 

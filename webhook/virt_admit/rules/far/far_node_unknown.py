@@ -8,12 +8,12 @@ full name, an extra port), the intended node has no parameters.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import FAR_TEMPLATE, NODE
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.reads import NAME
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NODE
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import NAME
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

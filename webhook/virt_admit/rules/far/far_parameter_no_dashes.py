@@ -8,11 +8,11 @@ ignores the parameter. A parameter ``action`` does not replace the ``--action=re
 
 from collections.abc import Iterator
 
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Field, Object, Path
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Field, Object, Path
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_parameters
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -8,8 +8,8 @@ reads a port, a slot or ``true`` without quotes as a number or a boolean. Only `
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 

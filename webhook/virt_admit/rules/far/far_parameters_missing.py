@@ -9,8 +9,8 @@ names of Secrets.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 

@@ -9,8 +9,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.remediation.remediators import far_parameters
 from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
 

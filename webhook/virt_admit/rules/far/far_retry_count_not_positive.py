@@ -8,10 +8,10 @@ from a node that still runs. Two copies of a VM then write to one disk. With 0 t
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

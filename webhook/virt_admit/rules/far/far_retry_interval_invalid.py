@@ -8,10 +8,10 @@ the operator cannot read any template of the cluster.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import DURATION, parse_duration
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.model.units import DURATION, parse_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

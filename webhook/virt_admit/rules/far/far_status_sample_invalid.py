@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kinds import FAR_TEMPLATE
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 PERCENT: Final = re.compile(r"(?:[0-9]|[1-9][0-9]|100)%")

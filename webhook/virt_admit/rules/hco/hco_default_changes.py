@@ -10,10 +10,10 @@ defaults when it is created: a stored limit stays, a stored time-out of 150 s be
 from collections.abc import Iterator
 
 from virt_admit.model import releases
-from virt_admit.model.kinds import HCO
-from virt_admit.model.kubevirt.configuration import Setting, setting
-from virt_admit.model.kubevirt.upgrades import running_hyperconverged
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes.kinds import HCO
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
+from virt_admit.model.kubevirt.settings.running_release import running_hyperconverged
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 REPLACED = {"completionTimeoutPerGiB": 150}

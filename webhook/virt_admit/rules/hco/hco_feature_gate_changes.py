@@ -9,10 +9,10 @@ operator warns until the gate is removed.
 from collections.abc import Iterator
 
 from virt_admit.model import releases
-from virt_admit.model.kinds import HCO
-from virt_admit.model.kubevirt.feature_gates import hyperconverged_gates
-from virt_admit.model.kubevirt.upgrades import running_hyperconverged
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import HCO
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.feature_gates import hyperconverged_gates
+from virt_admit.model.kubevirt.settings.running_release import running_hyperconverged
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 GONE = "ignored"

@@ -12,9 +12,9 @@ reports the fields of another API version.
 from collections.abc import Iterator
 
 from virt_admit.model import unknown_fields
-from virt_admit.model.kinds import HCO
-from virt_admit.model.kubevirt import hco_versions
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import HCO
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import hco_versions
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

@@ -9,10 +9,10 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO
-from virt_admit.model.kubevirt import hco_versions
-from virt_admit.model.kubevirt.configuration import Setting, setting
-from virt_admit.model.objects import Object, Path
+from virt_admit.model.kubernetes.kinds import HCO
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubevirt.settings import hco_versions
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from virt_admit.model.kinds import HCO
+from virt_admit.model.kubernetes.kinds import HCO
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut, names
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 ANNOTATION = "kubevirt.kubevirt.io/jsonpatch"

@@ -10,9 +10,9 @@ policy/v1beta1.
 from collections.abc import Iterator
 
 from virt_admit.model import releases
-from virt_admit.model.kinds import CLUSTER_INSTANCETYPE, CLUSTER_PREFERENCE, INSTANCETYPE, PDB, PREFERENCE
-from virt_admit.model.objects import Object, Path
-from virt_admit.model.releases import Target
+from virt_admit.model.kubernetes.kinds import CLUSTER_INSTANCETYPE, CLUSTER_PREFERENCE, INSTANCETYPE, PDB, PREFERENCE
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.releases import UpgradeTarget
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         yield Finding(Path("apiVersion"), message, cause=Cause.NOT_SUPPORTED)
 
 
-def _kubevirt(obj: Object, target: Target) -> tuple[str, str] | None:
+def _kubevirt(obj: Object, target: UpgradeTarget) -> tuple[str, str] | None:
     if obj.group != INSTANCETYPE.group or not target.kubevirt:
         return None
     served = releases.about(releases.KUBEVIRT, target.kubevirt)["instancetype_versions"]
@@ -34,7 +34,7 @@ def _kubevirt(obj: Object, target: Target) -> tuple[str, str] | None:
     return f"KubeVirt {target.kubevirt}", f"{obj.group}/{served[-1]}"
 
 
-def _kubernetes(obj: Object, target: Target) -> tuple[str, str] | None:
+def _kubernetes(obj: Object, target: UpgradeTarget) -> tuple[str, str] | None:
     removed = releases.table(releases.KUBERNETES)["removed"].get(obj.api_version)
     if not target.kubernetes or not removed or releases.order(removed["release"]) > releases.order(target.kubernetes):
         return None

@@ -9,15 +9,15 @@ after a restart of KubeVirt's pods the built-in defaults apply.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import KUBEVIRT
-from virt_admit.model.kubevirt import validity
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.settings import invalid_configuration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, _: Context[NoParams]) -> Iterator[Finding]:
-    for field, valid in validity.invalid_settings(obj):
+    for field, valid in invalid_configuration.invalid_settings(obj):
         yield Finding(
             field.path,
             f"{show(field.value)} is not valid, so KubeVirt keeps its last valid configuration and ignores every "

@@ -10,11 +10,11 @@ guest, where earlier releases waited for a restart. Since 1.9 the features of be
 from collections.abc import Iterator
 
 from virt_admit.model import releases
-from virt_admit.model.kinds import KUBEVIRT
-from virt_admit.model.kubevirt.feature_gates import kubevirt_gates
-from virt_admit.model.kubevirt.upgrades import is_managed, running_release
+from virt_admit.model.kubernetes.kinds import KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.feature_gates import kubevirt_gates
+from virt_admit.model.kubevirt.settings.running_release import is_managed, running_release
 from virt_admit.model.messages import names, room
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

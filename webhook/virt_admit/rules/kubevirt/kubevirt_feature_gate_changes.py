@@ -9,11 +9,11 @@ discontinued gate is removed, and KubeVirt rejects VMs that use it. A gate that 
 from collections.abc import Iterator
 
 from virt_admit.model import releases
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import feature_gates
-from virt_admit.model.kubevirt.feature_gates import NamedGate
-from virt_admit.model.kubevirt.upgrades import is_managed, running_release
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import feature_gates
+from virt_admit.model.kubevirt.settings.feature_gates import NamedGate
+from virt_admit.model.kubevirt.settings.running_release import is_managed, running_release
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

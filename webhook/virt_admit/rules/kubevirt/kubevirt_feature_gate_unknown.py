@@ -10,14 +10,15 @@ either, and KubeVirt rejects VMs that use the feature.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from virt_admit.model import kinds, releases
-from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import feature_gates, versions
-from virt_admit.model.kubevirt.feature_gates import JSON_PATCH, NamedGate
-from virt_admit.model.kubevirt.upgrades import is_managed
+from virt_admit.model import releases
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import feature_gates, versions
+from virt_admit.model.kubevirt.settings.feature_gates import JSON_PATCH, NamedGate
+from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.messages import cut, did_you_mean
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 _INSTEAD: Final = {

@@ -10,8 +10,8 @@ which ``sortPolicy`` replaces.
 from collections.abc import Iterator
 
 from virt_admit.model import releases
-from virt_admit.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from virt_admit.model.kinds import CDI, KUBEVIRT
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CDI, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Context, Finding, Rule, param
 
 MANAGED_BY = "app.kubernetes.io/managed-by"

@@ -10,10 +10,10 @@ annotation.
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kinds import MACHINE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import MACHINE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks, machines
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 _FOREIGN: Final = ("cluster.k8s.io/delete-machine", "cluster.x-k8s.io/delete-machine")

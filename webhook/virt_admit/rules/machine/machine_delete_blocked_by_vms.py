@@ -10,18 +10,19 @@ restart it, or stop it.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import MACHINE
-from virt_admit.model.kubevirt import drain_room, effective, vmis
+from virt_admit.forecasts.drain import capacity, machine_vms
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import MACHINE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.model.remediation import machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
 def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    evictions = machines.evictions(machine, context.cluster)
+    evictions = machine_vms.evictions(machine, context.cluster)
     if evictions.blocking:
         yield Finding(
             machine.metadata["name"].path,
@@ -30,7 +31,7 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Uns
             value=machine.name,
         )
     yield from evictions.unseen
-    if evictions.answers and (short := drain_room.shortage(context.cluster, machines.node_name(machine))):
+    if evictions.answers and (short := capacity.shortage(context.cluster, machines.node_name(machine))):
         yield Finding(
             machine.metadata["name"].path,
             f"the drain of its node finds no room for {short}. Free or add room first, or stop VMs.",
@@ -42,7 +43,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE,),
-    reads=union(vmis.READS, effective.STRATEGY_READS, drain_room.READS),
+    reads=union(vmis.READS, expand.STRATEGY_READS, capacity.READS),
     operations=(Operation.DELETE,),
     action=Action.WARN,
     event="DrainBlocked",

@@ -8,8 +8,8 @@ such owner, so the cluster loses a node permanently.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MACHINE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import MACHINE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 

@@ -9,11 +9,11 @@ disable it.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import gather
-from virt_admit.model.kinds import MACHINE
-from virt_admit.model.kubevirt import vmis
+from virt_admit.model.kubernetes.cluster import gather
+from virt_admit.model.kubernetes.kinds import MACHINE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
 from virt_admit.model.remediation import machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

@@ -10,12 +10,12 @@ checks.
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kinds import MACHINE, MHC
+from virt_admit.model.kubernetes.kinds import MACHINE, MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
-from virt_admit.model.remediation import machines, watching
-from virt_admit.model.units import show
+from virt_admit.model.remediation import check_scope, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 _OPERATOR: Final = "clusteroperator/"
@@ -30,7 +30,7 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
     ]
     if not hooks:
         return
-    watches = watching.watches(context.cluster, MHC)
+    watches = check_scope.watches(context.cluster, MHC)
     checks = [
         watch.check.obj.name
         for watch in watches.of(machine.namespace)

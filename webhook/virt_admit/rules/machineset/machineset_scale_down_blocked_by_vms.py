@@ -8,13 +8,14 @@ controller outside KubeVirt, blocks the drain. The machine then stays in ``Delet
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import MACHINE_SET
-from virt_admit.model.kubevirt import drain_room, effective, vmis
-from virt_admit.model.labels import Selection
+from virt_admit.forecasts.drain import capacity, machine_vms
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import MACHINE_SET
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.model.remediation import machines
 from virt_admit.model.remediation.machines import ScaleDown
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
@@ -28,11 +29,11 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     blocking: list[str] = []
     short = ""
     for machine in _deleted_first(members, change):
-        evictions = machines.evictions(machine, context.cluster)
+        evictions = machine_vms.evictions(machine, context.cluster)
         blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
         yield from evictions.unseen
         if evictions.answers and not short:
-            short = drain_room.shortage(context.cluster, machines.node_name(machine))
+            short = capacity.shortage(context.cluster, machines.node_name(machine))
     if blocking:
         yield Finding(
             obj.at("spec", "replicas").path,
@@ -56,7 +57,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(MACHINE_SET,),
-    reads=union(machines.SET_READS, vmis.READS, effective.STRATEGY_READS, drain_room.READS),
+    reads=union(machines.SET_READS, vmis.READS, expand.STRATEGY_READS, capacity.READS),
     operations=(Operation.UPDATE,),
     subresources=("scale",),
     action=Action.WARN,

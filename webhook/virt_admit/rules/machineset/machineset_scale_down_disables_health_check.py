@@ -8,15 +8,15 @@ check still counts unhealthy machines but silently stops remediating them.
 
 from collections.abc import Iterator
 
-from virt_admit.model.int_or_percent import allowed_unhealthy
-from virt_admit.model.kinds import MACHINE_SET, MHC
-from virt_admit.model.labels import Selection
+from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
+from virt_admit.model.kubernetes.kinds import MACHINE_SET, MHC
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
-from virt_admit.model.remediation import machines, watching
+from virt_admit.model.remediation import check_scope, machines
+from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.machines import ScaleDown
-from virt_admit.model.remediation.watching import Watch
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
@@ -26,7 +26,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         return
     members = machines.of_set(change.machine_set, context.cluster)
     members.demand_all()
-    watches = watching.watches(context.cluster, MHC)
+    watches = check_scope.watches(context.cluster, MHC)
     disabled = [
         watch.check.obj.name
         for watch in watches.of(change.machine_set.namespace)
@@ -41,7 +41,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     watches.demand_all()
 
 
-def _is_disabled(watch: Watch, members: Selection, change: ScaleDown) -> bool:
+def _is_disabled(watch: WatchedNodes, members: Selection, change: ScaleDown) -> bool:
     limit = watch.check.known_limit()
     selected = watch.selection.positions
     if limit is None or not limit.percent or selected.isdisjoint(members.positions):

@@ -8,9 +8,9 @@ cluster, then any machine. That machine may run a VM that cannot migrate.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MACHINE_SET
+from virt_admit.model.kubernetes.kinds import MACHINE_SET
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object
 from virt_admit.model.remediation import machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 

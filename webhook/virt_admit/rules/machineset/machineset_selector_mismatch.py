@@ -8,9 +8,9 @@ the API server skips its webhook while the webhook is unavailable.
 
 from collections.abc import Iterator
 
-from virt_admit.model import selectors
-from virt_admit.model.kinds import MACHINE_SET
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.kinds import MACHINE_SET
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

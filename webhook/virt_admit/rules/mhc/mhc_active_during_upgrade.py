@@ -8,8 +8,8 @@ the update is complete. A MachineHealthCheck does not.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CLUSTER_VERSION, MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CLUSTER_VERSION, MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

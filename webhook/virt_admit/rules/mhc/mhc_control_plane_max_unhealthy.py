@@ -8,10 +8,10 @@ cost etcd its quorum, and the cluster with it. The controller gives control-plan
 
 from collections.abc import Iterator
 
-from virt_admit.model.int_or_percent import allowed_unhealthy
-from virt_admit.model.kinds import MACHINE, MHC
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
+from virt_admit.model.kubernetes.kinds import MACHINE, MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -20,7 +20,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     limit = view.known_limit()
     if limit is None or view.handler or (not limit.percent and limit.number <= 1):
         return
-    selection = context.cached(watching.selected, obj)
+    selection = context.cached(check_scope.selected, obj)
     masters = len(machines.control_plane(selection))
     if not masters and not machines.selects_control_plane(view.selector):
         selection.demand_all()

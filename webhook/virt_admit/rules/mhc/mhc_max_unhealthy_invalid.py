@@ -10,9 +10,9 @@ controller cannot parse, every reconcile fails. OpenShift reads digits in quotes
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.int_or_percent import Fault, LimitError
-from virt_admit.model.kinds import CAPI_MHC, MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.int_or_percent import Fault, LimitError
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

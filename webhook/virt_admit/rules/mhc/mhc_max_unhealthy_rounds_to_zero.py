@@ -8,11 +8,11 @@ up.
 
 from collections.abc import Iterator
 
-from virt_admit.model.int_or_percent import allowed_unhealthy
-from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -21,7 +21,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     limit = view.known_limit()
     if limit is None or not limit.percent or limit.number in (0, 100) or view.range.present or view.handler:
         return
-    selection = context.cached(watching.selected, obj)
+    selection = context.cached(check_scope.selected, obj)
     if allowed_unhealthy(limit, len(selection), view.limit_of) == 0:
         selection.demand_all()
         if selection.positions:

@@ -8,13 +8,13 @@ check deletes all machines, and no capacity remains.
 
 from collections.abc import Iterator
 
-from virt_admit.model.int_or_percent import IntOrPercent, allowed_unhealthy
-from virt_admit.model.kinds import CAPI_MHC, MHC
-from virt_admit.model.labels import Selection
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.model.kubernetes.int_or_percent import IntOrPercent, allowed_unhealthy
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -24,7 +24,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if limit_field is None or view.deliberate:
         return
     field, limit = limit_field
-    selection = context.cached(watching.selected, obj)
+    selection = context.cached(check_scope.selected, obj)
     if _is_control_plane(view, selection):
         return
     everything = limit.percent and limit.number == 100

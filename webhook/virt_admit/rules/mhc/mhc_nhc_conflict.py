@@ -9,11 +9,11 @@ afterwards.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen, gather
-from virt_admit.model.kinds import MHC, NHC
+from virt_admit.model.kubernetes.cluster import Unseen, gather
+from virt_admit.model.kubernetes.kinds import MHC, NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import NAME
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

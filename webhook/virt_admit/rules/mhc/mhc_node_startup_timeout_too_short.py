@@ -15,12 +15,13 @@ providers Metal3 and Tinkerbell.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import SECOND, format_duration
 from virt_admit.model.messages import cut
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import bare_metal, health_checks, plan
+from virt_admit.model.remediation import bare_metal, health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.model.units import SECOND, format_duration
 from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 
@@ -67,7 +68,7 @@ def _too_short(view: HealthCheck, time: int, params: Params) -> Finding:
 def _consequence(view: HealthCheck) -> str:
     """Return what the check does to a machine that has no node in time (machinehealthcheck_controller.go#remediate)."""
     if view.template.present:
-        (step,) = plan.steps(view)
+        (step,) = remediation_steps.steps(view)
         return f"{cut(step.remediator, 40)} would act on machines that are still starting"
     if view.external:
         return "hosts would be power-cycled while they are still starting"

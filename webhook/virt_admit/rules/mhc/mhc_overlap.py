@@ -8,22 +8,22 @@ allows. For each condition the shorter time applies.
 
 from collections.abc import Iterable, Iterator
 
-from virt_admit.model.cluster import Unseen, gather
-from virt_admit.model.kinds import CAPI_MHC, MHC
-from virt_admit.model.labels import NO_POSITIONS, Selection
+from virt_admit.model.kubernetes.cluster import Unseen, gather
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.labels import NO_POSITIONS, Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
-from virt_admit.model.remediation import health_checks, machines, watching
-from virt_admit.model.remediation.watching import Watch
+from virt_admit.model.remediation import check_scope, health_checks, machines
+from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     view = context.cached(health_checks.view, obj)
-    rivals, unseen = gather(watching.rivals(view, context.cluster))
+    rivals, unseen = gather(check_scope.rivals(view, context.cluster))
     if rivals:
-        shared = _shared(context.cached(watching.selected, obj), rivals)
+        shared = _shared(context.cached(check_scope.selected, obj), rivals)
         machine_names = names((machine.name for machine in shared.objects), 50) or "the same machines"
         yield Finding(
             view.selector_field.path,
@@ -34,7 +34,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         yield Unseen(unseen)
 
 
-def _shared(selection: Selection, rivals: Iterable[Watch]) -> Selection:
+def _shared(selection: Selection, rivals: Iterable[WatchedNodes]) -> Selection:
     """Return the machines that any rival also selects."""
     common = NO_POSITIONS
     for rival in rivals:

@@ -7,10 +7,10 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MHC, MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

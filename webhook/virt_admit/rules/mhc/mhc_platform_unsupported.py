@@ -8,8 +8,8 @@ added later. The API server accepts the check, but the check never acts.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import INFRASTRUCTURE, MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

@@ -9,8 +9,8 @@ any unhealthy machine of its namespace, including control-plane machines.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MHC, MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 

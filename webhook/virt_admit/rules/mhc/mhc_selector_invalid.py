@@ -11,9 +11,9 @@ machines that match the rest of the selector. Without another label these are al
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import first_that_fits
-from virt_admit.model.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

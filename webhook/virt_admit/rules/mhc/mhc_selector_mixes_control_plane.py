@@ -8,10 +8,10 @@ the others are healthy. A shared limit is too loose for the control plane or too
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MACHINE, MHC
+from virt_admit.model.kubernetes.kinds import MACHINE, MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count, names
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -19,7 +19,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
-    selection = context.cached(watching.selected, obj)
+    selection = context.cached(check_scope.selected, obj)
     masters = machines.control_plane(selection)
     other_count = len(selection) - len(masters)
     if masters and other_count:

@@ -8,9 +8,9 @@ appear later, or a label is misspelled and a failed node is never remediated.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MHC, MHC
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -18,7 +18,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
     if view.deliberate or view.selector.errors:
         return
-    selection = context.cached(watching.selected, obj)
+    selection = context.cached(check_scope.selected, obj)
     if not selection.positions:
         selection.demand_all()
         yield Finding(

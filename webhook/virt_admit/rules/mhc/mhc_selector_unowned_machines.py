@@ -8,10 +8,10 @@ against ``maxUnhealthy`` when it is unhealthy, but the check never remediates it
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, machines, watching
+from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -19,7 +19,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
     if view.handler or view.external or view.template.present:
         return
-    selection = context.cached(watching.selected, obj)
+    selection = context.cached(check_scope.selected, obj)
     unowned = [machine.name for machine in selection.objects if machine.controller is None]
     if unowned:
         yield Finding(

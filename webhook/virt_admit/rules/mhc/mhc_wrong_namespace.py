@@ -9,8 +9,8 @@ but the check never acts.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kinds import MHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import MHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, Rule, param
 

@@ -8,10 +8,10 @@ while the feature gate is disabled. Values that are already stored are accepted.
 
 from collections.abc import Iterator
 
-from virt_admit.model import kinds
-from virt_admit.model.kinds import KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubevirt import configuration, migration_limits
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, MIGRATION_POLICY
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

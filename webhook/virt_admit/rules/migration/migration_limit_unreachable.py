@@ -9,12 +9,13 @@ is below ``parallelMigrationsPerCluster``, drains are slower than the cluster li
 
 from collections.abc import Iterator
 
-from virt_admit.model import machine_pools, nodes
-from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import migration_limits
-from virt_admit.model.kubevirt.migration_limits import PER_CLUSTER, PER_NODE
-from virt_admit.model.objects import Field, Object
+from virt_admit.model import machine_pools
+from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -8,10 +8,10 @@ node. With an empty or malformed name these pods do not get their network.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import migration_limits
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

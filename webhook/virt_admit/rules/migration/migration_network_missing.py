@@ -9,10 +9,10 @@ namespace of this resource.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT, NAD
-from virt_admit.model.kubevirt import migration_limits
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import NAME
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NAD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import NAME
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

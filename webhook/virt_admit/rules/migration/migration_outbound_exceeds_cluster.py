@@ -8,9 +8,9 @@ than ``parallelMigrationsPerCluster`` allows.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import migration_limits
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -9,11 +9,11 @@ created with one.
 
 from collections.abc import Iterator
 
-from virt_admit.model.int_or_percent import MAX_INT32
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import migration_limits
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -9,11 +9,11 @@ integer.
 
 from collections.abc import Iterator
 
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import VMIM
-from virt_admit.model.objects import Object
-from virt_admit.model.selectors import integer
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import VMIM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.selectors import integer
+from virt_admit.model.kubernetes.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 REPLACES = {

@@ -8,11 +8,11 @@ the same selectors only the name decides, and the other policy has no effect.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen, more_may_exist
-from virt_admit.model.kinds import MIGRATION_POLICY
-from virt_admit.model.kubevirt import migration_policies
+from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import migration_policies
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -10,10 +10,10 @@ decimals.
 from collections.abc import Iterator
 from fractions import Fraction
 
-from virt_admit.model.kinds import MIGRATION_POLICY
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.quantities import parse_quantity
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.quantities import parse_quantity
+from virt_admit.model.kubernetes.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 ONE = Fraction(1)

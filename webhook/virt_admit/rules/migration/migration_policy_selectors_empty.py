@@ -10,9 +10,9 @@ replaces the cluster limits for all VMs that no other policy matches. The API se
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MIGRATION_POLICY
-from virt_admit.model.kubevirt import migration_policies
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import migration_policies
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

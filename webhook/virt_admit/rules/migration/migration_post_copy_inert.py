@@ -9,9 +9,9 @@ sets that value to false since release 1.19, so ``allowPostCopy`` alone no longe
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubevirt import migration_limits
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

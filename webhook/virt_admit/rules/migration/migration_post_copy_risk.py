@@ -9,9 +9,9 @@ migration completes. Both are documented trade-offs for migrations that complete
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubevirt import migration_limits
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

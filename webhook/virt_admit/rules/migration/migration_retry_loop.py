@@ -9,11 +9,14 @@ Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps 
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen, more_may_exist
-from virt_admit.model.kinds import VMI, VMIM
-from virt_admit.model.kubevirt import configuration, forecast, migrations
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.placement import no_target
+from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import VMI, VMIM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -33,7 +36,7 @@ def _reason(vmi: Object, last: Object, context: Context[NoParams]) -> str:
     model = vmi.at("spec", "domain", "cpu", "model").text
     if model in configuration.obsolete_models(context.cluster):
         return f"CPU model {model} is obsolete. Choose another model."
-    problem = forecast.nowhere_to_go(vmi, context.cluster, moves=True)
+    problem = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
     if problem is not None:
         return f"{problem.reason}; {problem.remedy}"
     failure = last.at("status", "migrationState", "failureReason").text
@@ -46,7 +49,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VMI,),
-    reads=forecast.READS,
+    reads=vm_outcomes.READS,
     action=Action.WARN,
     check=check,
     at_admission=False,

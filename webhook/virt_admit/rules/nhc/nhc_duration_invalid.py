@@ -8,9 +8,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kinds import NHC
-from virt_admit.model.objects import Object
-from virt_admit.model.units import DURATION, HEALTHY_DELAY, parse_duration
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import DURATION, HEALTHY_DELAY, parse_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 SCHEMAS: Final = {"healthyDelay": HEALTHY_DELAY, "stormCooldownDuration": DURATION}

@@ -7,15 +7,15 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NHC
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import plan
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     seen: set[int] = set()
-    for step in plan.escalation(obj):
+    for step in remediation_steps.escalation(obj):
         order = step.order.integer
         if order is not None and order in seen:
             yield Finding(

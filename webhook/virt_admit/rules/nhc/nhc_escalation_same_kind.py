@@ -10,12 +10,12 @@ operator rejects the check otherwise.
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE, NHC, SNR_TEMPLATE
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import plan
-from virt_admit.model.remediation.plan import Step
-from virt_admit.model.units import show
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.forecasts.remediation.remediation_steps import Step
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE, NHC, SNR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 SUPPORT: Final = "remediation.medik8s.io/multiple-templates-support"
@@ -23,7 +23,7 @@ SUPPORT: Final = "remediation.medik8s.io/multiple-templates-support"
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     seen: set[str] = set()
-    for step in plan.escalation(obj):
+    for step in remediation_steps.escalation(obj):
         if not step.kind_name or step.kind_name not in seen:
             seen.add(step.kind_name)
             continue

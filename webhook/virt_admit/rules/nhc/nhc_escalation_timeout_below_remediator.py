@@ -8,23 +8,24 @@ node has certainly rebooted (about 3 min). A fence agent is retried (about 5 min
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import FAR_TEMPLATE, NHC, SNR_TEMPLATE
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
-from virt_admit.model.remediation import plan, remediators, watching
-from virt_admit.model.units import format_duration
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, SNR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubernetes.units import format_duration
+from virt_admit.model.remediation import check_scope, remediators
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    nodes = context.cached(watching.selected, obj)
-    for step in plan.escalation(obj):
+    nodes = context.cached(check_scope.selected, obj)
+    for step in remediation_steps.escalation(obj):
         timeout = step.known_timeout
         if timeout is None or step.kind not in (SNR_TEMPLATE, FAR_TEMPLATE):
             continue
         try:
-            needed = plan.takes(step, context.cluster, nodes.objects).most
+            needed = remediation_steps.takes(step, context.cluster, nodes.objects).most
         except Unseen as unseen:
             yield unseen
             continue

@@ -8,15 +8,15 @@ rejects such a check. A timeout that is not a valid duration makes all NodeHealt
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NHC
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import plan
-from virt_admit.model.units import DURATION, MINUTE, format_duration, parse_duration
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import DURATION, MINUTE, format_duration, parse_duration
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    for step in plan.escalation(obj):
+    for step in remediation_steps.escalation(obj):
         timeout = step.timeout
         if not timeout.present:
             yield Finding(timeout.path, "timeout is missing; a step needs at least 1m. Write 5m.", cause=Cause.REQUIRED)

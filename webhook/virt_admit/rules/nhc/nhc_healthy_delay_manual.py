@@ -9,9 +9,9 @@ confirms the node manually. Nodes that are never confirmed use up the limit one 
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NHC
-from virt_admit.model.objects import Object
-from virt_admit.model.units import HEALTHY_DELAY, format_duration, parse_duration
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import HEALTHY_DELAY, format_duration, parse_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -11,8 +11,8 @@ node pool (``spec.management.autoRepair``).
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kinds import INFRASTRUCTURE, NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, NHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 HOSTED: Final = "External"

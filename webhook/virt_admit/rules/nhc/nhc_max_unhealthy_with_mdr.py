@@ -8,15 +8,16 @@ stops it, and it can delete one machine after another. The operator rejects the 
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MDR_TEMPLATE, NHC
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, plan
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.kinds import MDR_TEMPLATE, NHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     limit, mdr = obj.at("spec", "maxUnhealthy"), MDR_TEMPLATE.kind.casefold()
-    steps = plan.mentioned(context.cached(health_checks.view, obj)) if limit.present else ()
+    steps = remediation_steps.mentioned(context.cached(health_checks.view, obj)) if limit.present else ()
     if any(step.kind_name.casefold() == mdr for step in steps):
         yield Finding(
             limit.path,

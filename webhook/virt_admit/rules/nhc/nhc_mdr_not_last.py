@@ -7,14 +7,14 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MDR_TEMPLATE, NHC
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import plan
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.kinds import MDR_TEMPLATE, NHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    steps = plan.escalation(obj)
+    steps = remediation_steps.escalation(obj)
     last = max((order for step in steps if (order := step.order.integer) is not None), default=0)
     for step in steps:
         order = step.order.integer

@@ -10,19 +10,24 @@ the failed node.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import INFRASTRUCTURE, MDR_TEMPLATE, NHC, NODE
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, MDR_TEMPLATE, NHC, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
-from virt_admit.model.remediation import health_checks, machine_deletion, machines, plan, watching
+from virt_admit.model.remediation import check_scope, health_checks, machine_deletion, machines
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 _INSTEAD = "Use SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate."
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
-    steps = [step for step in plan.mentioned(context.cached(health_checks.view, obj)) if step.kind is MDR_TEMPLATE]
+    steps = [
+        step
+        for step in remediation_steps.mentioned(context.cached(health_checks.view, obj))
+        if step.kind is MDR_TEMPLATE
+    ]
     if not steps:
         return
     if machines.platform(context.cluster) == "None":
@@ -32,7 +37,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
                 f"nodes have no machines to delete on platform None, so nothing is remediated. {_INSTEAD}",
             )
         return
-    refused = machine_deletion.refused(context.cached(watching.selected, obj), context.cluster)
+    refused = machine_deletion.refused(context.cached(check_scope.selected, obj), context.cluster)
     for step in steps:
         for reason, nodes in refused.by_reason.items():
             yield Finding(

@@ -9,15 +9,15 @@ exists, in any namespace and even paused, the operator disables every NodeHealth
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import MHC, NHC
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.kinds import MHC, NHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import plan
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    conflicts = plan.conflicting(context.cluster)
+    conflicts = remediation_steps.conflicting(context.cluster)
     if conflicts:
         yield Finding(
             nhc.metadata["name"].path,

@@ -8,17 +8,17 @@ other replaces it. Together they can remediate more nodes than either limit allo
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NHC, NODE
+from virt_admit.model.kubernetes.kinds import NHC, NODE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.cached(health_checks.view, obj)
-    selection = context.cached(watching.selected, obj)
-    for rival in watching.rivals(nhc, context.cluster):
+    selection = context.cached(check_scope.selected, obj)
+    for rival in check_scope.rivals(nhc, context.cluster):
         shared = selection.among(rival.selection.positions)
         yield Finding(
             nhc.selector_field.path,

@@ -9,8 +9,8 @@ selector became mandatory can still exist.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 

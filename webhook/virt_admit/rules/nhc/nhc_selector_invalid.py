@@ -10,9 +10,9 @@ value of a Helm chart gives, is worse: the API server removes it, and the check 
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NHC
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.messages import first_that_fits
-from virt_admit.model.objects import Object, Path
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

@@ -10,19 +10,19 @@ plane.
 
 from collections.abc import Iterator
 
-from virt_admit.model import nodes
-from virt_admit.model.kinds import NHC, NODE
+from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.kinds import NHC, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.selectors import EXISTS, IN
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, selected_nodes, watching
+from virt_admit.model.remediation import check_scope, health_checks, selected_nodes
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.model.selectors import EXISTS, IN
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.cached(health_checks.view, obj)
-    selection = context.cached(watching.selected, obj)
+    selection = context.cached(check_scope.selected, obj)
     masters = [node.name for node in selected_nodes.control_plane(selection).objects]
     path = nhc.selector_field.path
     remedy = "Use one check per role: exclude control-plane and master with DoesNotExist."

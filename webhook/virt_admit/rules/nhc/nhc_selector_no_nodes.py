@@ -7,15 +7,15 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NHC, NODE
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.kubernetes.kinds import NHC, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     nhc = context.cached(health_checks.view, obj)
-    nodes = context.cached(watching.selected, obj)
+    nodes = context.cached(check_scope.selected, obj)
     if nhc.selector.errors or nodes.positions:
         return
     nodes.demand_all()

@@ -9,11 +9,11 @@ round up: ``minHealthy: 90%`` of 4 nodes is 4.
 
 from collections.abc import Iterator
 
-from virt_admit.model.int_or_percent import IntOrPercent, LimitKind, allowed_unhealthy
-from virt_admit.model.kinds import NHC, NODE
+from virt_admit.model.kubernetes.int_or_percent import IntOrPercent, LimitKind, allowed_unhealthy
+from virt_admit.model.kubernetes.kinds import NHC, NODE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, watching
+from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -28,7 +28,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f"{limit} allows no unhealthy node, so nothing is ever remediated. To pause the check, use pauseRequests.",
         )
         return
-    nodes = context.cached(watching.selected, obj)
+    nodes = context.cached(check_scope.selected, obj)
     nodes.demand_all()
     size = len(nodes)
     if size and not allowed_unhealthy(limit, size, nhc.limit_of):

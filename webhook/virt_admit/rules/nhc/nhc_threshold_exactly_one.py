@@ -8,8 +8,8 @@ check otherwise.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

@@ -9,9 +9,9 @@ remediated. A number above 32 bits makes all NodeHealthChecks of the cluster unr
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.int_or_percent import Fault, LimitError, LimitKind, parse_int_or_percent
-from virt_admit.model.kinds import NHC
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.int_or_percent import Fault, LimitError, LimitKind, parse_int_or_percent
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 LIMITS: Final = {"minHealthy": LimitKind.NODE_MIN_HEALTHY, "maxUnhealthy": LimitKind.NODE_MAX_UNHEALTHY}

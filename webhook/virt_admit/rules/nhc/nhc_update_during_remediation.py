@@ -10,10 +10,10 @@ allowed at any time.
 from collections.abc import Iterator
 from typing import Any
 
-from virt_admit.model.kinds import NHC
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes.kinds import NHC
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.remediation import plan
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
 
 
@@ -57,7 +57,7 @@ def _escalation(nhc: Object) -> Any:
     """Return the steps with parsed times, because the operator stores a time in another notation."""
     return [
         (_reference(step.reference), step.order.integer, step.known_timeout or step.timeout.value)
-        for step in plan.escalation(nhc)
+        for step in remediation_steps.escalation(nhc)
     ]
 
 

@@ -9,9 +9,9 @@ the webhook of each sees only its own API group.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
 

@@ -10,11 +10,11 @@ is broken.
 
 from collections.abc import Iterator
 
-from virt_admit.model import nodes, selectors
-from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import CLUSTER_VERSION, INFRASTRUCTURE, NM, NM_KUBEVIRT, NODE, PDB, POD
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import CONDITIONS, NAME
+from virt_admit.model.kubernetes import nodes, selectors
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CLUSTER_VERSION, INFRASTRUCTURE, NM, NM_KUBEVIRT, NODE, PDB, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, NAME
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 

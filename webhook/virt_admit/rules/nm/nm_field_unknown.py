@@ -11,8 +11,8 @@ release that virt-admit has a table of defines it. A newer release may define it
 from collections.abc import Iterator
 
 from virt_admit.model import unknown_fields
-from virt_admit.model.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

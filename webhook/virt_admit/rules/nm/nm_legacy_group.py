@@ -9,8 +9,8 @@ nodemaintenance.medik8s.io/v1beta1``.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 

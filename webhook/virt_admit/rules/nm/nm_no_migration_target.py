@@ -10,31 +10,33 @@ cannot be read, or there are more than 3,000, only ``virt-admit drain`` computes
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE
-from virt_admit.model.kubevirt import drain, drain_room, effective, placement, vmis
-from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.forecasts.drain import capacity, vmi_evictions
+from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     node = maintenance.node(obj)
-    evictions = drain.evictions(context.cluster, node.text or "")
+    evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
     if migrating := evictions.having(Eviction.MIGRATES):
         others = (other for other in context.cluster.list(NODE) if other.name != node.text)
-        if not any(placement.ready(other) for other in others):
+        if not any(permanent_constraints.ready(other) for other in others):
             yield Finding(
                 node.path,
                 f"no other node is Ready and accepts VMs, so these VMs cannot migrate and the drain hangs: "
                 f"{names((vmi.full_name for vmi in migrating), 80)}. Uncordon or repair a node first.",
             )
             return
-    if short := drain_room.shortage(context.cluster, node.text or ""):
+    if short := capacity.shortage(context.cluster, node.text or ""):
         yield Finding(node.path, f"the drain finds no room for {short}. Free or add room first, or stop VMs.")
 
 
@@ -44,9 +46,9 @@ RULE = Rule(
     kinds=(NM, NM_KUBEVIRT),
     reads=union(
         vmis.READS,
-        effective.STRATEGY_READS,
+        expand.STRATEGY_READS,
         {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)},
-        drain_room.READS,
+        capacity.READS,
     ),
     operations=(Operation.CREATE,),
     action=Action.WARN,

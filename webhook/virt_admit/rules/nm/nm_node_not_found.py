@@ -7,11 +7,11 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import NAME
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import NAME
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import maintenance
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
 
 

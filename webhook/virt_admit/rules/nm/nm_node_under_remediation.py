@@ -8,9 +8,9 @@ for the lease, and a remediator may reboot the node during the drain.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import LEASE, NHC, NM, NM_KUBEVIRT
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import LEASE, NHC, NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 

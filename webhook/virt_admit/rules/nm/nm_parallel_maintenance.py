@@ -8,10 +8,10 @@ default the cluster runs five at a time.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 

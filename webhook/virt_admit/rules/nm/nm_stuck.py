@@ -9,9 +9,9 @@ give up, delete the NodeMaintenance, which also uncordons the node.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count, cut, names
-from virt_admit.model.objects import Object
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

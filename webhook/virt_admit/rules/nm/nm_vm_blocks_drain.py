@@ -11,13 +11,14 @@ NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT, NODE
-from virt_admit.model.kubevirt import drain, effective, vmis
-from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import first_that_fits, names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import CONDITIONS, union
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
@@ -26,7 +27,7 @@ _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     node = maintenance.node(obj)
-    evictions = drain.evictions(context.cluster, node.text or "")
+    evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
     if refused := evictions.having(Eviction.REFUSED):
         remedy = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
@@ -66,7 +67,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NM, NM_KUBEVIRT),
-    reads=union(vmis.READS, effective.STRATEGY_READS, {NODE: CONDITIONS}),
+    reads=union(vmis.READS, expand.STRATEGY_READS, {NODE: CONDITIONS}),
     operations=(Operation.CREATE,),
     action=Action.DENY,
     event="DrainBlocked",

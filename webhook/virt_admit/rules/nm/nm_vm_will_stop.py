@@ -9,20 +9,21 @@ again after the maintenance.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.kubevirt import drain, effective, vmis
-from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     node = maintenance.node(obj)
-    evictions = drain.evictions(context.cluster, node.text or "")
+    evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
     stopped: list[str] = []
     for vmi in evictions.having(Eviction.SHUTS_DOWN):
@@ -45,7 +46,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NM, NM_KUBEVIRT),
-    reads=union(vmis.READS, vmis.OWNER_READS, effective.STRATEGY_READS),
+    reads=union(vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS),
     operations=(Operation.CREATE,),
     action=Action.WARN,
     check=check,

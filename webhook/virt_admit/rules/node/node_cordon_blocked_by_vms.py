@@ -11,12 +11,13 @@ drain.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import NODE
-from virt_admit.model.kubevirt import drain, drain_room, effective, vmis
+from virt_admit.forecasts.drain import capacity, vmi_evictions
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
 
 
@@ -24,7 +25,7 @@ def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen
     cordon = node.at("spec", "unschedulable")
     if not cordon.boolean or context.old is None or context.old.at(*cordon.path).boolean:
         return
-    evictions = drain.evictions(context.cluster, node.name)
+    evictions = vmi_evictions.evictions(context.cluster, node.name)
     if evictions.blocking:
         yield Finding(
             cordon.path,
@@ -32,7 +33,7 @@ def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen
             "Set LiveMigrateIfPossible or None and restart them, or stop them.",
         )
     yield from evictions.unseen
-    if short := drain_room.shortage(context.cluster, node.name):
+    if short := capacity.shortage(context.cluster, node.name):
         yield Finding(cordon.path, f"a drain finds no room for {short}. Free or add room first, or stop VMs.")
 
 
@@ -40,7 +41,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(NODE,),
-    reads=union(vmis.READS, effective.STRATEGY_READS, drain_room.READS),
+    reads=union(vmis.READS, expand.STRATEGY_READS, capacity.READS),
     operations=(Operation.UPDATE,),
     action=Action.WARN,
     event="DrainBlocked",

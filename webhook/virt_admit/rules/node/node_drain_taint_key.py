@@ -10,9 +10,9 @@ migrations of all VMs of the node.
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt import migration_limits
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 _CORDON: Final = "node.kubernetes.io/unschedulable"

@@ -8,9 +8,9 @@ although the label was meant to protect it.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NODE
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 EXCLUDE = "remediation.medik8s.io/exclude-from-remediation"

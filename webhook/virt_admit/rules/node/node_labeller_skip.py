@@ -8,9 +8,9 @@ migrations to the node use outdated labels.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NODE
-from virt_admit.model.kubevirt.cpu_models import SKIP_NODE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances.cpu_models import SKIP_NODE
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

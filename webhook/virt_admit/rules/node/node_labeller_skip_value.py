@@ -10,10 +10,10 @@ instead of the label.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import NODE
-from virt_admit.model.kubevirt.cpu_models import SKIP_NODE
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances.cpu_models import SKIP_NODE
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -9,13 +9,13 @@ administrator confirms that it is down, the VMs stay on it and do not start else
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Cluster, Unseen, gather
-from virt_admit.model.kinds import NODE, VM, VMI
-from virt_admit.model.kubevirt import vmis
+from virt_admit.forecasts.remediation import coverage
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, cut
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
-from virt_admit.model.remediation import coverage
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

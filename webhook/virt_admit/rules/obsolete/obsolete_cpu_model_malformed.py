@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from virt_admit.model.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubevirt.configuration import Setting, setting
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 MODEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

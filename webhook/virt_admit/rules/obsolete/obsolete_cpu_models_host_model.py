@@ -9,11 +9,12 @@ neither start nor migrate.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, KUBEVIRT, NODE
-from virt_admit.model.kubevirt import configuration, cpu_models, obsolete_cpus
-from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import cpu_models, obsolete_cpus
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.messages import count, names
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 HOST_DEFAULTS = (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)

@@ -10,12 +10,12 @@ which only hides the problem until that node is drained.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen, more_may_exist
-from virt_admit.model.kinds import HCO, KUBEVIRT, VM, VMI
-from virt_admit.model.kubevirt import obsolete_cpus
-from virt_admit.model.kubevirt.configuration import Setting, setting
+from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import obsolete_cpus
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.messages import count, names
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -8,10 +8,10 @@ Nodes then offer models again that are too old for secure guests.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import KUBEVIRT
-from virt_admit.model.kubevirt.configuration import PREDEFINED_OBSOLETE, Setting, setting
+from virt_admit.model.kubernetes.kinds import KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.configuration import PREDEFINED_OBSOLETE, Setting, setting
 from virt_admit.model.messages import count, names
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 MANAGED_BY = "app.kubernetes.io/managed-by"

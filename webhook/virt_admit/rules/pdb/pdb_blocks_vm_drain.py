@@ -11,13 +11,13 @@ An integer ``minAvailable`` blocks as well if it is not less than the number of 
 
 from collections.abc import Iterator
 
-from virt_admit.model import selectors
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import PDB, VM, VMI
-from virt_admit.model.kubevirt import disruption_budgets, vms
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import PDB, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import disruption_budgets, vms
 from virt_admit.model.messages import count, names
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

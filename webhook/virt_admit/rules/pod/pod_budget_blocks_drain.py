@@ -8,23 +8,24 @@ never completes, and an upgrade stops there.
 
 from collections.abc import Iterator
 
-from virt_admit.model import evictions, selectors
-from virt_admit.model.cluster import Unseen, gather
-from virt_admit.model.kinds import PDB, POD
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Unseen, gather
+from virt_admit.model.kubernetes.kinds import PDB, POD
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
     selector = budget.at("spec", "selector")
-    never = evictions.never_allows(budget, context.cluster) if selector.is_map else ""
+    never = pod_evictions.never_allows(budget, context.cluster) if selector.is_map else ""
     if not never:
         return
     chosen = selectors.parse(selector.value)
     pods, unseen = gather(context.cluster.list(POD, budget.namespace or "default"))
-    covered = [pod for pod in pods if chosen.matches(pod.labels) and evictions.is_evicted(pod)]
-    others = [pod for pod in covered if not evictions.is_of_vm(pod)]
+    covered = [pod for pod in pods if chosen.matches(pod.labels) and pod_evictions.is_evicted(pod)]
+    others = [pod for pod in covered if not pod_evictions.is_of_vm(pod)]
     if not others:
         if unseen:
             raise Unseen(unseen)
@@ -43,7 +44,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(PDB,),
-    reads={kind: paths for kind, paths in evictions.READS.items() if kind is POD},
+    reads={kind: paths for kind, paths in pod_evictions.READS.items() if kind is POD},
     action=Action.WARN,
     event="DrainBlocked",
     at_admission=False,

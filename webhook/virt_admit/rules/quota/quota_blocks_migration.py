@@ -8,13 +8,15 @@ migration never starts and a drain of the node never completes.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen, gather
-from virt_admit.model.kinds import RESOURCE_QUOTA, VMI
-from virt_admit.model.kubevirt import drain, migration_demand, quotas, vmis, vms
-from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.placement import migration_demand, quotas
+from virt_admit.model.kubernetes.cluster import Unseen, gather
+from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import first_that_fits
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -24,7 +26,7 @@ def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unsee
     refused: dict[str, list[tuple[str, str]]] = {}
     for vmi in filter(vmis.running, found):
         try:
-            if drain.eviction(vmi, cluster) is not Eviction.MIGRATES:
+            if vmi_evictions.eviction(vmi, cluster) is not Eviction.MIGRATES:
                 continue
             lacks = quotas.missing(quota, migration_demand.demand(vmi, cluster))
         except Unseen as blind:
@@ -55,7 +57,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(RESOURCE_QUOTA,),
-    reads=union(drain.READS, migration_demand.READS),
+    reads=union(vmi_evictions.READS, migration_demand.READS),
     action=Action.WARN,
     event="MigrationImpossible",
     at_admission=False,

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model import kinds
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import FAR_TEMPLATE, SNR_TEMPLATE
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, SNR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.messages import did_you_mean
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 _TAINT: Final = "OutOfServiceTaint"

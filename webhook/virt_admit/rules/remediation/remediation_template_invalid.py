@@ -10,12 +10,13 @@ is cluster-wide, so its reference needs a namespace. Metal3 templates only work 
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model import selectors
-from virt_admit.model.kinds import CAPI_MHC, METAL3_TEMPLATE, MHC, NHC
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.remediation import health_checks, plan
-from virt_admit.model.remediation.plan import TEMPLATE
-from virt_admit.model.units import show
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.forecasts.remediation.remediation_steps import TEMPLATE
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, METAL3_TEMPLATE, MHC, NHC
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 _METAL3_NAMESPACE: Final = "openshift-machine-api"
@@ -25,7 +26,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
-    for step in plan.mentioned(view):
+    for step in remediation_steps.mentioned(view):
         reference, kind = step.reference, step.kind_name
         for key in ("apiVersion", "kind", "name"):
             if not reference[key].text:

@@ -9,11 +9,20 @@ and uses its own.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import CAPI_MHC, FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE, MHC, NHC, SNR_TEMPLATE
-from virt_admit.model.objects import Object
-from virt_admit.model.remediation import health_checks, plan
-from virt_admit.model.remediation.plan import Step
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.forecasts.remediation.remediation_steps import Step
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MHC,
+    FAR_TEMPLATE,
+    MDR_TEMPLATE,
+    METAL3_TEMPLATE,
+    MHC,
+    NHC,
+    SNR_TEMPLATE,
+)
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -21,7 +30,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
-    for step in plan.mentioned(view):
+    for step in remediation_steps.mentioned(view):
         try:
             yield from _check_template(step, context.cluster)
         except Unseen as unseen:

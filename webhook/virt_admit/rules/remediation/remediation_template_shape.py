@@ -8,8 +8,8 @@ empty. The API server rejects such an object, so only ``check`` reports this.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import FAR_TEMPLATE, MDR_TEMPLATE, SNR_TEMPLATE
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, MDR_TEMPLATE, SNR_TEMPLATE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

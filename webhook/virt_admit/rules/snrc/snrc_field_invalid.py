@@ -10,9 +10,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from virt_admit.model.kinds import SNR_CONFIG
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 INTEGERS: Final[Mapping[str, int | None]] = {

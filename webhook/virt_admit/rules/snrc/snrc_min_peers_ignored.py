@@ -9,8 +9,8 @@ describes this behavior. 1 is the default of the schema, so it is not reported.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import SNR_CONFIG
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 _DEFAULT = 1

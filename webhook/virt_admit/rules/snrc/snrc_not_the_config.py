@@ -8,10 +8,10 @@ second object would have no effect.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import SNR_CONFIG
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import SNR_CONFIG_NAME
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
 
 

@@ -9,10 +9,10 @@ warns, and uses ``apiServerTimeout`` + 2s instead.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import SNR_CONFIG
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation.remediators import PEER_REQUEST_MARGIN, snr_time
-from virt_admit.model.units import format_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -7,10 +7,10 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen, gather
-from virt_admit.model.kinds import NODE, SNR_CONFIG
+from virt_admit.model.kubernetes.cluster import Unseen, gather
+from virt_admit.model.kubernetes.kinds import NODE, SNR_CONFIG
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
 from virt_admit.model.remediation.remediators import REBOOT_CAPABLE, WATCHDOG, watchdog
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 

@@ -10,11 +10,11 @@ slower than the config suggests.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import SNR_CONFIG
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import remediators
 from virt_admit.model.remediation.remediators import configured_safe_time, worst_safe_time
-from virt_admit.model.units import format_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -12,10 +12,10 @@ or ``NoExecute``. Requirements: a key, and ``In`` or ``NotIn`` with values, ``Ex
 from collections.abc import Iterator
 from typing import Any, Final
 
-from virt_admit.model.kinds import SNR_CONFIG
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.selectors import IN, NODE_OPERATORS, NOT_IN, parse_requirements
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.selectors import IN, NODE_OPERATORS, NOT_IN, parse_requirements
+from virt_admit.model.kubernetes.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 OPERATORS: Final = ("", "Equal", "Exists")

@@ -10,10 +10,10 @@ field to use its default (5s, 7s for ``peerRequestTimeout``, 15s and 15m).
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import SNR_CONFIG
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import SNR_CONFIG
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation.remediators import SNR_TIMES, snr_time
-from virt_admit.model.units import format_duration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

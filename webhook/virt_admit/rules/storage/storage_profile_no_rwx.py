@@ -8,8 +8,8 @@ cannot live-migrate, so drains and updates have to stop it.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import STORAGE_PROFILE
-from virt_admit.model.objects import Field, Object
+from virt_admit.model.kubernetes.kinds import STORAGE_PROFILE
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

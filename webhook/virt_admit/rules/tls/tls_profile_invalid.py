@@ -10,11 +10,11 @@ ECDHE-RSA-AES128-GCM-SHA256 or ECDHE-ECDSA-AES128-GCM-SHA256, or use ``VersionTL
 
 from collections.abc import Iterator
 
-from virt_admit.model import kinds
-from virt_admit.model.kinds import CDI, HCO, KUBEVIRT
-from virt_admit.model.kubevirt.configuration import Setting, setting
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 TLS13 = "VersionTLS13"

@@ -8,28 +8,31 @@ and there is none, so the target pod stays Pending and every drain hangs.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import companions, drain, migratability, placement
-from virt_admit.model.kubevirt.effective import effective
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import migratability
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.launcher import vmi_affinity
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    anti_affinity, cluster = companions.anti_affinity(obj), context.cluster
+    anti_affinity, cluster = vmi_affinity.anti_affinity(obj), context.cluster
     required = [
         term
-        for term in companions.required(anti_affinity, obj)
-        if term.namespace_selector is None and companions.matches_itself(obj, term)
+        for term in vmi_affinity.required(anti_affinity, obj)
+        if term.namespace_selector is None and vmi_affinity.matches_itself(obj, term)
     ]
-    if not required or not drain.awaits_migration(obj, context.facts):
+    if not required or not vmi_evictions.awaits_migration(obj, context.facts):
         return
-    hosts = [host for host in placement.hosts(context.cached(effective, obj), cluster) if not host.refusal]
+    hosts = [host for host in permanent_constraints.hosts(context.cached(expand, obj), cluster) if not host.refusal]
     for term in required:
-        spots = companions.domains(term.topology_key, [host.labels for host in hosts])
-        members = companions.members(obj, term, cluster) if spots else 0
+        spots = vmi_affinity.domains(term.topology_key, [host.labels for host in hosts])
+        members = vmi_affinity.members(obj, term, cluster) if spots else 0
         if spots and members >= spots:
             yield Finding(anti_affinity.path, _message(members, spots, term.topology_key), value=term.topology_key)
 
@@ -46,7 +49,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, placement.READS, companions.READS),
+    reads=union(migratability.READS, permanent_constraints.READS, vmi_affinity.READS),
     action=Action.WARN,
     event="MigrationImpossible",
     check=check,

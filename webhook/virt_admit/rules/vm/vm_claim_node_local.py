@@ -8,25 +8,26 @@ exists on one node, so the target pod of a migration is never scheduled, or find
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import drain, effective, migratability, node_local, storage, vms
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, migratability, node_local_volumes, storage, vms
 from virt_admit.model.messages import cut, first_that_fits
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     claims = [claim for volume in vms.vmi_spec(obj)["volumes"].items() for claim in _claims(volume) if claim.text]
-    if not claims or not drain.awaits_migration(obj, context.facts):
+    if not claims or not vmi_evictions.awaits_migration(obj, context.facts):
         return
-    vmi = context.cached(effective.effective, obj)
+    vmi = context.cached(expand.expand, obj)
     for claim in claims:
         name = claim.text or ""
         try:
             access = storage.access(vmi, name, context.cluster)
-            why = node_local.reason(obj, name, access, context.cluster) if access.shared else ""
+            why = node_local_volumes.reason(obj, name, access, context.cluster) if access.shared else ""
         except Unseen as unseen:
             yield unseen
             continue
@@ -50,7 +51,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, node_local.READS),
+    reads=union(migratability.READS, node_local_volumes.READS),
     action=Action.WARN,
     event="MigrationImpossible",
     check=check,

@@ -8,25 +8,26 @@ same processor and microcode, so a drain may hang in a cluster with different pr
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import configuration, effective, vms
-from virt_admit.model.kubevirt.configuration import HOST_PASSTHROUGH
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vms
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.configuration import HOST_PASSTHROUGH
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if not vms.vmi_spec(obj).is_map:
         return
-    vmi = context.cached(effective.effective, obj)
+    vmi = context.cached(expand.expand, obj)
     model, source = vmi.cpu_model
     if not model.text and vmi.instancetype_unseen:
         raise Unseen(vmi.instancetype_unseen)
     if (model.text or configuration.default_cpu_model(context.cluster)) != HOST_PASSTHROUGH:
         return
-    strategy = context.cached(effective.strategy, obj)
+    strategy = context.cached(expand.strategy, obj)
     if strategy.value in ("LiveMigrate", "LiveMigrateIfPossible"):
         origin = source or ("" if model.text else "KubeVirt's default")
         yield Finding(
@@ -41,7 +42,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(effective.READS, effective.STRATEGY_READS),
+    reads=union(expand.READS, expand.STRATEGY_READS),
     action=Action.AUDIT,
     at_admission=False,
     check=check,

@@ -10,19 +10,20 @@ instance type or from KubeVirt's ``cpuModel``, change it there.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import HCO, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import configuration, cpu_models
-from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import cpu_models
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import count, first_that_fits, names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     cluster = context.cluster
-    vmi = context.cached(effective, obj)
+    vmi = context.cached(expand, obj)
     model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
     obsolete = configuration.obsolete_models(cluster)
     if model is None or model.name not in obsolete:

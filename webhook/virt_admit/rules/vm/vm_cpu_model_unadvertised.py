@@ -9,18 +9,19 @@ case-sensitive.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import HCO, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import configuration, cpu_models
-from virt_admit.model.kubevirt.effective import effective
+from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import cpu_models
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     cluster = context.cluster
-    vmi = context.cached(effective, obj)
+    vmi = context.cached(expand, obj)
     model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
     if model is None or model.name in configuration.obsolete_models(cluster):
         return

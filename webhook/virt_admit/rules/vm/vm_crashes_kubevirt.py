@@ -10,11 +10,11 @@ instance type.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import effective, vms
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vms
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -29,7 +29,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         )
     if not domain.is_map or domain["cpu"].present or vms.vm_spec(obj)["instancetype"].present:
         return
-    vmi = context.cached(effective.effective, obj)
+    vmi = context.cached(expand.expand, obj)
     if vmi.preference_unseen:
         yield Unseen(vmi.preference_unseen)
     preference = vmi.preference
@@ -46,7 +46,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(effective.READS),
+    reads=union(expand.READS),
     action=Action.WARN,
     check=check,
     sources=(

@@ -8,12 +8,12 @@ The target pod of the migration cannot mount the claim on another node and stays
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import effective, migratability, storage, vms
-from virt_admit.model.kubevirt.migratability import Migratable
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import expand, migratability, storage, vms
+from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -21,7 +21,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     claims = [claim for claim in map(_claim, vms.vmi_spec(obj)["volumes"].items()) if claim.text]
     if not claims:
         return
-    strategy = context.cached(effective.strategy, obj)
+    strategy = context.cached(expand.strategy, obj)
     if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
         return
     assessment = context.cached(migratability.assess, obj)
@@ -38,7 +38,7 @@ def _claim(volume: Field) -> Field:
 
 def _not_shared(claim: Field, obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     try:
-        access = storage.access(context.cached(effective.effective, obj), claim.text or "", context.cluster)
+        access = storage.access(context.cached(expand.expand, obj), claim.text or "", context.cluster)
     except Unseen as unseen:
         yield unseen
         return

@@ -10,9 +10,9 @@ the parameters.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import vms
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import Action, Context, Finding, Rule, param
 
 

@@ -15,15 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model import nodes
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import POOL, VM, VMIRS
-from virt_admit.model.kubevirt import configuration, effective, migratability, placement, versions, vms
-from virt_admit.model.kubevirt.migratability import Migratable
-from virt_admit.model.kubevirt.versions import Feature
+from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
+from virt_admit.model.kubernetes.objects import Key, Object
+from virt_admit.model.kubevirt.instances import expand, migratability, vms
+from virt_admit.model.kubevirt.instances.migratability import Migratable
+from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import first_that_fits
-from virt_admit.model.objects import Key, Object
 from virt_admit.rule import Action, Cause, Context, Finding, Operation, Rule, param
 
 MARK: Final = "virt-admit.io/never-migrate"
@@ -80,7 +82,7 @@ def _fitting_strategy(obj: Object, context: Context[Params]) -> tuple[str, str]:
     """Return the strategy that fits an object and the reason, as a clause that follows "because"."""
     if _is_marked(obj):
         return SHUT_DOWN, f"the annotation {MARK} is set"
-    pin = placement.pin(context.cached(effective.effective, obj))
+    pin = permanent_constraints.pin(context.cached(expand.expand, obj))
     if pin is not None and pin.tight:
         return SHUT_DOWN, f"{pin.path} pins the VM to one host"
     assessment = context.cached(migratability.assess, obj)

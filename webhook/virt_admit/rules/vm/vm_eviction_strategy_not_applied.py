@@ -9,10 +9,10 @@ set.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import VM, VMI
-from virt_admit.model.kubevirt import vmis, vms
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model import messages
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import versions, vms
-from virt_admit.model.kubevirt.versions import Feature
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
 
 _ALIASES: Final = {"shutdown": "None", "livemigration": "LiveMigrate", "migrate": "LiveMigrate"}

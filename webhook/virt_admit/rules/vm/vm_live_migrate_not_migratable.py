@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model import messages
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import effective, migratability, vms
-from virt_admit.model.kubevirt.effective import Strategy
-from virt_admit.model.kubevirt.migratability import Migratable, Reason
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import expand, migratability, vms
+from virt_admit.model.kubevirt.instances.expand import Strategy
+from virt_admit.model.kubevirt.instances.migratability import Migratable, Reason
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     if not vms.vmi_spec(obj).is_map:
         return
-    strategy = context.cached(effective.strategy, obj)
+    strategy = context.cached(expand.strategy, obj)
     if strategy.value != "LiveMigrate":
         return
     assessment = context.cached(migratability.assess, obj)

@@ -10,14 +10,15 @@ edited or started again. A running VMI keeps the machine type that it was starte
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from virt_admit.model import kinds, releases
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import vms
-from virt_admit.model.kubevirt.configuration import kubevirt
+from virt_admit.model import releases
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.settings.configuration import kubevirt
 from virt_admit.model.messages import names
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

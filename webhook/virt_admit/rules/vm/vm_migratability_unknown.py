@@ -10,10 +10,10 @@ where it is the default, such a VM is shut down instead: virt-admit names the cl
 from collections.abc import Iterator
 
 from virt_admit.model import messages
-from virt_admit.model.kinds import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import effective, migratability, vms
-from virt_admit.model.kubevirt.migratability import Migratable
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import expand, migratability, vms
+from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
@@ -22,7 +22,7 @@ _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not vms.vmi_spec(obj).is_map:
         return
-    strategy = context.cached(effective.strategy, obj)
+    strategy = context.cached(expand.strategy, obj)
     if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
         return
     assessment = context.cached(migratability.assess, obj)

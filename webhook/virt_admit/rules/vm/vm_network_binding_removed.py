@@ -10,9 +10,9 @@ also have ``passtBinding``, with the feature gate PasstBinding.
 from collections.abc import Iterator
 
 from virt_admit.model import releases
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import vms
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 REMOVED = {"slirp": "masquerade", "passt": "masquerade or a binding plugin", "macvtap": "a binding plugin"}

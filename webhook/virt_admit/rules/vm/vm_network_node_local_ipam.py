@@ -9,18 +9,19 @@ remove ``ipam`` from the network and set the address in the guest.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import drain, migratability, networks
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import migratability, networks
 from virt_admit.model.messages import cut
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     named = list(networks.secondary(obj))
-    if not named or not drain.awaits_migration(obj, context.facts):
+    if not named or not vmi_evictions.awaits_migration(obj, context.facts):
         return
     for name in named:
         try:

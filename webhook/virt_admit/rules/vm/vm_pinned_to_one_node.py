@@ -10,19 +10,21 @@ the node returns.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import drain, migratability, placement
-from virt_admit.model.kubevirt.effective import effective
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import migratability
+from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.messages import first_that_fits
-from virt_admit.model.objects import Object
-from virt_admit.model.units import show
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    vmi = context.cached(effective, obj)
-    pin = placement.pin(vmi)
-    if pin is None or not pin.tight or not drain.awaits_migration(obj, context.facts):
+    vmi = context.cached(expand, obj)
+    pin = permanent_constraints.pin(vmi)
+    if pin is None or not pin.tight or not vmi_evictions.awaits_migration(obj, context.facts):
         return
     hosts = sorted(pin.hosts)
     node = show(hosts[0]) if hosts else ""

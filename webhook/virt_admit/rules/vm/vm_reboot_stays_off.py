@@ -9,11 +9,12 @@ that reboots it switches the VM off.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import KUBEVIRT, POOL, VM
-from virt_admit.model.kubevirt import lifecycle, versions, vms
-from virt_admit.model.kubevirt.lifecycle import Then
-from virt_admit.model.kubevirt.versions import Gate
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import lifecycle, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Then
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -9,24 +9,26 @@ reports such a VM as migratable all the same.
 
 from collections.abc import Iterator
 
-from virt_admit.model import nodes
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import NODE, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import companions, drain, migratability
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import migratability
+from virt_admit.model.kubevirt.launcher import vmi_affinity
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    affinity = companions.affinity(obj)
-    required = [term for term in companions.required(affinity, obj) if term.selector is not None]
-    if not required or not drain.awaits_migration(obj, context.facts):
+    affinity = vmi_affinity.affinity(obj)
+    required = [term for term in vmi_affinity.required(affinity, obj) if term.selector is not None]
+    if not required or not vmi_evictions.awaits_migration(obj, context.facts):
         return
     for term in required:
         if _is_one_node(term.topology_key, context.cluster):
-            other = "a pod like itself" if companions.matches_itself(obj, term) else "a pod that this selects"
+            other = "a pod like itself" if vmi_affinity.matches_itself(obj, term) else "a pod that this selects"
             yield Finding(
                 affinity.path,
                 f"it may run only on a node with {other}, so it cannot migrate alone and a drain hangs. "

@@ -9,11 +9,11 @@ is recreated on another node; the code does not do that.)
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import POOL, VM
-from virt_admit.model.kubevirt import effective, migratability, vms
-from virt_admit.model.kubevirt.migratability import Migratable
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import expand, migratability, vms
+from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -21,7 +21,7 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     run = vms.vm_spec(vm)["runStrategy"]
     if run.value != "RerunOnFailure" or not vms.vmi_spec(vm).is_map:
         return
-    strategy = effective.strategy(vm, context.cluster)
+    strategy = expand.strategy(vm, context.cluster)
     if strategy.value not in ("None", "LiveMigrateIfPossible"):
         return
     assessment = context.cached(migratability.assess, vm)

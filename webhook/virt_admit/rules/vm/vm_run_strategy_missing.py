@@ -9,9 +9,9 @@ an administrator starts manually.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import POOL, VM
-from virt_admit.model.kubevirt import vms
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import POOL, VM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
 
 

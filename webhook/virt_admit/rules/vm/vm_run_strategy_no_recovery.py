@@ -8,10 +8,10 @@ shuts it down, the VM stays off until an administrator starts it.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import POOL, VM
-from virt_admit.model.kubevirt import lifecycle, vms
-from virt_admit.model.kubevirt.lifecycle import Then
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import POOL, VM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import lifecycle, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

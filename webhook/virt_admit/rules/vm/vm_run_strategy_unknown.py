@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model import messages
-from virt_admit.model.cluster import Cluster
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import KUBEVIRT, POOL, VM
-from virt_admit.model.kubevirt import lifecycle, versions, vms
-from virt_admit.model.kubevirt.versions import Feature, Gate
-from virt_admit.model.objects import Field, Object
-from virt_admit.model.units import show
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import lifecycle, vms
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
 
 _ALIASES: Final = {

@@ -9,10 +9,10 @@ once, or is started manually. KubeVirt warns about the field since about release
 
 from collections.abc import Iterator
 
-from virt_admit.model.json_patch import Patch
-from virt_admit.model.kinds import POOL, VM
-from virt_admit.model.kubevirt import vms
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import POOL, VM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

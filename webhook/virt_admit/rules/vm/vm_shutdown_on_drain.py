@@ -8,12 +8,12 @@ may be intended, but the owners of the VM should know about it before the mainte
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen
-from virt_admit.model.kinds import POOL, VM
-from virt_admit.model.kubevirt import effective, lifecycle, migratability, vms
-from virt_admit.model.kubevirt.lifecycle import Then
-from virt_admit.model.kubevirt.migratability import Migratable
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import POOL, VM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import expand, lifecycle, migratability, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Then
+from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -22,7 +22,7 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
     outcomes = lifecycle.RUN_STRATEGY.get(run or "")
     if outcomes is None or run == "Halted" or not vms.vmi_spec(vm).is_map:
         return
-    strategy = effective.strategy(vm, context.cluster)
+    strategy = expand.strategy(vm, context.cluster)
     why = ""
     if strategy.value == "LiveMigrateIfPossible":
         assessment = context.cached(migratability.assess, vm)

@@ -10,26 +10,28 @@ VM then stops during the drain and starts again when the node returns.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt import drain, migratability, placement
-from virt_admit.model.kubevirt.effective import effective
-from virt_admit.model.kubevirt.placement import Host
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.forecasts.placement.permanent_constraints import Host
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import migratability
+from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.messages import first_that_fits, names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     cluster = context.cluster
-    vmi = context.cached(effective, obj)
-    pin = placement.pin(vmi)
-    if not vmi.spec.is_map or (pin is not None and pin.tight) or not drain.awaits_migration(obj, context.facts):
+    vmi = context.cached(expand, obj)
+    pin = permanent_constraints.pin(vmi)
+    if not vmi.spec.is_map or (pin is not None and pin.tight) or not vmi_evictions.awaits_migration(obj, context.facts):
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
-    demanded = placement.demanded_by_its_node(vmi, cluster)
-    for host in placement.hosts(vmi, cluster):
+    demanded = permanent_constraints.demanded_by_its_node(vmi, cluster)
+    for host in permanent_constraints.hosts(vmi, cluster):
         refusal = host.refusal or _lacks(host, obj, demanded)
         if refusal:
             constraints[refusal] = None
@@ -61,7 +63,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, placement.READS),
+    reads=union(migratability.READS, permanent_constraints.READS),
     action=Action.WARN,
     event="MigrationImpossible",
     check=check,

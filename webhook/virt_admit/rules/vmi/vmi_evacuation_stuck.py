@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from virt_admit.model import clock
-from virt_admit.model.cluster import Cluster
-from virt_admit.model.kinds import VMI
-from virt_admit.model.kubevirt import migrations
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
-from virt_admit.model.units import format_duration
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubernetes.units import format_duration
+from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 

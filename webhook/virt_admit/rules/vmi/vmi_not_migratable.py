@@ -9,16 +9,16 @@ and restart it, because the change takes effect at the next start.
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import VMI
-from virt_admit.model.kubevirt import effective, vmis
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
 def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
     if not vmis.running(vmi) or vmis.migratable(vmi) is not False:
         return
-    strategy = effective.strategy(vmi, context.cluster)
+    strategy = expand.strategy(vmi, context.cluster)
     if strategy.value == "LiveMigrate":
         yield Finding(
             strategy.path,
@@ -32,7 +32,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VMI,),
-    reads=effective.STRATEGY_READS,
+    reads=expand.STRATEGY_READS,
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,

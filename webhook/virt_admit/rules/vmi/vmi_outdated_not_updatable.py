@@ -8,10 +8,10 @@ bugs and vulnerabilities, even if both update methods are listed, until an admin
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import VMI
-from virt_admit.model.kubevirt import effective, vmis
-from virt_admit.model.kubevirt.workload_updates import OUTDATED
-from virt_admit.model.objects import Object
+from virt_admit.forecasts.drain.workload_updates import OUTDATED
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -19,7 +19,7 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
     outdated = vmi.label(OUTDATED)
     if not outdated.present or vmis.migratable(vmi) is not False:
         return
-    strategy = effective.strategy(vmi, context.cluster)
+    strategy = expand.strategy(vmi, context.cluster)
     if strategy.value in ("LiveMigrate", "External"):
         yield Finding(
             outdated.path,
@@ -33,7 +33,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(VMI,),
-    reads=effective.STRATEGY_READS,
+    reads=expand.STRATEGY_READS,
     action=Action.AUDIT,
     at_admission=False,
     check=check,

@@ -7,8 +7,8 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kinds import VMI
-from virt_admit.model.objects import Object
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from virt_admit.model import clock, webhook_bundles
-from virt_admit.model.cluster import Unseen
+from virt_admit.model.kubernetes import clock, webhook_bundles
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import SECOND
+from virt_admit.model.kubernetes.webhook_bundles import Bundle
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object
-from virt_admit.model.units import SECOND
-from virt_admit.model.webhook_bundles import Bundle
 from virt_admit.rule import Action, Context, Finding, Rule, duration
 
 

@@ -10,12 +10,12 @@ drain --all`` shows the reason for each VM. Only ``scan`` and ``check`` report t
 from collections import Counter
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kinds import KUBEVIRT, VMI
-from virt_admit.model.kubevirt import forecast, workload_updates
-from virt_admit.model.kubevirt.workload_updates import Reach
+from virt_admit.forecasts.drain import vm_outcomes, workload_updates
+from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, VMI
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
-from virt_admit.model.objects import Object
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 WHY = {
@@ -57,7 +57,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(KUBEVIRT,),
-    reads=forecast.READS,
+    reads=vm_outcomes.READS,
     action=Action.WARN,
     check=check,
     at_admission=False,

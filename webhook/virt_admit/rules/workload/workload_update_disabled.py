@@ -9,11 +9,12 @@ Only an empty list switches updates off.
 
 from collections.abc import Iterator
 
-from virt_admit.model import kinds
-from virt_admit.model.cluster import Cluster, Unseen
-from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubevirt import configuration, workload_updates
-from virt_admit.model.objects import Object
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

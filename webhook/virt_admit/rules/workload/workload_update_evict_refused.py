@@ -9,13 +9,14 @@ VMs.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Unseen, more_may_exist
-from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubevirt import effective, vmis, workload_updates
-from virt_admit.model.kubevirt.lifecycle import Eviction
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import count, names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 
@@ -41,7 +42,7 @@ RULE = Rule(
     module=__name__,
     doc=__doc__,
     kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, effective.STRATEGY_READS),
+    reads=union(vmis.READS, expand.STRATEGY_READS),
     action=Action.WARN,
     check=check,
     sources=(

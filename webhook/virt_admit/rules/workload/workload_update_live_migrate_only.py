@@ -9,12 +9,13 @@ again are updated, the others stay off: restart these manually instead.
 
 from collections.abc import Iterator
 
-from virt_admit.model.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubevirt import vmis, workload_updates
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, names
-from virt_admit.model.objects import Object
-from virt_admit.model.reads import union
 from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 

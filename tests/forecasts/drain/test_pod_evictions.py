@@ -1,0 +1,186 @@
+"""Pods that are not VMs: what a drain needs for them, and what refuses to evict them."""
+
+import pytest
+
+from tests.builders import manifest, node, vmi
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+WEB = {"app": "web"}
+HEARD = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T12:00:00Z"}
+HERE = manifest("v1", "Node", "a", status={"conditions": [HEARD]})
+
+
+def pod(name="web-1", owner="ReplicaSet", ready="True", phase="Running", labels=None, metadata=None, **spec):
+    owners = [{"kind": owner, "name": "web", "controller": True}] if owner else []
+    return manifest(
+        "v1",
+        "Pod",
+        name,
+        "shop",
+        metadata={"labels": WEB if labels is None else labels, "ownerReferences": owners} | (metadata or {}),
+        spec={"nodeName": "a", **spec},
+        status={"phase": phase, "conditions": [{"type": "Ready", "status": ready}]},
+    )
+
+
+def budget(name="web", *, allowed=None, healthy=1, desired=1, expected=None, generation=None, **spec):
+    status = {"currentHealthy": healthy, "desiredHealthy": desired}
+    status |= {} if allowed is None else {"disruptionsAllowed": allowed}
+    status |= {} if expected is None else {"expectedPods": expected}
+    return manifest(
+        "policy/v1",
+        "PodDisruptionBudget",
+        name,
+        "shop",
+        spec={"selector": {"matchLabels": WEB}} | spec,
+        status=status,
+    )
+
+
+def of_node(*objects):
+    return pod_evictions.of_node(Snapshot([HERE, *objects], complete=["*"]), "a")
+
+
+@pytest.mark.parametrize(
+    ("subject", "own", "now"),
+    [
+        (pod(), budget(maxUnavailable=0), False),
+        (pod(), budget(maxUnavailable="0%"), False),
+        (pod(), budget(minAvailable="100%"), False),
+        (pod(), budget(minAvailable=3, expected=3, allowed=0), False),
+        (pod(), budget(minAvailable=1), False),  # the only pod that it selects
+        (pod(), budget(minAvailable="90%", expected=3, desired=3, healthy=3, allowed=0), False),
+        (pod(), budget(minAvailable="50%", expected=3, desired=2, healthy=2, allowed=0), True),
+        (pod(), budget(minAvailable=1, expected=2, allowed=0), True),
+        (pod(), budget(minAvailable=1, expected=2), True),  # without a status nothing is allowed yet
+        (pod(ready="False"), budget(minAvailable=2, expected=3, allowed=0, healthy=1, desired=2), True),
+    ],
+)
+def test_a_budget_that_refuses(subject, own, now):
+    (blocker,) = of_node(subject, own).blockers
+
+    assert (blocker.kind, blocker.name, blocker.now) == ("PodDisruptionBudget", "web", now)
+    assert blocker.reason
+    assert blocker.remedy
+
+
+@pytest.mark.parametrize(
+    ("subject", "own"),
+    [
+        (pod(), budget(minAvailable=1, expected=2, allowed=1)),
+        (pod(labels={"app": "db"}), budget(maxUnavailable=0)),
+        (pod(), budget(selector=None, maxUnavailable=0)),
+        (pod(phase="Pending", ready="False"), budget(maxUnavailable=0)),
+        (pod(phase="Succeeded", ready="False"), budget(maxUnavailable=0)),
+        (pod(ready="False"), budget(maxUnavailable=0, healthy=2, desired=2)),
+        (pod(ready="False"), budget(maxUnavailable=0, healthy=0, unhealthyPodEvictionPolicy="AlwaysAllow")),
+        (pod(owner="DaemonSet"), budget(maxUnavailable=0)),
+        (pod(metadata={"annotations": {pod_evictions.MIRROR: "x"}}), budget(maxUnavailable=0)),
+        (pod(labels=WEB | {"kubevirt.io": "virt-launcher"}), budget(maxUnavailable=0)),
+    ],
+)
+def test_a_budget_that_does_not_refuse(subject, own):
+    assert of_node(subject, own).blockers == ()
+
+
+def test_two_budgets_for_one_pod_always_refuse():
+    (blocker,) = of_node(pod(), budget(allowed=1), budget("more", allowed=1)).blockers
+    assert (blocker.kind, blocker.name, blocker.now) == ("Pod", "web-1", False)
+
+
+def test_a_budget_is_named_once_however_many_pods_it_protects():
+    assert len(of_node(pod(), pod("web-2"), budget(maxUnavailable=0)).blockers) == 1
+
+
+@pytest.mark.parametrize(
+    ("deleted", "finalizers", "stuck"),
+    [
+        ("2026-01-01T11:59:00Z", [], False),
+        ("2026-01-01T11:00:00Z", [], True),
+        ("2026-01-01T11:00:00Z", ["example.com/hold"], True),
+    ],
+)
+def test_pods_that_do_not_end(deleted, finalizers, stuck):
+    found = of_node(pod(metadata={"deletionTimestamp": deleted, "finalizers": finalizers})).blockers
+
+    assert [item.now for item in found] == [True] * stuck
+    assert all("example.com/hold" in item.reason for item in found if finalizers)
+
+
+def test_on_a_node_that_is_not_ready_no_pod_ends():
+    dead = node("a", ready="Unknown")
+    subject = pod(metadata={"deletionTimestamp": "2026-01-01T11:59:59Z"})
+    (blocker,) = pod_evictions.of_node(Snapshot([dead, subject], complete=["*"]), "a").blockers
+    assert "does not report" in blocker.reason
+
+
+LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {pod_evictions.DOMAIN: "db"}}
+
+
+def launcher(phase="Running", **metadata):
+    owner = "VirtualMachineInstance"
+    return pod("virt-launcher-db", owner=owner, phase=phase, labels={}, metadata=LAUNCHER | metadata)
+
+
+def test_nothing_ends_on_a_node_whose_kubelet_is_silent():
+    silent, failing = node("a", ready="Unknown"), node("a", ready="False")
+
+    (blocker,) = pod_evictions.of_node(Snapshot([silent, pod()], complete=["*"]), "a").blockers
+    assert (blocker.subject, blocker.now) == ("Node a", True)
+    assert pod_evictions.of_node(Snapshot([silent], complete=["*"]), "a", has_vms=True).blockers
+    assert not pod_evictions.of_node(Snapshot([silent], complete=["*"]), "a").blockers
+    assert not pod_evictions.of_node(Snapshot([failing, pod()], complete=["*"]), "a").blockers
+
+
+def test_a_launcher_pod_that_does_not_end():
+    """The most common complaint about drains: the VM was stopped long ago, and its pod is still there."""
+    (blocker,) = of_node(launcher(deletionTimestamp="2026-01-01T11:00:00Z"), vmi()).blockers
+
+    assert (blocker.subject, blocker.now) == ("Pod shop/virt-launcher-db", True)
+    assert "should have ended" in blocker.reason
+
+
+def test_a_launcher_pod_without_its_vmi_cannot_be_evicted():
+    (blocker,) = of_node(launcher(), budget(maxUnavailable=0)).blockers
+
+    assert (blocker.kind, blocker.name, blocker.now) == ("Pod", "virt-launcher-db", False)
+    assert "VMI db does not exist" in blocker.reason
+    assert blocker.remedy.endswith("Then delete the pod.")
+    assert of_node(launcher(creationTimestamp="2026-01-01T11:45:00Z")).blockers
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [launcher(), vmi()],
+        [launcher(creationTimestamp="2026-01-01T11:55:00Z")],  # VMIs may have been listed before it was started
+        [launcher(phase="Succeeded")],
+        [launcher(phase="Failed")],
+        [launcher(annotations={})],  # KubeVirt's webhook lets it go
+        [launcher(labels={"kubevirt.io": "hotplug-disk"})],  # this one too
+        [launcher(deletionTimestamp="2026-01-01T11:59:30Z")],  # it ends within its grace period
+    ],
+)
+def test_launcher_pods_that_do_not_block(objects):
+    assert of_node(*objects).blockers == ()
+
+
+def test_without_vmis_an_orphan_is_unknown():
+    readable = Snapshot([HERE, launcher()], complete=["nodes", "pods", "poddisruptionbudgets"])
+    assert pod_evictions.of_node(readable, "a").blockers == ()
+
+
+def test_flags():
+    scratch = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+    launcher = pod("virt-launcher", labels={"kubevirt.io": "virt-launcher"}, owner="VirtualMachineInstance", **scratch)
+    plain = of_node(launcher).needs
+    found = of_node(pod("bare", owner=""), pod("cache", **scratch), pod("log", owner="DaemonSet", **scratch), launcher)
+
+    assert [(need.flag, need.pods) for need in found.needs] == [
+        ("--force", ("shop/bare",)),
+        ("--delete-emptydir-data", ("shop/cache", "shop/virt-launcher")),
+    ]
+    assert plain[0].pods == ("shop/virt-launcher",)
+    assert "keep no data" in plain[0].cost
+    assert "lost" in found.needs[1].cost

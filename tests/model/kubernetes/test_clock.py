@@ -1,0 +1,50 @@
+"""Time that the cluster tells."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import manifest
+from virt_admit.model.kubernetes.clock import instant, now
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-01T10:20:30Z", datetime(2026, 11, 1, 10, 20, 30, tzinfo=UTC)),
+        ("2026-11-01T10:20:30.5Z", datetime(2026, 11, 1, 10, 20, 30, 500_000, tzinfo=UTC)),
+        ("2026-11-01T12:20:30+02:00", datetime(2026, 11, 1, 10, 20, 30, tzinfo=UTC)),
+        ("2026-11-01T10:20:30", None),
+        ("2026-11-01", None),
+        ("yesterday", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_instant(text, expected):
+    assert instant(text) == expected
+
+
+@given(st.text(max_size=30))
+def test_reading_a_time_never_raises(text):
+    instant(text)
+
+
+def node(name, *heartbeats):
+    conditions = [{"type": "Ready", "lastHeartbeatTime": each} for each in heartbeats]
+    return manifest("v1", "Node", name, status={"conditions": conditions})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([node("a", "2026-11-01T10:00:00Z", "soon"), node("b", "2026-11-01T10:05:00Z", None)], "2026-11-01T10:05:00Z"),
+        ([node("a")], None),
+        ([], None),
+    ],
+)
+def test_now(nodes, expected):
+    assert now(Snapshot(nodes)) == instant(expected)

@@ -1,0 +1,147 @@
+"""The cluster that the options name: a snapshot from a file, or objects read from the API server."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from virt_admit.cli.options import ClusterOptions
+from virt_admit.cli.output import failure, progress, tell
+from virt_admit.documents.reader import Document
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.policy import files
+from virt_admit.policy.files import PolicyConfigMap
+from virt_admit.policy.policy import Policy
+from virt_admit.rules import listed_rules
+from virt_admit.settings import SettingError
+
+if TYPE_CHECKING:
+    from virt_admit.kube.cache import ClusterCache, KindStore
+    from virt_admit.kube.client import ApiClient
+
+
+def connect(source: ClusterOptions) -> ApiClient:
+    """Return a client of the live cluster, without any request to it.
+
+    Raises:
+        ClickException: the options and the kubeconfig name no cluster.
+    """
+    from virt_admit.kube import client  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+
+    try:
+        return client.ApiClient.connect(source.kubeconfig, source.context)
+    except SettingError as error:
+        raise failure(error) from None
+
+
+def load_policy(name: str | None, configmap: str, live: ClusterOptions | None) -> Policy:
+    """Return the policy as of today: the named one, else that of the live cluster, else ``default``.
+
+    Args:
+        name: the value of ``--policy``.
+        configmap: the value of ``--policy-configmap``.
+        live: the options of the live cluster; None if no live cluster is read.
+
+    Raises:
+        PolicyError, SettingError, OSError: the policy is not valid or cannot be read.
+    """
+    rules, today = listed_rules(), datetime.date.today()
+    if name or live is None:
+        return files.load_policy(name or "default", rules).at(today)
+    from virt_admit.kube import policy_configmap  # noqa: PLC0415 - checking files does not need urllib3
+    from virt_admit_certs.kube_api import ApiError  # noqa: PLC0415
+
+    place = PolicyConfigMap.parse(configmap)
+    try:
+        return policy_configmap.load(connect(live), place, rules).at(today)
+    except ApiError as error:
+        remedy = ". Name the policy: --policy FILE|audit|default|strict" if error.reason == "forbidden" else ""
+        raise SettingError(f"{error}{remedy}") from None
+
+
+def load_cluster(
+    source: ClusterOptions, looks_up: Sequence[Kind], namespace: str = "", quiet: bool = False
+) -> Snapshot | ClusterCache:
+    """Return the snapshot that the options name, or these kinds of the live cluster.
+
+    Args:
+        source: the options.
+        looks_up: the kinds to list in a live cluster.
+        namespace: where to list a kind that may not be listed in all namespaces; empty: nowhere.
+        quiet: show no progress.
+
+    Raises:
+        ClickException: options exclude each other, the snapshot is not valid, or the cluster does not answer.
+    """
+    source.require_one()
+    if source.cluster is None:
+        from virt_admit.kube.cache import KindStore  # noqa: PLC0415 - checking files alone needs no cache
+
+        stores = [KindStore(kind, packed=True) for kind in dict.fromkeys(looks_up)]
+        return list_live(source, stores, namespace, quiet)
+    try:
+        from virt_admit.kube import snapshots  # noqa: PLC0415 - checking files alone needs no snapshot
+
+        return snapshots.load(source.cluster)
+    except (SettingError, OSError) as error:
+        raise failure(error) from None
+
+
+def require_judged(cluster: Snapshot, judged_kinds: Iterable[Kind], source: Path) -> None:
+    """Accept a snapshot only if something is known of one of the kinds to judge. An empty file is not a clean cluster.
+
+    Raises:
+        ClickException: the snapshot has no object of these kinds and says of none of them that it is complete.
+    """
+    scopes = {scope.rpartition("/")[2] for scope in cluster.complete}
+    if not any(cluster.known(kind) or cluster.sees_all(kind) or kind.resource in scopes for kind in judged_kinds):
+        problem = "it has no object that a rule judges, and is complete for no such kind"
+        remedy = "Save one with: virt-admit scan --save FILE"
+        raise click.ClickException(f"{source} is not a snapshot of a cluster: {problem}. {remedy}")
+
+
+def list_live(
+    source: ClusterOptions, stores: Sequence[KindStore], namespace: str = "", quiet: bool = False
+) -> ClusterCache:
+    """List the kinds of these stores in the live cluster once, and show progress on a terminal.
+
+    Raises:
+        ClickException: the options name no cluster, or it does not answer.
+    """
+    from virt_admit.kube import informers  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit_certs.kube_api import ApiError  # noqa: PLC0415 - importing urllib3 takes 0.1 s
+
+    server = connect(source)
+    try:
+        with progress("reading", len(stores), quiet) as show:
+            return informers.snapshot(server, stores, namespace, show)
+    except ApiError as error:
+        raise failure(error) from None
+
+
+def warn_unreadable(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None) -> None:
+    """Print on stderr which kinds (None: of all) could not be listed."""
+    unreadable = cluster.unreadable
+    if looks_up is not None:
+        unreadable = unreadable.intersection(kind.resource for kind in looks_up)
+    if unreadable:
+        tell(f"not allowed to list {', '.join(sorted(unreadable))}")
+
+
+def with_objects(cluster: Snapshot | ClusterCache, objects: Iterable[Object]) -> Snapshot:
+    """Return the cluster with these objects added. They replace objects with the same name."""
+    return Snapshot((*cluster, *objects), cluster.complete, cluster.unreadable, cluster.server_version)
+
+
+def namespaced_object(document: Document, namespace: str) -> Object:
+    """Return the object of a document, in this namespace if its kind is namespaced and it names none."""
+    obj = Object(document.data)
+    kind = kinds.of(obj)
+    return Object(obj.data, obj.namespace or namespace) if kind is not None and kind.namespaced else obj

@@ -1,0 +1,1 @@
+"""One module for each verb: flags in, one call, a report out."""

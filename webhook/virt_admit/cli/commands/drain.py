@@ -1,0 +1,105 @@
+"""``virt-admit drain``: what draining a node would do to its VMs, and whether the cluster can be upgraded today."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from virt_admit.cli import html_output, multi_cluster
+from virt_admit.cli.cluster_source import load_cluster
+from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
+from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.sanitize import line
+from virt_admit.reports.drain import json as drain_json
+from virt_admit.reports.drain import text as drain_text
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
+    from virt_admit.reports.html.page import Page
+
+LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
+"""The kinds that a plan needs from a live cluster."""
+CODES: Final = {True: 0, False: 1, None: 2}
+"""The exit code of each verdict."""
+
+
+def drain(cluster: Cluster, node: str | None, output: str, *, summary: bool = False) -> tuple[str, int]:
+    """Return the plan as ``text`` or ``json``, and the exit code: 1 if a node is blocked, 2 if that is unknown, else 0.
+
+    Raises:
+        LookupError: the node does not exist.
+    """
+    result = plan(cluster, node)
+    if output == "json":
+        rendered = json.dumps(drain_json.as_data(result), indent=2)
+    else:
+        rendered = drain_text.summary(result) if summary else drain_text.text(result)
+    return rendered, CODES[result.drainable]
+
+
+@click.command("drain", short_help="Show what draining a node would do to its virtual machines.")
+@click.argument("node", required=False, metavar="[NODE]")
+@click.option(
+    "--all", "every", is_flag=True, help="Show every node, the worst first, and whether the cluster can be upgraded."
+)
+@click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
+@clusters_options
+@page_output_options
+def command(node: str | None, every: bool, summary: bool, clusters: ClustersOptions, output: OutputOptions) -> int:
+    """Show what draining NODE would do to each of its virtual machines, why, and what to do about it. Changes nothing.
+
+    Several clusters (--cluster or --context repeated) need --all. Exit 0 every named node can be drained, 1 something
+    blocks, 2 the answer cannot be determined; of several clusters the highest exit code.
+    """
+    if (node is None) is not every:
+        raise click.UsageError("give a NODE or --all")
+    form, file = output.parse()
+    if summary and form != "text":
+        raise click.UsageError("--summary is for text output only")
+    sources = clusters.each()
+    if len(sources) > 1:
+        if node is not None:
+            raise click.UsageError("several clusters need --all")
+        answers = multi_cluster.ask_each(sources, lambda source: _answer(source, summary, form))
+        return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
+    cluster = load_cluster(sources[0][1], LOOKS_UP)
+    try:
+        if form == "html":
+            result = plan(cluster, node)
+            html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
+            return CODES[result.drainable]
+        rendered, code = drain(cluster, node, form, summary=summary)
+    except LookupError as error:
+        raise click.ClickException(line(str(error))) from None
+    click.echo(rendered.rstrip("\n"))
+    return code
+
+
+def _answer(source: ClusterOptions, summary: bool, form: str) -> multi_cluster.Answer:
+    """Return the answer about all nodes of one of several clusters."""
+    cluster = load_cluster(source, LOOKS_UP)
+    result = plan(cluster, None)
+    verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
+    if form == "html":
+        return multi_cluster.Answer(CODES[result.drainable], verdicts, pages=_pages(result, cluster, source))
+    rendered = drain_text.summary(result) if summary else drain_text.text(result)
+    return multi_cluster.Answer(CODES[result.drainable], verdicts, drain_json.as_data(result), rendered)
+
+
+_VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}
+
+
+def _pages(result: Plan, cluster: Cluster, source: ClusterOptions) -> html_output.Pages:
+    from virt_admit.reports.drain import html  # noqa: PLC0415 - importing Jinja2 takes time
+
+    evidence = html_output.evidence(source, cluster)
+
+    def split(by: Owners) -> dict[str, Page]:
+        parts = html.split(result, by).items()
+        return {owner: html.page(part, None, evidence, by.subject(owner)) for owner, part in parts}
+
+    return html_output.Pages(html.page(result, cluster, evidence), split)

@@ -1,0 +1,166 @@
+"""``virt-admit explain``: what a health check would do, and when the VMs of a lost node run again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from virt_admit.cli import html_output
+from virt_admit.cli.cluster_source import load_cluster, namespaced_object, with_objects
+from virt_admit.cli.options import ClusterOptions, OutputOptions, cluster_options, page_output_options
+from virt_admit.documents import files, reader
+from virt_admit.forecasts.remediation.explanation import KINDS, LOOKS_UP, Explanation, explain
+from virt_admit.kube.cache import ClusterCache
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Snapshot, Unseen
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import names
+from virt_admit.model.sanitize import escape_json, line
+from virt_admit.reports.explain.json import as_data
+from virt_admit.reports.explain.text import facts, stages, text
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
+    from virt_admit.reports.html.page import Page
+
+
+@click.command("explain", short_help="Show what a health check would do, and when.")
+@click.argument("target", metavar="FILE|KIND/NAME")
+@click.option(
+    "-n",
+    "--namespace",
+    default=None,
+    metavar="NAME",
+    help="Namespace of the health check, and of objects in FILE that do not name one.",
+)
+@cluster_options
+@page_output_options
+def command(target: str, namespace: str | None, source: ClusterOptions, output: OutputOptions) -> int:
+    """Show what a health check would do: what it watches, when it acts or never does, and when VMs run again.
+
+    FILE (- is standard input) may contain other objects. They are added to the cluster that --cluster or --live names.
+    nhc/NAME and mhc/NAMESPACE/NAME are looked up in that cluster. Changes nothing. Exit 2: nothing to explain.
+    """
+    form, file = output.parse()
+    source.require_one()
+    in_file = target == "-" or (os.path.exists(target) and not os.path.isdir(target))  # <(kubectl get …) is a pipe
+    cluster: Snapshot | ClusterCache = Snapshot()
+    try:
+        if not in_file:
+            _parse(target)
+        if not in_file or source.given:
+            cluster = load_cluster(source, LOOKS_UP)
+        objects = list(_objects(target, namespace or "default")) if in_file else []
+        checks = [obj for obj in objects if kinds.of(obj) in KINDS] if in_file else [find(target, cluster, namespace)]
+    except (LookupError, reader.DocumentError) as error:
+        raise click.ClickException(line(str(error))) from None
+    if objects:
+        cluster = with_objects(cluster, objects)
+    if not checks:
+        raise click.ClickException(f"{target} contains no health check")
+    explanations = [explain(check, cluster) for check in checks]
+    if form == "html":
+        evidence = html_output.evidence(source, cluster) if source.given or not in_file else (("file", target),)
+        _publish(explanations, evidence, file, output.pages_by)
+    else:
+        _print(explanations, form)
+    return 0
+
+
+def _publish(
+    explanations: Sequence[Explanation], evidence: tuple[tuple[str, str], ...], file: str | None, pages_by: str | None
+) -> None:
+    """Write the page, or a page for each owner of VMs."""
+    from virt_admit.reports.explain import html  # noqa: PLC0415 - importing Jinja2 takes time
+
+    checks = [
+        html.Check(
+            name=f"{one.check.obj.kind} {one.check.obj.full_name}",
+            facts=facts(one),
+            stages=stages(one),
+            timeline=one.timeline,
+            fates=one.fates,
+            obstacles=one.obstacles,
+            unseen=one.unseen,
+        )
+        for one in explanations
+    ]
+
+    def split(by: Owners) -> dict[str, Page]:
+        return {owner: html.page(part, evidence, by.subject(owner)) for owner, part in html.split(checks, by).items()}
+
+    html_output.publish(html_output.Pages(html.page(checks, evidence), split), file, pages_by)
+
+
+def _print(explanations: Sequence[Explanation], output: str) -> None:
+    if output == "json":
+        data = [as_data(explanation) for explanation in explanations]
+        click.echo(escape_json(json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False)))
+    else:
+        click.echo("\n".join(text(explanation).rstrip("\n") + "\n" for explanation in explanations), nl=False)
+
+
+def _objects(file: str, namespace: str) -> Iterator[Object]:
+    """Yield the objects in a file.
+
+    Raises:
+        DocumentError: the file cannot be read.
+    """
+    for name, content, _ in files.find([file]):
+        found, errors = ([], [content]) if isinstance(content, reader.DocumentError) else reader.read(content, name)
+        if errors:
+            raise errors[0]
+        yield from (namespaced_object(document, namespace) for document in found)
+
+
+def find(target: str, cluster: Cluster, namespace: str | None = None) -> Object:
+    """Return the health check ``KIND/NAME`` or ``KIND/NAMESPACE/NAME``, as kubectl would find it.
+
+    The kind may be written in any case, in the plural, with its group after a dot, or as ``nhc`` or ``mhc``.
+
+    Raises:
+        LookupError: no or several health checks have this name, or some could not be listed.
+    """
+    target_kinds, target_namespace, name = _parse(target)
+    found: list[Object] = []
+    unseen = ""
+    for kind in target_kinds:
+        try:
+            searched = (target_namespace or namespace) if kind.namespaced else None
+            found.extend(obj for obj in cluster.list(kind, searched) if obj.name == name)
+        except Unseen as missing:
+            unseen = missing.what
+    if len(found) == 1:
+        return found[0]
+    if found:
+        candidates = names(f"{obj.api_version} {obj.full_name}" for obj in found)
+        raise LookupError(f"{target} is ambiguous: it may be {candidates}. Write KIND.GROUP/NAMESPACE/NAME")
+    raise LookupError(f"{target} cannot be found: {unseen} are not available" if unseen else f"{target} does not exist")
+
+
+def _parse(target: str) -> tuple[list[Kind], str, str]:
+    """Return the kinds that the target may mean, its namespace (empty: none is named) and its name.
+
+    Raises:
+        LookupError: the target is not KIND/NAME or KIND/NAMESPACE/NAME.
+    """
+    word, _, rest = target.partition("/")
+    namespace, _, name = rest.rpartition("/")
+    target_kinds = [kind for kind in KINDS if word.lower() in _aliases(kind)]
+    if not target_kinds or not name:
+        raise LookupError(
+            f"{target} is not a file and not the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME"
+        )
+    return target_kinds, namespace, name
+
+
+def _aliases(kind: Kind) -> tuple[str, ...]:
+    """Return the names of a kind."""
+    short = "nhc" if kind is kinds.NHC else "mhc"
+    singular = kind.kind.lower()
+    return (short, singular, kind.plural, kind.resource, f"{singular}.{kind.group}", f"{short}.{kind.group}")

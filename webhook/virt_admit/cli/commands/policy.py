@@ -1,0 +1,113 @@
+"""``virt-admit policy``: check and show a policy, and show what another one would change for the objects of a cluster."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from virt_admit.cli.cluster_source import require_judged
+from virt_admit.cli.commands.policy_show import lint, show
+from virt_admit.cli.commands.scan import judge
+from virt_admit.cli.options import output_option
+from virt_admit.cli.output import failure, tell
+from virt_admit.engine.admission_review import Verdict
+from virt_admit.kube import snapshots
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import count
+from virt_admit.model.sanitize import escape_json, line
+from virt_admit.policy.files import load_policy
+from virt_admit.policy.policy import Policy, PolicyError
+from virt_admit.reports.findings.report import Report, identity
+from virt_admit.rule import Action
+from virt_admit.rules import Rules, load_rules
+from virt_admit.settings import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class ActionChange:
+    """One finding whose action changes. ``off`` also means: no finding."""
+
+    obj: Object
+    rule: str
+    path: str
+    message: str
+    before: Action
+    after: Action
+
+
+@click.group("policy", short_help="Check, show and compare policies.")
+def command() -> None:
+    """Check, show and compare policies."""
+
+
+command.add_command(lint)
+command.add_command(show)
+
+
+@command.command("diff")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@click.option("--cluster", required=True, type=click.Path(path_type=Path), help="Read a snapshot (file or folder).")
+@output_option
+def diff(old: str, new: str, cluster: Path, output: str) -> int:
+    """Show what changes for the objects of a cluster if the policy NEW replaces OLD.
+
+    OLD and NEW are files, or audit, default or strict. Exit 0 no difference, 1 some, 2 the answer cannot be trusted.
+    """
+    try:
+        rules, today = load_rules(), datetime.date.today()
+        policies = [load_policy(name, rules).at(today) for name in (old, new)]
+        snapshot = snapshots.load(cluster)
+    except (SettingError, PolicyError, OSError) as error:
+        raise failure(error) from None
+    require_judged(snapshot, rules.kinds, cluster)
+    found = sorted(changes(snapshot, rules, *policies), key=_order)
+    if output == "json":
+        click.echo(escape_json(json.dumps([_as_data(change) for change in found], indent=2, ensure_ascii=False)))
+    for change in found if output == "text" else ():
+        name = f"{change.obj.kind}/{change.obj.full_name}"
+        click.echo(line(f"{name}: {change.before} -> {change.after}: {change.path}: {change.message} [{change.rule}]"))
+    objects = {(change.obj.kind, change.obj.full_name) for change in found}
+    tell(f"{count(len(found), 'finding')} of {count(len(objects), 'object')} would change")
+    return int(bool(found))
+
+
+def changes(cluster: Cluster, rules: Rules, old: Policy, new: Policy) -> Iterator[ActionChange]:
+    """Yield every finding whose action differs between the policies."""
+    before, after = (_findings(judge(cluster, rules.kinds, rules, policy)) for policy in (old, new))
+    for key in before.keys() | after.keys():
+        obj, verdict = after.get(key) or before[key]
+        old_action, new_action = (found[key][1].action if key in found else Action.OFF for found in (before, after))
+        if old_action is not new_action:
+            finding = verdict.finding
+            yield ActionChange(obj, verdict.rule.id, str(finding.path), finding.message, old_action, new_action)
+
+
+def _findings(report: Report) -> dict[tuple[str, ...], tuple[Object, Verdict]]:
+    return {
+        (*identity(result.obj).values(), verdict.rule.id, str(verdict.finding.path)): (result.obj, verdict)
+        for result in report.results
+        for verdict in result.response.verdicts
+    }
+
+
+def _order(change: ActionChange) -> tuple[str, ...]:
+    return (*identity(change.obj).values(), change.rule, change.path)
+
+
+def _as_data(change: ActionChange) -> dict[str, Any]:
+    return {
+        "object": identity(change.obj),
+        "rule": change.rule,
+        "path": change.path,
+        "message": change.message,
+        "before": str(change.before),
+        "after": str(change.after),
+    }

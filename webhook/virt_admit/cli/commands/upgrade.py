@@ -1,0 +1,146 @@
+"""``virt-admit upgrade``: rehearse the roll-out of nodes before it starts. Only reads."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from virt_admit.cli import html_output, multi_cluster
+from virt_admit.cli.cluster_source import load_cluster
+from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
+from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
+from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VMI, Kind
+from virt_admit.reports.upgrade import json as upgrade_json
+from virt_admit.reports.upgrade import text as upgrade_text
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
+    from virt_admit.reports.html.page import Page
+
+LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
+"""The kinds that a rehearsal needs from a live cluster."""
+CODES: Final = {True: 0, False: 1, None: 2}
+"""The exit code of each verdict."""
+
+
+def upgrade(
+    cluster: Cluster, options: Options, output: str, start: datetime.datetime | None = None, *, quiet: bool = True
+) -> tuple[str, int]:
+    """Return the rehearsal as ``text`` or ``json``, and the exit code: 0 possible, 1 not possible, 2 unknown.
+
+    Raises:
+        ValueError: an option is not valid.
+    """
+    result = rehearse(cluster, options, _say if not quiet else lambda _: None)
+    code = CODES[result.possible]
+    if output == "json":
+        return json.dumps(upgrade_json.as_data(result), indent=2), code
+    return upgrade_text.text(result, start), code
+
+
+def _say(step: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"{step} …", err=True)
+
+
+@click.command("upgrade", short_help="Rehearse an upgrade: order, waves, hours, and what stops it.")
+@click.option(
+    "--by",
+    type=click.Choice([driver.value for driver in Driver]),
+    help="Who updates the nodes. Default: machineconfig with MachineConfigPools, cluster-api with MachineDeployments, "
+    "else plain.",
+)
+@click.option("--max-unavailable", metavar="N|P%", help="Nodes of each pool that are updated at the same time.")
+@click.option(
+    "--node-minutes",
+    type=click.IntRange(0, 100_000),
+    default=10,
+    show_default=True,
+    help="Minutes for the update and reboot of one node.",
+)
+@click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text.")
+@clusters_options
+@page_output_options
+def command(
+    by: str | None,
+    max_unavailable: str | None,
+    node_minutes: int,
+    start: str | None,
+    clusters: ClustersOptions,
+    output: OutputOptions,
+) -> int:
+    """Rehearse the update of all nodes: order, waves, duration, moves of each VM, and what stops it. Changes nothing.
+
+    The duration is an estimate between the shortest and the longest run. Exit 0 the upgrade is possible, 1 something
+    stops it, 2 the answer cannot be determined; of several clusters the highest exit code.
+    """
+    options = Options(Driver(by) if by else None, max_unavailable, node_minutes)
+    begin = _time(start)
+    form, file = output.parse()
+    sources = clusters.each()
+    try:
+        if len(sources) > 1:
+            answers = multi_cluster.ask_each(sources, lambda one: _answer(one, options, begin, form))
+            return multi_cluster.publish(answers, "Upgrade", form, file, output.pages_by)
+        cluster = load_cluster(sources[0][1], LOOKS_UP)
+        if form == "html":
+            result = rehearse(cluster, options, _say)
+            html_output.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
+            return CODES[result.possible]
+        rendered, code = upgrade(cluster, options, form, begin, quiet=form == "json")
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
+    click.echo(rendered.rstrip("\n"))
+    return code
+
+
+def _answer(
+    source: ClusterOptions, options: Options, start: datetime.datetime | None, form: str
+) -> multi_cluster.Answer:
+    """Return the answer about one of several clusters."""
+    cluster = load_cluster(source, LOOKS_UP)
+    result = rehearse(cluster, options)
+    verdicts = {
+        "possible": {True: "yes", False: "no", None: "unknown"}[result.possible],
+        "duration": upgrade_text.span(result.duration) if result.duration else "-",
+        "stops": str(len(result.stops)),
+    }
+    if form == "html":
+        return multi_cluster.Answer(CODES[result.possible], verdicts, pages=_pages(result, start, cluster, source))
+    text = upgrade_text.text(result, start)
+    return multi_cluster.Answer(CODES[result.possible], verdicts, upgrade_json.as_data(result), text)
+
+
+def _pages(
+    result: Rehearsal, start: datetime.datetime | None, cluster: Cluster, source: ClusterOptions
+) -> html_output.Pages:
+    from virt_admit.reports.upgrade import html  # noqa: PLC0415 - importing Jinja2 takes time
+
+    evidence = html_output.evidence(source, cluster)
+
+    def split(by: Owners) -> dict[str, Page]:
+        owners = {(vmi.namespace, vmi.name): by.of(vmi) for vmi in cluster.known(VMI)}
+        parts = html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
+        return {owner: html.page(part, start, evidence, by.subject(owner)) for owner, part in parts.items()}
+
+    return html_output.Pages(html.page(result, start, evidence), split)
+
+
+def _time(text: str | None) -> datetime.datetime | None:
+    try:
+        start = datetime.datetime.fromisoformat(text) if text else None
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a time such as 2027-01-31T22:00", param_hint="--start") from None
+    if start is not None and start.year > _LAST_YEAR:
+        raise click.BadParameter(f"{text} is after the year {_LAST_YEAR}", param_hint="--start")
+    return start
+
+
+_LAST_YEAR: Final = 9000
+"""No upgrade that starts by then ends after the last year of Python's calendar, 9999."""

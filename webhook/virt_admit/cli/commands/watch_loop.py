@@ -1,0 +1,206 @@
+"""The loop of ``virt-admit watch``: judge the whole cluster again when objects, the policy or the day change."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from virt_admit.cli.commands.scan import is_complete, judge
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.kube.cache import FrozenCache
+from virt_admit.kube.informers import LiveCluster
+from virt_admit.model.kubernetes import webhook_bundles
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.policy.policy import Policy
+from virt_admit.reports import scan_metrics, watch_page
+from virt_admit.reports.cluster_writer import NotWritten
+from virt_admit.reports.findings.report import Report
+from virt_admit.reports.html import page as pages
+from virt_admit.reports.live_writer import LiveWriter
+from virt_admit.rules import Rules
+from virt_admit.serving.metrics import ProcessMetrics
+
+log = logging.getLogger(__name__)
+
+DEBOUNCE: Final = 0.5
+"""Seconds between two looks at the cluster. Changes within this time are judged together."""
+LONGEST_PAUSE: Final = 30.0
+"""Seconds. The loop rests for a quarter of the time that it judged, at most this long."""
+UPGRADE_INTERVAL: Final = 60.0
+"""Seconds between two estimates of an upgrade. One takes a third of the time of a judgement."""
+
+WRITE_AGAIN: Final = 300.0
+"""Seconds after which an unchanged judgement is written again, because Events expire."""
+WRITE_RETRY: Final = 10.0
+"""Seconds before a failed write is repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The state of the cluster at one moment."""
+
+    report: Report
+    blockers: Mapping[str, int]
+    drainable: Mapping[str, bool | None]
+    bundles: Mapping[tuple[str, str], float]
+    seconds: float
+    complete: bool
+    unreadable: frozenset[str]
+    page: pages.Page
+
+    def gauges(self, upgrade: Range | None) -> CollectorRegistry:
+        """Return the gauges of this judgement, and of an upgrade."""
+        return scan_metrics.state_gauges(
+            self.report, self.blockers, self.seconds, upgrade, self.bundles, self.drainable
+        )
+
+
+class Watch(Collector):
+    """Judges the cluster, and shows the latest judgement as metrics and as a page.
+
+    While a kind cannot be read, the figures of the last complete judgement stay: what is unseen is not absent.
+    """
+
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        rules: Rules,
+        policy: Callable[[], Policy],
+        metrics: ProcessMetrics,
+    ) -> None:
+        self._cluster, self._rules, self._policy = cluster, rules, policy
+        self._frozen = FrozenCache(cluster)
+        self.latest: Judgement | None = None
+        self._shown = CollectorRegistry()
+        self._complete: Judgement | None = None
+        self._stamp: object = None
+        self._page: tuple[Judgement | None, tuple[str, ...], str] = (None, (), "")
+        self._upgrade: Range | None = None
+        self._estimated = -UPGRADE_INTERVAL
+        metrics.follow_informers(cluster.informed)
+        metrics.registry.register(self)
+        self._last_success = Gauge(
+            scan_metrics.LAST_SUCCESS, "When the figures were last known to be complete.", registry=metrics.registry
+        )
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges of the latest judgement (prometheus_client calls this)."""
+        yield from self._shown.collect()
+
+    def run(self, stopped: threading.Event) -> None:
+        """Judge until the event is set. No error ends the loop."""
+        while not stopped.is_set():
+            began = time.monotonic()
+            try:
+                self.look()
+            except Exception:
+                log.exception("the cluster could not be judged")
+                self._stamp = None
+            stopped.wait(max(DEBOUNCE, min((time.monotonic() - began) / 4, LONGEST_PAUSE)))
+
+    def look(self) -> None:
+        """Judge the cluster if something changed since the last call."""
+        if self._cluster.missing:
+            return
+        policy, today = self._policy(), datetime.date.today()
+        stamp = self._cluster.generation, self._cluster.server_version, policy, today
+        current = self._cluster.current  # before judging: a later failure may belong to a later state
+        if stamp != self._stamp:
+            self._show(self._judge(policy.at(today)))
+            self._stamp = stamp
+            self._estimate()
+        if self._complete is not None and self._complete is self.latest and current:
+            self._last_success.set_to_current_time()
+
+    def _judge(self, policy: Policy) -> Judgement:
+        started = time.monotonic()
+        self._frozen.refresh()
+        cluster: Cluster = self._frozen
+        report = judge(cluster, self._rules.kinds, self._rules, policy)._replace(policy=policy.name)
+        drains, unreadable = plan(cluster), self._frozen.unreadable
+        now = datetime.datetime.now(datetime.UTC)
+        return Judgement(
+            report=report,
+            blockers={node.name: node.blockers for node in drains.nodes},
+            drainable={node.name: node.drainable for node in drains.nodes},
+            bundles=webhook_bundles.expiry(cluster),
+            complete=is_complete(report, self._frozen, self._rules.kinds),
+            unreadable=unreadable,
+            page=watch_page.page(report, drains, cluster, unreadable, now),
+            seconds=time.monotonic() - started,
+        )
+
+    def _estimate(self) -> None:
+        """Estimate an upgrade if the last estimate is old. This comes last, so that it delays no finding."""
+        if time.monotonic() - self._estimated >= UPGRADE_INTERVAL:
+            self._upgrade = rehearse(self._frozen, Options(), forecast_only=True).duration
+            self._estimated = time.monotonic()
+            self._refresh_gauges()
+
+    def _show(self, judged: Judgement) -> None:
+        self.latest = judged
+        if judged.complete:
+            self._complete = judged
+        self._refresh_gauges()
+        log.info("judged", extra={"objects": len(judged.report.results), "seconds": round(judged.seconds, 3)})
+
+    def _refresh_gauges(self) -> None:
+        """Show the last complete judgement. While a later one is not complete, unknown drains are unknown."""
+        complete, latest = self._complete, self.latest
+        if complete is None or latest is None:
+            return
+        if latest is not complete:
+            unknown: dict[str, bool | None] = dict.fromkeys(complete.drainable)
+            complete = dataclasses.replace(complete, drainable=unknown | dict(latest.drainable))
+        self._shown = complete.gauges(self._upgrade)
+
+    def keep_written(self, writer: LiveWriter, stopped: threading.Event) -> None:
+        """Write the latest judgement whenever there is a new one, until the event is set. Repeat what failed."""
+        written, due = None, 0.0
+        while not stopped.wait(DEBOUNCE):
+            latest = self.latest
+            if latest is None or (latest is written and time.monotonic() < due):
+                continue
+            try:
+                writer.write(latest.report, latest.unreadable)
+            except NotWritten as error:
+                log.warning("reports could not be written", extra={"error": str(error)})
+                stopped.wait(WRITE_RETRY)
+            except Exception:
+                log.exception("reports could not be written")
+                stopped.wait(WRITE_RETRY)
+            else:
+                written, due = latest, time.monotonic() + WRITE_AGAIN
+
+    def checks(self) -> Mapping[str, str]:
+        """Return the readiness checks; an empty value means the check passed."""
+        missing = ", ".join(self._cluster.missing)
+        return {
+            "look-ups": f"not listed yet: {missing}" if missing else "",
+            "judgement": "" if self.latest else "nothing is judged yet",
+        }
+
+    def page(self) -> str:
+        """Return the page of the latest judgement. It says which kinds are outdated."""
+        latest = self.latest
+        if latest is None:
+            return pages.render(watch_page.EMPTY)
+        unknown = {each.kind for each in self._cluster.informed() if not each.current} - latest.unreadable
+        outdated = tuple(sorted(unknown))
+        judged, said, text = self._page
+        if judged is not latest or said != outdated:
+            text = pages.render(watch_page.outdated(latest.page, outdated))
+            self._page = latest, outdated, text
+        return text

@@ -1,0 +1,92 @@
+"""Publishing a report of findings: each format to its file or to stdout, and its summary on stderr."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from virt_admit.cli.options import ReportOptions
+from virt_admit.cli.output import tell, wants_color, write
+from virt_admit.policy.policy import Policy
+from virt_admit.reports.findings.formats import FORMATS
+from virt_admit.reports.findings.report import Report
+from virt_admit.rule import Action
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.owners import Owners
+    from virt_admit.reports.html.page import Page
+
+
+def publish(
+    result: Report, outputs: Sequence[tuple[str, str | None]], reporting: ReportOptions, *, grouped_text: bool = False
+) -> None:
+    """Write the report in each format to its file or to stdout.
+
+    Raises:
+        ClickException: a file cannot be written.
+    """
+    grouped = not reporting.all_lines
+    for name, file in outputs:
+        if name == "html" and reporting.pages_by:
+            _publish_pages(result, file, reporting.pages_by)
+            continue
+        render = FORMATS[name]
+        if name == "text":
+            from virt_admit.reports.findings.formats import text  # noqa: PLC0415 - one run prints one or two formats
+
+            paint = _paint(reporting.color, file)
+            render = partial(text.render, paint=paint, grouped=grouped and grouped_text)
+        elif name == "markdown":
+            render = partial(_markdown, grouped=grouped)
+        write(render(result), file)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if name == "github" and summary:
+            write(_markdown(result, grouped=grouped), summary, "ab")
+
+
+def _markdown(result: Report, *, grouped: bool) -> str:
+    from virt_admit.reports.findings.formats import markdown  # noqa: PLC0415 - one run prints one or two formats
+
+    return markdown.render(result, grouped=grouped)
+
+
+def _publish_pages(result: Report, file: str | None, pages_by: str) -> None:
+    from virt_admit.cli import html_output  # noqa: PLC0415 - importing Jinja2 takes time
+    from virt_admit.reports.findings import html as findings_html  # noqa: PLC0415
+
+    def split(by: Owners) -> dict[str, Page]:
+        return {
+            owner: findings_html.page(part, by.subject(owner))
+            for owner, part in findings_html.split(result, by).items()
+        }
+
+    html_output.publish(html_output.Pages(findings_html.page(result), split), file, pages_by)
+
+
+def print_summary(result: Report, policy: Policy) -> None:
+    """Print the summary line, the policy unless it is ``default``, and the expired exemptions on stderr."""
+    tell(result.summary())
+    if policy.name != "default":
+        tell(f"policy: {policy.name}")
+    for exemption in policy.expired:
+        tell(f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}")
+
+
+def has_findings(result: Report, fail_on: str) -> bool:
+    """Return whether the report has findings at or above ``--fail-on``."""
+    return fail_on != "never" and result.at_least(Action[fail_on.upper()])
+
+
+def _paint(color: str, file: str | None) -> Callable[[str, Action | None], str]:
+    if color == "never" or (color == "auto" and (file or not wants_color())):
+        return lambda word, _action: word
+    colors = {Action.DENY: "red", Action.WARN: "yellow", Action.AUDIT: "cyan"}
+
+    def paint(word: str, action: Action | None) -> str:
+        return click.style(word, fg=colors.get(action) if action else "bright_black", bold=action is Action.DENY)
+
+    return paint

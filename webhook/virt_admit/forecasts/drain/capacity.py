@@ -1,0 +1,122 @@
+"""Whether the VMs of a node find room on the other nodes at the same time: for drain, and for rules at admission."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.placement import candidates, quotas
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.messages import count, cut
+from virt_admit.model.scheduler.packing import Item, Packing, pack
+
+READS: Final = union(candidates.READS, quotas.READS, vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS)
+
+MOST_PODS: Final = 3_000
+"""Rules at admission read no more pods: 0.2 milliseconds each, and all requests wait meanwhile."""
+
+MOST_PAIRS: Final = 100_000
+"""They try at most so many pairs of a VM and a node: 5 microseconds each."""
+
+MOST_LINKED_PAIRS: Final = 1_000
+"""And so many of a VM that other pods attract, keep off or spread: up to half a millisecond each."""
+
+
+class Leaving(NamedTuple):
+    """A VMI that leaves its node, and where it could go."""
+
+    vmi: Object
+    target: SchedulingTarget
+
+
+def packing(leaving: Sequence[Leaving], cluster: Cluster) -> Packing:
+    """Return whether all these VMIs find a place at the same time. None also where preemption may make room."""
+    items = [_item(each) for each in leaving]
+    packed = pack(items, candidates.scheduler(cluster))
+    if packed.fits is False and candidates.preemption(cluster).may_fit(items):
+        return replace(packed, fits=None, preempting=True)
+    return packed
+
+
+def _item(leaving: Leaving) -> Item:
+    target = leaving.target
+    return Item(
+        target.pod,
+        target.placement.candidates,
+        uncertain=target.placement.certain is None,
+        source=leaving.vmi.at("status", "nodeName").text or "",
+        gone=target.gone,
+    )
+
+
+def shortage(cluster: Cluster, node: str) -> str:
+    """Return which VM of a node would find no room if it were drained now, and what is short on which node.
+
+    Empty: all of them find room, or that cannot be determined, because the node, pods or anything else that decides on
+    it cannot be read, or there are more than ``MOST_PODS`` or ``MOST_PAIRS``. VMs whose eviction is refused are left out.
+    """
+    try:
+        moving = list(_moving(cluster, node))
+        if not moving or cluster.get(NODE, "", node) is None:
+            return ""
+        if sum(1 for _ in itertools.islice(cluster.list(POD), MOST_PODS + 1)) > MOST_PODS:
+            return ""
+        if len(moving) * len(cluster.known(NODE)) > MOST_PAIRS:
+            return ""
+    except Unseen:
+        return ""
+    for vmi, moves in moving:
+        refused = quotas.refusal(vmi, cluster) if moves else None
+        if refused is not None:
+            return f"{vmi.full_name}: {refused.reason}"
+    if sum(_is_linked(vmi) for vmi, _ in moving) * len(cluster.known(NODE)) > MOST_LINKED_PAIRS:
+        return ""
+    leaving = [Leaving(vmi, candidates.target(vmi, cluster, moves=moves)) for vmi, moves in moving]
+    packed = packing(leaving, cluster)
+    return _explain(packed, leaving, cluster) if packed.fits is False else ""
+
+
+def _is_linked(vmi: Object) -> bool:
+    """Return whether other pods decide where a VMI can go, in ways that are judged node by node."""
+    spec = vmi["spec"]
+    spread = spec["topologySpreadConstraints"].present or spec.at("affinity", "podAffinity").present
+    return spread or (spec["priorityClassName"].present and spec.at("affinity", "podAntiAffinity").present)
+
+
+def _moving(cluster: Cluster, node: str) -> Iterator[tuple[Object, bool]]:
+    """Yield the VMIs of a node that a drain moves, and whether they migrate."""
+    for vmi, answer in vmi_evictions.evictions(cluster, node).answers:
+        if answer is Eviction.MIGRATES:
+            yield vmi, True
+        elif answer is Eviction.SHUTS_DOWN and vmis.comes_back(vmi, cluster).comes:
+            yield vmi, False
+
+
+def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> str:
+    """Return the first VM without a place, and the node on which the fewest causes keep it off once the others are
+    placed."""
+    lost = {id(pod) for pod in packed.left}
+    vmi, target = next(each for each in leaving if id(each.target.pod) in lost)
+    scheduler = candidates.scheduler(cluster).fork()
+    for each in leaving:
+        name = packed.placed.get(each.target.pod.full_name)
+        if name:
+            scheduler.state.bind(replace(each.target.pod, node=name))
+    here = vmi.at("status", "nodeName").text or ""
+    refusals = scheduler.place(target.pod, without=here, gone=target.gone).refusals
+    hosts = {name: why for name, why in refusals.items() if SCHEDULABLE in scheduler.state.nodes[name].labels}
+    more = f" and {count(len(lost) - 1, 'more VM')}" if len(lost) > 1 else ""
+    if not hosts:
+        return f"{vmi.full_name}{more}: no other node runs KubeVirt"
+    name, why = min(hosts.items(), key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]))
+    return f"{vmi.full_name}{more}: on {name} {cut(why, 80)}"

@@ -1,0 +1,217 @@
+"""Whether nodes can be drained: their VMs, the room for them elsewhere, and the other pods."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, vm_outcomes
+from virt_admit.forecasts.drain.capacity import Leaving
+from virt_admit.forecasts.drain.pod_evictions import PodEvictions
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.workload_updates import Update, running, update
+from virt_admit.forecasts.drain.workload_updates import methods as update_methods
+from virt_admit.forecasts.placement import preemption_effects
+from virt_admit.forecasts.remediation import coverage
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.packing import Packing
+
+READS: Final = union(vm_outcomes.READS, pod_evictions.READS, node_notes.READS, coverage.READS)
+"""The fields that a plan reads."""
+
+WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(VmOutcome)}
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """The effects of a drain of one node."""
+
+    name: str
+    state: tuple[str, ...]
+    """The state of the node now, if it is not normal: ``cordoned``, ``not Ready``, ``not seen``."""
+    forecasts: tuple[Forecast, ...]
+    """One forecast for each VMI on the node, the worst first."""
+    pods: PodEvictions
+    packing: Packing
+    """Whether all its VMs that need room find it at the same time."""
+    unseen: tuple[str, ...]
+    """The data that could not be read, so that ``True`` cannot be said."""
+    notes: tuple[str, ...] = ()
+    """What an administrator should know besides; it never changes the verdict."""
+
+    def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
+        """Return the forecasts with this outcome."""
+        return tuple(vm for vm in self.forecasts if vm.outcome is outcome)
+
+    @property
+    def blockers(self) -> int:
+        """The number of VMs and other things that keep the node from becoming empty."""
+        return len(self.having(VmOutcome.BLOCKS)) + len(self.pods.blockers)
+
+    @property
+    def drainable(self) -> bool | None:
+        """Whether the node can be drained now. None: it cannot be determined."""
+        if self.having(VmOutcome.BLOCKS) or self.pods.blockers or self.packing.fits is False:
+            return False
+        return None if self.unseen or self.having(VmOutcome.UNKNOWN) or self.packing.fits is None else True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The effects of drains, node by node."""
+
+    nodes: tuple[NodePlan, ...]
+    """The worst node first."""
+    whole: bool
+    """Whether the plan is for all nodes of the cluster."""
+    methods: tuple[str, ...] | None
+    """The workload update methods in force. None: not needed, or they cannot be determined."""
+    updates: tuple[Update, ...]
+    """How an update of KubeVirt would reach the running VMs. Empty for a single node."""
+    unseen: tuple[str, ...]
+    """The data that could not be read. There may be more VMs than are listed."""
+    uncovered: tuple[str, ...] | None = None
+    """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss. None: unknown."""
+
+    def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
+        """Return the forecasts with this outcome on all nodes."""
+        return tuple(vm for node in self.nodes for vm in node.having(outcome))
+
+    @property
+    def drainable(self) -> bool | None:
+        """Whether every node of the plan can be drained now. None: it cannot be determined."""
+        verdicts = {node.drainable for node in self.nodes}
+        if False in verdicts:
+            return False
+        return None if self.unseen or None in verdicts else True
+
+
+def plan(cluster: Cluster, node: str | None = None) -> Plan:
+    """Return what a drain of a node would do now; without a node, of each node of the cluster.
+
+    Raises:
+        LookupError: the node does not exist.
+    """
+    known = {found.name: found for found in cluster.known(NODE)}
+    if node is not None and _is_missing(cluster, node):
+        raise LookupError(f"node {node} does not exist. The nodes are: {names(sorted(known)) or 'none'}")
+    node_names = {*known, *occupied(cluster)} if node is None else {node}
+    plans = sorted((_node_plan(name, known.get(name), cluster) for name in node_names), key=_badness)
+    methods = _methods(cluster) if node is None else None
+    return Plan(
+        nodes=tuple(plans),
+        whole=node is None,
+        methods=methods,
+        updates=() if methods is None else tuple(update(vmi, methods, cluster) for vmi in running(cluster)),
+        unseen=_all_unseen(plans, cluster, whole=node is None),
+        uncovered=_uncovered(plans, cluster) if node is None else None,
+    )
+
+
+def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] | None:
+    covered = coverage.coverage(cluster)
+    found = [node.name for node in plans if node.forecasts and node.name not in covered.nodes]
+    return None if covered.unseen and found else tuple(sorted(found))
+
+
+def _all_unseen(plans: Iterable[NodePlan], cluster: Cluster, *, whole: bool) -> tuple[str, ...]:
+    found = [what for node in plans for what in node.unseen]
+    unread = cluster.cached(_unread)
+    return tuple(dict.fromkeys((*found, *(unread[kind] for kind in (NODE, VMI) if whole and kind in unread))))
+
+
+def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
+    forecasts: list[Forecast] = []
+    with contextlib.suppress(Unseen):  # after those that are known; ``unseen`` says it
+        forecasts.extend(vm_outcomes.forecast(vmi, cluster) for vmi in on_node(cluster, name))
+    unread = cluster.cached(_unread)
+    unseen = [unread[kind] for kind in _needed(forecasts) if kind in unread]
+    unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
+    unseen += [found.unseen for found in forecasts if found.unseen]
+    leaving = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room]
+    packing = capacity.packing(leaving, cluster)
+    if packing.fits is None and not unseen:
+        unseen += _without_room(forecasts, packing) or ["the search for room was given up"]
+    return NodePlan(
+        name,
+        tuple(_state(node)),
+        tuple(sorted(forecasts, key=_rank)),
+        pod_evictions.of_node(cluster, name, has_vms=bool(forecasts)),
+        packing,
+        tuple(dict.fromkeys(unseen)),
+        tuple(node_notes.notes(node, cluster)) if node is not None else (),
+    )
+
+
+def _without_room(forecasts: Sequence[Forecast], packing: Packing) -> list[str]:
+    """Return the nodes that may have room, but do not say how much, or where preemption may make room."""
+    placements = [found.placement for found in forecasts if found.needs_room]
+    silent = {name for placement in placements for name in placement.undetermined}
+    preempting = packing.preempting or any(placement.preempting for placement in placements)
+    return [*(f"room on node {name}" for name in sorted(silent)), *[preemption_effects.UNSEEN] * preempting]
+
+
+def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
+    """Yield the kinds of which every object must be known before a node is called drainable."""
+    yield from (VMI, POD, PDB)
+    if any(found.needs_room for found in forecasts):
+        yield NODE
+    if any(found.outcome is VmOutcome.MIGRATES for found in forecasts):
+        yield from (LIMIT_RANGE, RESOURCE_QUOTA, VMIM)
+
+
+def _unread(cluster: Cluster) -> Mapping[Kind, str]:
+    """Return the kinds of which more objects may exist than are known, each with what could not be read."""
+    gathered = {
+        kind: gather(cluster.list(kind))[1] for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM)
+    }
+    return {kind: unseen for kind, unseen in gathered.items() if unseen}
+
+
+def _is_missing(cluster: Cluster, node: str) -> bool:
+    try:
+        return cluster.get(NODE, "", node) is None
+    except Unseen:
+        return False
+
+
+def _state(node: Object | None) -> Iterator[str]:
+    if node is None:
+        yield "not seen"
+        return
+    if node.at("spec", "unschedulable").boolean:
+        yield "cordoned"
+    if node.condition("Ready")["status"].value != "True":
+        yield "not Ready"
+
+
+def _rank(found: Forecast) -> tuple[int, str]:
+    return WORST_FIRST[found.outcome], found.vmi.full_name
+
+
+def _badness(node: NodePlan) -> tuple[int, tuple[int, ...], str]:
+    """Return a key that sorts the worst node first: those that block, then by the number of VMs of each outcome."""
+    counts: Mapping[VmOutcome, int] = Counter(found.outcome for found in node.forecasts)
+    verdict = {False: 0, None: 1, True: 2}[node.drainable]
+    return verdict, tuple(-counts[outcome] for outcome in VmOutcome), node.name
+
+
+def _methods(cluster: Cluster) -> tuple[str, ...] | None:
+    """Return the update methods in force. HyperConverged, where it exists, writes those of KubeVirt."""
+    for read in (configuration.hyperconverged, configuration.kubevirt):
+        try:
+            found = read(cluster)
+        except Unseen:
+            continue
+        if found is not None:
+            return tuple(sorted(update_methods(found)))
+    return None

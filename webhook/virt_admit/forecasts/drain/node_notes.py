@@ -1,0 +1,53 @@
+"""What else concerns a drain of a node: hanging maintenances and machine config pools. It never changes a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.messages import count, names
+from virt_admit.model.remediation import maintenance
+
+READS: Final[Reads] = {MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()}
+
+
+def notes(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield the notes about one node, as far as maintenances and pools are known."""
+    for kind in maintenance.KINDS:
+        for found in cluster.known(kind):
+            if maintenance.node(found).text == node.name:
+                yield from _hanging(found)
+    for pool in cluster.known(MACHINE_CONFIG_POOL):
+        selector = pool.at("spec", "nodeSelector")
+        if selector.is_map and selectors.parse(selector.value).matches(node.labels):
+            yield from _of_pool(pool)
+
+
+def _hanging(found: Object) -> Iterator[str]:
+    """Yield why a NodeMaintenance has not completed (node-maintenance-operator: api/v1beta1 NodeMaintenanceStatus)."""
+    status = found["status"]
+    pending = [item.text for item in status["pendingPods"].items() if item.text]
+    error = status["lastError"].text
+    if status["phase"].text == "Succeeded" or not (pending or error):
+        return
+    waits = f" waits for {count(len(pending), 'pod')} ({names(pending, 80)})" if pending else " has not completed"
+    yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
+
+
+def _of_pool(pool: Object) -> Iterator[str]:
+    """Yield what keeps the machine config operator from updating the nodes of a pool."""
+    if pool.at("spec", "paused").boolean:
+        yield f"MachineConfigPool {pool.name} is paused, so its nodes are not updated."
+    for condition in ("Degraded", "NodeDegraded", "RenderDegraded"):
+        found = pool.condition(condition)
+        if found["status"].text == "True":
+            yield f"MachineConfigPool {pool.name} is degraded: {found['message'].text or found['reason'].text or condition}"
+            break
+    unavailable = pool.at("status", "unavailableMachineCount").integer or 0
+    if unavailable:
+        yield f"MachineConfigPool {pool.name} already has {count(unavailable, 'unavailable node')}."

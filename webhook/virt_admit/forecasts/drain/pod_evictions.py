@@ -1,0 +1,294 @@
+"""What ``kubectl drain`` does with the pods of a node that are not VMs: flags that it needs, budgets that refuse.
+
+The drain is judged as ``kubectl drain --ignore-daemonsets --delete-emptydir-data --force``. Sources:
+k8s.io/kubectl pkg/drain/filters.go; k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go;
+pkg/controller/disruption/disruption.go; kubevirt/kubevirt pkg/virt-api/webhooks/validating-webhook/admitters/
+pod-eviction-admitter.go.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.kubernetes import clock, selectors
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubernetes.selectors import Selector
+from virt_admit.model.messages import count
+from virt_admit.model.scheduler.pods import FINISHED
+
+READS: Final = union(
+    clock.READS,
+    {
+        NODE: CONDITIONS,
+        PDB: ("spec", "status", "metadata.ownerReferences"),
+        POD: (
+            "metadata.labels",
+            "metadata.ownerReferences",
+            "metadata.finalizers",
+            "metadata.creationTimestamp",
+            "metadata.annotations.kubernetes.io/config.mirror",
+            "metadata.annotations.kubevirt.io/domain",
+            "spec.nodeName",
+            "spec.volumes.emptyDir",
+            "status.phase",
+            *CONDITIONS,
+        ),
+    },
+)
+"""The fields that decide whether a pod can be evicted."""
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of pods that the kubelet runs from a file: a drain leaves them alone."""
+DOMAIN: Final = "kubevirt.io/domain"
+"""Annotation of a virt-launcher pod: the name of its VMI."""
+STUCK_AFTER: Final = datetime.timedelta(minutes=5)
+"""A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
+
+FORCE: Final = "--force"
+DELETE_DATA: Final = "--delete-emptydir-data"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Something other than a VM that keeps a node from becoming empty."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    remedy: str
+    now: bool
+    """Whether it is a state of the moment; otherwise it never passes by itself."""
+
+    @property
+    def subject(self) -> str:
+        """Its kind and full name."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A flag without which ``kubectl drain`` refuses, the pods that demand it, and what it costs."""
+
+    flag: str
+    pods: tuple[str, ...]
+    """``namespace/name``, sorted."""
+    cost: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvictions:
+    """What a drain does with the pods of one node that are not VMs."""
+
+    blockers: tuple[Blocker, ...]
+    needs: tuple[Need, ...]
+
+
+def is_of_vm(pod: Object) -> bool:
+    """Return whether the pod runs a VM or attaches its volumes: KubeVirt moves these with the VM."""
+    return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
+
+
+def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictions:
+    """Return what a drain does with the pods of a node, as far as pods and budgets are known.
+
+    ``has_vms``: whether VMs run there, also where their pods are not known.
+    """
+    pods = [pod for pod in cluster.cached(_by_node).get(node, ()) if is_evicted(pod)]
+    blockers = [blocker for pod in pods if (blocker := _blocker(pod, cluster)) is not None]
+    if not blockers and (pods or has_vms):
+        blockers = list(_silent_node(node, cluster))
+    return PodEvictions(tuple(_once(blockers)), tuple(_needs(pods)))
+
+
+def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
+    """Yield why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
+    node = _node(name, cluster)
+    if node is not None and node.condition("Ready")["status"].text == "Unknown":
+        reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
+        yield Blocker(NODE.kind, "", name, reason, "Repair or fence the node.", now=True)
+
+
+def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        node = pod.at("spec", "nodeName").text
+        if node:
+            found.setdefault(node, []).append(pod)
+    return found
+
+
+def is_evicted(pod: Object) -> bool:
+    """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
+    owner = pod.controller
+    of_daemon_set = owner is not None and owner["kind"].text == "DaemonSet"
+    return not (of_daemon_set or MIRROR in pod.annotations or pod.at("status", "phase").text in FINISHED)
+
+
+# --- flags -------------------------------------------------------------------------------------------------------
+
+
+def _needs(pods: Sequence[Object]) -> Iterator[Need]:
+    bare = sorted(pod.full_name for pod in pods if pod.controller is None)
+    if bare:
+        yield Need(FORCE, tuple(bare), "Pods without a controller are deleted and do not come back.")
+    keeping = [pod for pod in pods if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())]
+    if keeping:
+        losing = any(not is_of_vm(pod) for pod in keeping)
+        cost = "Data in emptyDir volumes is lost." if losing else "Nothing: virt-launcher pods keep no data there."
+        yield Need(DELETE_DATA, tuple(sorted(pod.full_name for pod in keeping)), cost)
+
+
+# --- budgets and pods that do not end ----------------------------------------------------------------------------
+
+
+def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
+    if pod.deleted:
+        return _stuck(pod, cluster)
+    if is_of_vm(pod):
+        if not _lost_its_vmi(pod, cluster):
+            return None
+        reason = f"its VMI {pod.annotations[DOMAIN]} does not exist, and KubeVirt refuses to evict the pod without it"
+        remedy = "Make sure that no guest runs in it, which would be shut down. Then delete the pod."
+        return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False)
+    if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
+        return None
+    budgets = [budget for budget, selector in _budgets(cluster, pod.namespace) if selector.matches(pod.labels)]
+    if len(budgets) > 1:
+        names = ", ".join(sorted(budget.name for budget in budgets))
+        reason = f"PodDisruptionBudgets {names} select the same pod, and the Eviction API refuses such pods"
+        return Blocker("Pod", pod.namespace, pod.name, reason, "Let one budget alone select the pod.", now=False)
+    return _refusal(pod, budgets[0], cluster) if budgets else None
+
+
+def _lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a virt-launcher pod is known to have no VMI, although it has not ended.
+
+    The webhook answers its eviction with code 429, so ``kubectl drain`` repeats it forever
+    (pod-eviction-admitter.go#admitLauncherPod). It lets hotplug pods of such a pod go (#admitHotplugPod).
+    """
+    name = pod.annotations.get(DOMAIN)
+    if pod.labels.get("kubevirt.io") != "virt-launcher" or not name:
+        return False
+    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    if age is not None and age < _SETTLED:
+        return False
+    try:
+        return cluster.get(VMI, pod.namespace, name) is None
+    except Unseen:
+        return False
+
+
+_SETTLED: Final = datetime.timedelta(minutes=10)
+"""A younger pod may be of a VMI that did not exist yet when VMIs were listed: a large cluster is not read at once."""
+
+
+def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
+    """Return why a pod that is being deleted does not go away; None while that may still be a matter of seconds.
+
+    ``deletionTimestamp`` is the end of the grace period, and a kubelet kills the pod then. So a pod that is still there
+    waits for a finalizer, or for a kubelet that does not answer.
+    """
+    finalizers = [item.text for item in pod.metadata["finalizers"].items() if item.text]
+    late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
+    silent = _is_silent(pod, cluster)
+    if not silent and (late is None or late < STUCK_AFTER):
+        return None
+    since = f"It should have ended {int(late.total_seconds() // 60)} minutes ago" if late else "It is being deleted"
+    if finalizers:
+        why, remedy = f"finalizer {finalizers[0]} is still set", "Repair the controller of the finalizer."
+    elif silent:
+        why, remedy = "the kubelet of its node does not report", "Repair or fence the node."
+    else:
+        why, remedy = "the kubelet has not reported its end", "Repair the kubelet or the storage of its node."
+    return Blocker(POD.kind, pod.namespace, pod.name, f"{since}, but {why}", remedy, now=True)
+
+
+def _is_silent(pod: Object, cluster: Cluster) -> bool:
+    """Return whether the node of a pod is known not to be Ready: nothing there can report that the pod has ended."""
+    node = _node(pod.at("spec", "nodeName").text or "", cluster)
+    return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")
+
+
+def _node(name: str, cluster: Cluster) -> Object | None:
+    try:
+        return cluster.get(NODE, "", name)
+    except Unseen:
+        return None
+
+
+def _budgets(cluster: Cluster, namespace: str) -> Sequence[tuple[Object, Selector]]:
+    return cluster.cached(_all_budgets).get(namespace, ())
+
+
+def _all_budgets(cluster: Cluster) -> Mapping[str, Sequence[tuple[Object, Selector]]]:
+    """Return the budgets by namespace. One without a selector selects no pod, one with an empty selector all."""
+    found: dict[str, list[tuple[Object, Selector]]] = {}
+    for budget in gather(cluster.list(PDB))[0]:
+        selector = budget.at("spec", "selector")
+        if selector.is_map:
+            found.setdefault(budget.namespace, []).append((budget, selectors.parse(selector.value)))
+    return found
+
+
+def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | None:
+    """Return why the Eviction API refuses to evict the pod because of a budget; None if it evicts it."""
+    status = budget["status"]
+    if pod.condition("Ready")["status"].text != "True":
+        healthy, desired = status["currentHealthy"].integer or 0, status["desiredHealthy"].integer or 0
+        always = budget.at("spec", "unhealthyPodEvictionPolicy").text == "AlwaysAllow"
+        if always or (desired > 0 and healthy >= desired):
+            return None
+    never = never_allows(budget, cluster)
+    if never:
+        remedy = "Loosen the budget, add replicas, or delete the budget during the drain."
+        return Blocker(
+            PDB.kind, budget.namespace, budget.name, f"{never}, so no pod can ever be evicted", remedy, False
+        )
+    if (status["disruptionsAllowed"].integer or 0) > 0:
+        return None
+    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
+    return Blocker(
+        PDB.kind, budget.namespace, budget.name, reason, "Wait until its pods are healthy, or repair them.", now=True
+    )
+
+
+def never_allows(budget: Object, cluster: Cluster) -> str:
+    """Return why a budget can never allow an eviction, whatever the health of its pods; empty if it can."""
+    spec = budget["spec"]
+    most, least = spec["maxUnavailable"], spec["minAvailable"]
+    if most.value in (0, "0", "0%"):
+        return f"maxUnavailable is {most.value}"
+    if least.text == "100%":
+        return "minAvailable is 100%"
+    expected = _expected(budget, cluster)
+    if least.integer is not None and expected and least.integer >= expected:
+        return f"minAvailable is {least.integer} for {count(expected, 'pod')}"
+    desired = budget.at("status", "desiredHealthy").integer
+    if least.text and desired and expected and desired >= expected:
+        return f"minAvailable is {least.text} of {count(expected, 'pod')}, which is all of them"
+    condition = budget.condition("DisruptionAllowed")
+    if condition["reason"].text == "SyncFailed":
+        return "its pods have a controller without a scale"
+    return ""
+
+
+def _expected(budget: Object, cluster: Cluster) -> int:
+    """Return how many pods the budget counts on; 0 if unknown."""
+    expected = budget.at("status", "expectedPods").integer
+    if expected is not None:
+        return expected
+    selector = selectors.parse(budget.at("spec", "selector").value)
+    pods, unseen = gather(cluster.list(POD, budget.namespace))
+    return 0 if unseen else sum(selector.matches(pod.labels) for pod in pods if not pod.deleted)
+
+
+def _once(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
+    """Yield each budget once, however many pods of the node it protects."""
+    yield from {(item.kind, item.namespace, item.name): item for item in reversed(list(blockers))}.values()

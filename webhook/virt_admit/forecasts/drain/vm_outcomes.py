@@ -1,0 +1,227 @@
+"""What a drain of its node does to a VM, from facts where they exist.
+
+A fact is what KubeVirt published on the running VMI: its frozen eviction strategy, its condition ``LiveMigratable``,
+migrations that failed. Where the VM could go is what kube-scheduler would decide now (``room``), because KubeVirt does
+not check it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import (
+    disruption_budgets,
+    expand,
+    lifecycle,
+    migrations,
+    node_local_volumes,
+    vmis,
+    vms,
+)
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.messages import Problem
+from virt_admit.model.scheduler.filters import Placement
+
+READS: Final = union(
+    {VMI: ("spec",)},
+    vmis.READS,
+    vmis.OWNER_READS,
+    migrations.READS,
+    disruption_budgets.READS,
+    candidates.READS,
+    quotas.READS,
+    node_local_volumes.READS,
+    expand.STRATEGY_READS,
+    clock.READS,
+)
+"""The fields that the forecast reads."""
+
+
+class VmOutcome(enum.StrEnum):
+    """The effect of a drain on a VM, worst first."""
+
+    BLOCKS = "blocks the drain"
+    STOPS = "stops for good"
+    UNKNOWN = "unknown"
+    RESTARTS = "restarts elsewhere"
+    MIGRATES = "migrates"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The effect of a drain on one VM, its reason and the remedy (empty: none needed)."""
+
+    vmi: Object
+    outcome: VmOutcome
+    reason: str
+    remedy: str
+    target: SchedulingTarget
+    """Where it could go: the target pod of its migration, or a fresh pod for a VM that restarts."""
+    unseen: str = ""
+    """What could not be read, so that the outcome is unknown."""
+
+    @property
+    def placement(self) -> Placement:
+        return self.target.placement
+
+    @property
+    def moves(self) -> bool:
+        """Whether the VM needs a migration target; a VM that is shut down needs a fresh pod, or none."""
+        return self.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether the drain needs room for the VM on another node."""
+        return self.outcome is not VmOutcome.STOPS
+
+
+class _Verdict(NamedTuple):
+    """What happens to a VM, before it is said where it could go."""
+
+    outcome: VmOutcome
+    reason: str
+    remedy: str = ""
+    unseen: str = ""
+
+
+_Find = Callable[[bool], SchedulingTarget]
+"""Where the VMI could go, by whether it migrates."""
+
+
+def forecast(vmi: Object, cluster: Cluster) -> Forecast:
+    """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
+    find = functools.cache(lambda moves: candidates.target(vmi, cluster, moves=moves))
+    try:
+        verdict = _judge(vmi, cluster, find)
+    except Unseen as blind:
+        verdict = _Verdict(VmOutcome.UNKNOWN, f"cannot see {blind.what}", "let virt-admit read it", blind.what)
+    moves = verdict.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)
+    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), verdict.unseen)
+
+
+def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
+    stuck = _stuck(vmi, cluster)
+    if stuck is not None:
+        return _Verdict(VmOutcome.BLOCKS, stuck.reason, stuck.remedy)
+    if vmi.deleted:
+        return _shut_down(vmi, cluster, find, "it is being stopped already")
+    said = expand.strategy(vmi, cluster)
+    match lifecycle.eviction(said.value, vmis.migratable(vmi)):
+        case Eviction.REFUSED:
+            reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
+            return _Verdict(VmOutcome.BLOCKS, reason, _repair(vmi))
+        case Eviction.WAITS:
+            reason = f"{said.phrase}: something outside KubeVirt has to move it"
+            remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
+            return _Verdict(VmOutcome.BLOCKS, reason, remedy)
+        case Eviction.MIGRATES:
+            problem = (
+                _failing(vmi, cluster)
+                or cluster.cached(parallel_migrations.none_starts)
+                or no_target.reason(find(True), cluster, moves=True)
+                or quotas.refusal(vmi, cluster)
+            )
+            if problem is not None:
+                return _Verdict(VmOutcome.BLOCKS, f"{said.phrase}, but {problem.reason}", problem.remedy)
+            doubt = _doubt(vmi, cluster)
+            if doubt is not None:
+                reason = f"{said.phrase}, but {doubt.reason}"
+                return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
+            if preempting := preemption_effects.problem(find(True), cluster):
+                return _Verdict(VmOutcome.UNKNOWN, f"{said.phrase}, but {preempting.reason}", preempting.remedy)
+            return _Verdict(VmOutcome.MIGRATES, f"{said.phrase}, LiveMigratable")
+    refused = disruption_budgets.blocking(vmi, cluster)
+    if refused is not None:
+        return _Verdict(VmOutcome.BLOCKS, refused.reason, refused.remedy)
+    hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
+    return _shut_down(vmi, cluster, find, f"{said.phrase}{hindered}")
+
+
+def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a VMI that is being stopped will not end: it is long after the time that its guest has."""
+    asked = clock.since(vmi.metadata["deletionTimestamp"].text, cluster)
+    if asked is None:
+        return None
+    grace = vmi.at("spec", "terminationGracePeriodSeconds").integer
+    late = asked - datetime.timedelta(seconds=_GRACE if grace is None else max(0, grace))
+    if late < pod_evictions.STUCK_AFTER:
+        return None
+    minutes = int(late.total_seconds() // 60)
+    reason = f"it is being stopped, and should have ended {minutes} minutes ago"
+    return Problem(
+        reason, "see its events and its launcher pod; repair the kubelet, virt-handler or the storage of its node"
+    )
+
+
+_GRACE: Final = 30
+"""Seconds that a guest has to shut down by default (pkg/virt-controller/services/template.go#gracePeriodInSeconds)."""
+
+
+def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt."""
+    here = vmi.at("status", "nodeName").text or ""
+    node = candidates.scheduler(cluster).state.nodes.get(here)
+    if node is not None and node.labels.get(SCHEDULABLE) == "false":
+        return Problem(
+            f"virt-handler on {here} is not ready", "wait for virt-handler, which sends the VM's memory, or repair it"
+        )
+    spec = vmi["spec"]
+    claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
+    shared = node_local_volumes.host_path_claim(vms.namespace_of(vmi), claims, cluster)
+    if shared:
+        reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
+        return Problem(reason, "use shared storage, or set None and restart it")
+    return None
+
+
+def _repair(vmi: Object) -> str:
+    if vmis.migratable(vmi) is None:
+        return "wait until KubeVirt has reported LiveMigratable"
+    return "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
+
+
+def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict:
+    after = vmis.comes_back(vmi, cluster)
+    if not after.comes:
+        return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
+    problem = no_target.reason(find(False), cluster, moves=False)
+    if problem is not None:
+        return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but only later: {problem.reason}", problem.remedy)
+    if preempting := preemption_effects.problem(find(False), cluster):
+        return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but {preempting.reason}", preempting.remedy)
+    return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
+
+
+# --- why a VM has no place to go to ------------------------------------------------------------------------------
+
+
+def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the migration of a migratable VMI will not complete; None: it will, or that is unknown.
+
+    KubeVirt gives up such a migration after five minutes and repeats it forever.
+    """
+    return _failing(vmi, cluster) or no_target.nowhere_to_go(vmi, cluster, moves=True)
+
+
+def _failing(vmi: Object, cluster: Cluster) -> Problem | None:
+    failed = migrations.failed_in_a_row(vmi, cluster)
+    if len(failed) < migrations.RETRY_LOOP:
+        return None
+    reason = f"its last {len(failed)} migrations failed, so will the next"
+    return Problem(reason, f"see why migration {failed[-1].name} failed")

@@ -1,0 +1,214 @@
+"""How running VMs get a new launcher after an update of KubeVirt.
+
+The controller migrates an outdated VMI if ``LiveMigrate`` is listed and the VMI can migrate. Otherwise it evicts the
+VMI if ``Evict`` is listed. Otherwise it does nothing. It evicts through the eviction API, so eviction strategies
+apply. Source: kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.model import messages
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import HCO, VMI
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.configuration import Setting, setting
+
+LIVE_MIGRATE: Final = "LiveMigrate"
+EVICT: Final = "Evict"
+METHODS: Final = (LIVE_MIGRATE, EVICT)
+
+OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
+"""Label of a VMI whose virt-launcher is older than the running KubeVirt."""
+
+# --- what is configured --------------------------------------------------------------------------------------------
+
+
+def block(obj: Object) -> Field:
+    """Return the block of update settings of a HyperConverged or KubeVirt."""
+    return setting(obj, Setting.UPDATES)
+
+
+def listed(obj: Object) -> Field:
+    """Return the field of the list of methods, which may be absent."""
+    return block(obj)["workloadUpdateMethods"]
+
+
+def methods(obj: Object) -> frozenset[str]:
+    """Return the effective methods, without names that the controller does not know and skips.
+
+    HyperConverged without a list means ``LiveMigrate``, and only an empty list disables updates. KubeVirt without a
+    list does nothing.
+    """
+    field = listed(obj)
+    if not field.is_list and kinds.of(obj) is HCO:
+        return frozenset((LIVE_MIGRATE,))
+    return frozenset(item.value for item in field.items() if item.value in METHODS)
+
+
+def did_you_mean(word: object) -> str | None:
+    """Return the method that an unknown word probably means."""
+    return messages.did_you_mean(word, METHODS, {"shutdown": EVICT})  # the old name, still in comments of KubeVirt
+
+
+# --- the VMIs that it is about -------------------------------------------------------------------------------------
+
+
+def running(cluster: Cluster) -> Sequence[Object]:
+    """Return the known running VMIs, sorted by name."""
+    return cluster.cached(_running)
+
+
+def not_migratable(cluster: Cluster) -> Sequence[Object]:
+    """Return the running VMIs that KubeVirt reports as not migratable, without those not reported yet."""
+    return cluster.cached(_not_migratable)
+
+
+def restarting(cluster: Cluster) -> int:
+    """Return how many of the VMIs that cannot migrate are known to start again after an eviction."""
+    return cluster.cached(_restarting)
+
+
+class Evicted(NamedTuple):
+    """The effect of an eviction on a running VMI."""
+
+    vmi: Object
+    migratable: bool | None
+    """None: not known yet."""
+    eviction: Eviction
+
+
+def evictions(obj: Object, cluster: Cluster) -> Iterator[Evicted]:
+    """Yield the effect of evictions on the running VMIs if this HyperConverged or KubeVirt is applied, by name.
+
+    VMIs are left out if the effect depends on a condition that is not reported yet.
+    """
+    inherited = configuration.eviction_strategy(cluster, obj).value or ""
+    for vmi, migratable, own in cluster.cached(_strategies):
+        strategy = inherited if own is None else own
+        if migratable is None and lifecycle.eviction(strategy, True) is not lifecycle.eviction(strategy, False):
+            continue
+        yield Evicted(vmi, migratable, lifecycle.eviction(strategy, migratable))
+
+
+def _strategies(cluster: Cluster) -> Sequence[tuple[Object, bool | None, str | None]]:
+    """Return the running VMIs, whether they can migrate, and their own eviction strategies."""
+    found = []
+    for vmi in running(cluster):
+        own = vmi.at("spec", "evictionStrategy")
+        found.append((vmi, vmis.migratable(vmi), own.text or "" if own.present else None))
+    return found
+
+
+def outdated(cluster: Cluster) -> Sequence[Object]:
+    """Return the running VMIs whose launcher is older than the running KubeVirt."""
+    return tuple(vmi for vmi in running(cluster) if OUTDATED in vmi.labels)
+
+
+def _running(cluster: Cluster) -> Sequence[Object]:
+    return sorted(filter(vmis.running, cluster.known(VMI)), key=lambda vmi: (vmi.namespace, vmi.name))
+
+
+def _not_migratable(cluster: Cluster) -> Sequence[Object]:
+    return tuple(vmi for vmi in running(cluster) if vmis.migratable(vmi) is False)
+
+
+def _restarting(cluster: Cluster) -> int:
+    after = (after_shutdown(vmi, cluster) for vmi in not_migratable(cluster))
+    return sum(not isinstance(each, Unseen) and each.comes for each in after)
+
+
+def after_shutdown(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
+    """Return whether a running VMI starts again after a clean shutdown, or what could not be read."""
+    return cluster.cached(_after_shutdown)[vmi.namespace, vmi.name]
+
+
+def _after_shutdown(cluster: Cluster) -> Mapping[tuple[str, str], vmis.Return | Unseen]:
+    return {(vmi.namespace, vmi.name): _comes_back(vmi, cluster) for vmi in running(cluster)}
+
+
+def _comes_back(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:
+    try:
+        return vmis.comes_back(vmi, cluster)
+    except Unseen as unseen:
+        return unseen
+
+
+# --- how an update reaches one of them ----------------------------------------------------------------------------
+
+
+class Reach(enum.StrEnum):
+    """How an update of KubeVirt reaches a running VMI."""
+
+    MIGRATED = "migrated"
+    RESTARTED = "evicted and restarted"
+    STOPPED = "evicted and not restarted"
+    RETRIED = "retried for ever"  # a key of the JSON output, hence unchanged
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How a workload update reaches one VMI, and why."""
+
+    vmi: Object
+    reach: Reach
+    reason: str
+
+
+def update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
+    """Return how an update reaches a running VMI with these update methods (``LiveMigrate``, ``Evict``).
+
+    A migratable VMI migrates if that is listed. Otherwise it is evicted if that is listed, and its eviction strategy
+    decides. Never raises: the result is ``UNKNOWN`` if data is missing or the condition is not reported yet.
+    """
+    try:
+        return _update(vmi, methods, cluster)
+    except Unseen as unseen:
+        return Update(vmi, Reach.UNKNOWN, f"cannot see {unseen.what}")
+
+
+def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
+    can = vmis.migratable(vmi)
+    if can is None:
+        return Update(vmi, Reach.UNKNOWN, vmis.blocking_reason(vmi))
+    if can and LIVE_MIGRATE in methods:
+        return _migrated(vmi, cluster)
+    if EVICT not in methods:
+        return Update(
+            vmi, Reach.NEVER, "no update method is listed" if can else f"it cannot migrate: {vmis.blocking_reason(vmi)}"
+        )
+    said = expand.strategy(vmi, cluster)
+    match lifecycle.eviction(said.value, can):
+        case Eviction.MIGRATES:
+            return _migrated(vmi, cluster)
+        case Eviction.REFUSED:
+            return Update(
+                vmi,
+                Reach.NEVER,
+                f"{said.phrase} refuses the eviction, and it cannot migrate: {vmis.blocking_reason(vmi)}",
+            )
+        case Eviction.WAITS:
+            return Update(vmi, Reach.NEVER, f"{said.phrase} refuses the eviction")
+    refused = disruption_budgets.blocking(vmi, cluster)
+    if refused is not None:
+        return Update(vmi, Reach.NEVER, refused.reason)
+    after = vmis.comes_back(vmi, cluster)
+    return Update(vmi, Reach.RESTARTED if after.comes else Reach.STOPPED, after.why)
+
+
+def _migrated(vmi: Object, cluster: Cluster) -> Update:
+    trouble = vm_outcomes.never_completes(vmi, cluster)
+    if trouble is not None:
+        return Update(vmi, Reach.RETRIED, trouble.reason)
+    return Update(vmi, Reach.MIGRATED, "LiveMigratable")

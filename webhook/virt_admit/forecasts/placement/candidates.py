@@ -1,0 +1,310 @@
+"""Where the VMs of a cluster could go just now: kube-scheduler's filters over launcher pods.
+
+Every statement has three answers. A node refuses a VM for a reason that is certain, or it accepts it after everything
+was read, or it is undetermined because something could not be read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import CSI_NODE, NAMESPACE, NODE, POD, PV, PVC, STORAGE_CLASS, VMI
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubevirt.instances import expand as effective_module
+from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources
+from virt_admit.model.scheduler import pod_size, pods, volumes
+from virt_admit.model.scheduler.filters import FilterPipeline, Placement
+from virt_admit.model.scheduler.pod_size import PodSize
+from virt_admit.model.scheduler.pods import FINISHED, Pod
+from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
+from virt_admit.model.scheduler.resources import Resources, pod_requests
+from virt_admit.model.scheduler.snapshot import SchedulerSnapshot, read_node
+from virt_admit.model.scheduler.volumes import Volumes
+
+_RESIZED: Final = ("allocatedResources", "resources.requests")
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
+
+READS: Final = union(
+    effective_module.READS,
+    launcher_resources.READS,
+    vmis.READS,
+    {
+        NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
+        POD: (
+            "metadata.labels",
+            "metadata.ownerReferences",
+            "spec.affinity",
+            "spec.containers.name",
+            "spec.containers.resources",
+            "spec.initContainers.name",
+            "spec.initContainers.resources",
+            "spec.initContainers.restartPolicy",
+            "spec.nodeName",
+            "spec.nodeSelector",
+            "spec.overhead",
+            "spec.preemptionPolicy",
+            "spec.priority",
+            "spec.resources.requests",
+            "spec.tolerations",
+            "spec.topologySpreadConstraints",
+            "spec.volumes.persistentVolumeClaim.claimName",
+            *(f"status.{field}" for field in _RESIZED),
+            *(f"status.{kind}.{field}" for kind in _STATUSES for field in ("name", *_RESIZED)),
+            "status.phase",
+        ),
+        NAMESPACE: ("metadata.labels", "metadata.annotations.openshift.io/node-selector"),
+        PVC: ("spec.accessModes", "spec.storageClassName", "spec.volumeName", "status.phase"),
+        PV: ("metadata.labels", "spec.nodeAffinity", "spec.csi.driver", "spec.csi.volumeHandle"),
+        STORAGE_CLASS: ("volumeBindingMode",),
+        CSI_NODE: ("spec.drivers.name", "spec.drivers.allocatable"),
+        VMI: ("metadata.uid", "spec", "status.machine.type", "status.topologyHints.tscFrequency"),
+    },
+)
+"""The fields that decide where the VMs of a cluster could go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launchers:
+    """The launcher pods of the VMIs of a cluster."""
+
+    by_vmi: Mapping[tuple[str, str], tuple[Object, ...]]
+    unseen: str
+    """What there may be more of; empty: nothing."""
+
+    def on_node(self, vmi: Object) -> Object | None:
+        """Return the pod in which the VMI runs: the one on its node."""
+        node = vmi.at("status", "nodeName").text
+        found = self.by_vmi.get((vms.namespace_of(vmi), vmi.name), ())
+        return next((pod for pod in found if pod.at("spec", "nodeName").text == node), None)
+
+
+def launchers(cluster: Cluster) -> Launchers:
+    """Return the launcher pods that have not ended, by namespace and name of their VMI."""
+    return cluster.cached(_launchers)
+
+
+def _launchers(cluster: Cluster) -> Launchers:
+    found, unseen = gather(cluster.list(POD))
+    by_vmi: dict[tuple[str, str], list[Object]] = {}
+    for pod in found:
+        name = _vmi_name(pod)
+        if name and pod.at("status", "phase").text not in FINISHED:
+            by_vmi.setdefault((pod.namespace or "default", name), []).append(pod)
+    return Launchers({key: tuple(some) for key, some in by_vmi.items()}, unseen)
+
+
+def _vmi_name(pod: Object) -> str:
+    if pod.labels.get("kubevirt.io") != "virt-launcher":
+        return ""
+    for owner in pod.metadata["ownerReferences"].items():
+        if owner["kind"].text == "VirtualMachineInstance":
+            return owner["name"].text or ""
+    return pod.labels.get(launcher_pod.NAME, "")
+
+
+# --- the state that kube-scheduler would see ---------------------------------------------------------------------
+
+
+def scheduler(cluster: Cluster) -> FilterPipeline:
+    """Return kube-scheduler's filters over the cluster as it is now."""
+    return cluster.cached(_scheduler)
+
+
+def _scheduler(cluster: Cluster) -> FilterPipeline:
+    nodes, unseen_nodes = gather(cluster.list(NODE))
+    found, unseen_pods = gather(cluster.list(POD))
+    namespaces, _ = gather(cluster.list(NAMESPACE))
+    bound = [_read(pod) for pod in found if _counts(pod)]
+    if not unseen_pods:
+        bound += _of_vmis_without_pod(cluster)
+    state = SchedulerSnapshot.of(map(read_node, nodes), bound, {item.name: item.labels for item in namespaces})
+    return FilterPipeline(state, _volumes(cluster), (unseen_pods,) if unseen_pods else (), complete=not unseen_nodes)
+
+
+def _counts(pod: Object) -> bool:
+    return bool(pod.at("spec", "nodeName").text) and pod.at("status", "phase").text not in FINISHED
+
+
+def _read(pod: Object) -> Pod:
+    """Return a pod as kube-scheduler sees it, without the term by which a target pod keeps off its own source: it
+    concerns no other VMI, and there is one for each VMI that has migrated."""
+    read = pods.read(pod)
+    uid = pod.labels.get(launcher_pod.CREATED_BY)
+    if not uid or not read.anti_affinity:
+        return read
+    own = tuple(
+        term
+        for term in read.anti_affinity
+        if term.selector is None or not any(each.key == launcher_pod.CREATED_BY for each in term.selector.requirements)
+    )
+    return replace(read, anti_affinity=own)
+
+
+def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
+    """Yield a pod for each running VMI that has none in the snapshot, with the requests that KubeVirt computes."""
+    known = launchers(cluster)
+    for vmi in cluster.known(VMI):
+        node = vmi.at("status", "nodeName").text
+        if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES and known.on_node(vmi) is None:
+            given = expand(vmi, cluster)
+            requests = launcher_resources.pod(given, cluster).requests
+            unknown = LOWEST if given.spec["priorityClassName"].text else 0
+            yield replace(launcher_pod.fresh_pod(given, cluster, requests), node=node, priority=unknown)
+
+
+def preemption(cluster: Cluster) -> Preemption:
+    """Return what kube-scheduler's preemption could do in the cluster as it is now."""
+    return cluster.cached(_preemption)
+
+
+def _preemption(cluster: Cluster) -> Preemption:
+    return Preemption(scheduler(cluster))
+
+
+def _volumes(cluster: Cluster) -> Volumes:
+    @functools.cache
+    def claim(namespace: str, name: str) -> volumes.Claim | Unseen:
+        try:
+            return volumes.claim(cluster, namespace, name)
+        except Unseen as unseen:
+            return unseen
+
+    def read(namespace: str, name: str) -> volumes.Claim:
+        found = claim(namespace, name)
+        if isinstance(found, Unseen):
+            raise Unseen(found.what)
+        return found
+
+    return Volumes(read, functools.cache(lambda node: volumes.limits(cluster, node)))
+
+
+# --- one VMI -----------------------------------------------------------------------------------------------------
+
+
+def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
+    """Return the pod for which a running VMI needs a place when its node is drained.
+
+    ``moves``: the target pod of a migration, which the source node's processor binds; else a fresh pod, after the
+    source pod is gone. The requests are those of the running pod where it can be seen, else as KubeVirt computes them.
+    """
+    given = expand(vmi, cluster)
+    running = launchers(cluster).on_node(vmi)
+    pod = _prioritized(launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)), vmi, running)
+    if not moves:
+        return pod
+    selected = running.at("spec", "nodeSelector").texts if running is not None else {}
+    host_model = launcher_pod.uses_host_model(given, cluster)
+    source = _source_labels(vmi, cluster)
+    demanded = tuple(launcher_pod.migration_labels(source, selected, pod.node_selector, cluster, host_model=host_model))
+    return replace(
+        pod,
+        node_selector={**pod.node_selector, **{key: value for key, value, _ in demanded}},
+        meanings={**pod.meanings, **{key: words for key, _, words in demanded}},
+    )
+
+
+def _prioritized(pod: Pod, vmi: Object, running: Object | None) -> Pod:
+    """Return the pod with the priority of the running one: KubeVirt gives both the same class.
+
+    PriorityClasses are not read. So the priority of a class is not known without the running pod, and may be the highest.
+    """
+    spec = running["spec"] if running is not None else Field(None)
+    priority = spec["priority"].integer
+    if priority is None:
+        priority = HIGHEST if vmi.at("spec", "priorityClassName").text else 0
+    never = spec["preemptionPolicy"].text == "Never"
+    return replace(pod, priority=priority, never_preempts=never) if priority or never else pod
+
+
+def _source_labels(vmi: Object, cluster: Cluster) -> Mapping[str, str]:
+    """Return the labels of the node that the VMI runs on; none where it cannot be read (``_unseen_of`` says so)."""
+    try:
+        source = cluster.get(NODE, "", vmi.at("status", "nodeName").text or "")
+    except Unseen:
+        return {}
+    return source.labels if source is not None else {}
+
+
+def requests(vmi: Object, cluster: Cluster) -> Resources:
+    """Return what the launcher pod of a VMI requests: the running pod, else as KubeVirt computes."""
+    running = launchers(cluster).on_node(vmi)
+    if running is not None:
+        return pod_requests(running["spec"], running["status"])
+    return launcher_resources.pod(expand(vmi, cluster), cluster).requests
+
+
+def new_pod(vmi: Object, cluster: Cluster) -> PodSize:
+    """Return the size of a second launcher pod of a VMI: of the running pod, else as KubeVirt computes."""
+    running = launchers(cluster).on_node(vmi)
+    if running is not None:
+        return pod_size.read(running["spec"])
+    return launcher_resources.pod(expand(vmi, cluster), cluster)
+
+
+class SchedulingTarget(NamedTuple):
+    """The pod for which a VMI needs a place, and the nodes on which it would be schedulable now."""
+
+    pod: Pod
+    placement: Placement
+    gone: tuple[Pod, ...] = ()
+    """Pods that have ended when this one starts."""
+
+
+def target(vmi: Object, cluster: Cluster, *, moves: bool) -> SchedulingTarget:
+    """Return where a running VMI could go, without its own node.
+
+    While a migration runs its source pod still counts: for room, anti-affinity and topology spread. A VMI that is
+    shut down first has none.
+    """
+    pod = pod_to_place(vmi, cluster, moves=moves)
+    here = vmi.at("status", "nodeName").text or ""
+    filters = scheduler(cluster)
+    gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
+    placement = filters.place(pod, without=here, gone=gone)
+    unseen = tuple(_unseen_of(vmi, pod, cluster, moves=moves))
+    attached = tuple(launcher_pod.attached_claims(vmi["spec"]))
+    if attached:
+        launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *attached))
+        placement = filters.place(pod, without=here, gone=gone)
+        unseen += tuple(_out_of_reach(launched_on, placement))
+    placement = preemption(cluster).weigh(pod, placement, gone)
+    return SchedulingTarget(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
+
+
+def _out_of_reach(launched_on: Iterable[str], placement: Placement) -> Iterator[str]:
+    """Yield what decides whether hotplugged volumes can be attached: kube-scheduler chooses the node of a launcher pod
+    without them, and the pod that attaches them must run on the same node (template.go#RenderHotplugAttachmentPodTemplate)."""
+    missed = set(launched_on) - set(placement.candidates)
+    if missed and placement.candidates:
+        yield f"whether kube-scheduler chooses a node with the hotplugged volumes, not {min(missed)}"
+
+
+def _is_own(pod: Pod, vmi: Object) -> bool:
+    if pod.namespace != vms.namespace_of(vmi):
+        return False
+    uid = vmi.metadata["uid"].text
+    return (bool(uid) and pod.labels.get(launcher_pod.CREATED_BY) == uid) or pod.labels.get(
+        launcher_pod.NAME
+    ) == vmi.name
+
+
+def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Iterable[str]:
+    """Yield what could not be read although it may add to the pod's demands."""
+    source = [(NODE, vmi.at("status", "nodeName").text or "")] if moves else []
+    for kind, name in ((NAMESPACE, pod.namespace), *source):
+        try:
+            cluster.get(kind, "", name)
+        except Unseen as unseen:
+            yield unseen.what
+    for claim in vmi.at("spec", "resourceClaims").items():  # dynamic resource allocation: no ResourceSlices are read
+        yield f"the nodes with devices for resource claim {claim['name'].text}"
+    given = expand(vmi, cluster)
+    alone = launchers(cluster).on_node(vmi) is None
+    yield from launcher_resources.unseen(given, cluster) if alone else given.unseen

@@ -1,0 +1,67 @@
+"""What a migration creates in the namespace of its VMI: pods and a claim, which LimitRanges and quotas can refuse.
+
+Sources: kubevirt/kubevirt pkg/virt-controller/watch/migration/migration.go#createTargetPod, #createAttachmentPod,
+#handleBackendStorage; pkg/storage/backend-storage/backend-storage.go#CreatePVCForMigrationTarget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import migratability, vms
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_settings, limit_ranges
+from virt_admit.model.scheduler.pod_size import PodSize
+
+_STATE: Final = "persistent-state-for"
+"""The start of the name of the volume with vTPM and EFI state (backend-storage.go#VolumeName)."""
+STATE_BYTES: Final = 10 * 2**20
+"""The size of such a claim (backend-storage.go#PVCSize)."""
+
+READS: Final = union(
+    candidates.READS,
+    limit_ranges.READS,
+    {VMI: ("status.volumeStatus.name", "status.volumeStatus.persistentVolumeClaimInfo.accessModes")},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one migration creates, with the defaults of the LimitRanges of the namespace."""
+
+    launcher: PodSize
+    priority_class: str = ""
+    """Of the launcher pod. The other one has none."""
+    attachment: PodSize | None = None
+    """The pod that attaches hotplugged volumes on the target node. None: the VMI has none."""
+    state_bytes: int = 0
+    """The size of a second claim for vTPM and EFI state. 0: none is created."""
+
+
+def demand(vmi: Object, cluster: Cluster) -> Demand:
+    """Return what a migration of a running VMI creates."""
+    ranges = limit_ranges.of_namespace(cluster, vms.namespace_of(vmi))
+    attaches = next(launcher_pod.attached_claims(vmi["spec"]), None) is not None
+    attachment = PodSize((launcher_settings.settings(cluster).attachment,)) if attaches else None
+    return Demand(
+        limit_ranges.defaulted(candidates.new_pod(vmi, cluster), ranges),
+        vmi.at("spec", "priorityClassName").text or "",
+        limit_ranges.defaulted(attachment, ranges) if attachment else None,
+        STATE_BYTES if _copies_state(vmi, cluster) else 0,
+    )
+
+
+def _copies_state(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether source and target need a claim each for vTPM and EFI state: the source's is not shared."""
+    if not migratability.keeps_state(expand(vmi, cluster)):
+        return False
+    for status in vmi.at("status", "volumeStatus").items():
+        if (status["name"].text or "").startswith(_STATE):
+            return status.at("persistentVolumeClaimInfo", "accessModes", 0).text not in (None, "ReadWriteMany")
+    return False

@@ -1,0 +1,62 @@
+"""Why a VM has no place to go to, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import Problem, names
+
+_MOMENT: Final = frozenset(("cordoned", "not Ready", "virt-handler is not serving it"))
+
+
+def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | None:
+    """Return why no other node can run a VMI now; None: a node can, or that is unknown.
+
+    Args:
+        vmi: a running VMI.
+        cluster: the cluster.
+        moves: whether it migrates, so that the processor of its node binds it and its source pod still counts.
+    """
+    return reason(candidates.target(vmi, cluster, moves=moves), cluster, moves=moves)
+
+
+def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Problem | None:
+    """Return why no node certainly or possibly takes this pod; None: one does, or that is unknown."""
+    placement = target.placement
+    if placement.has_candidate or placement.certain is None:
+        return None
+    otherwise = "set None and restart it" if moves else "plan for its downtime"
+    nodes = candidates.scheduler(cluster).state.nodes
+    refusals = {name: why for name, why in placement.refusals.items() if SCHEDULABLE in nodes[name].labels}
+    if not refusals:
+        runs_kubevirt = any(SCHEDULABLE in node.labels for node in nodes.values())
+        return Problem("no other node runs KubeVirt", f"add one, or {otherwise}") if runs_kubevirt else None
+    busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
+    if busy:
+        return Problem(f"no node that could take it is ready: {names(sorted(busy))}", "uncordon or repair one of them")
+    causes = tuple(dict.fromkeys(_causes(refusals)))
+    return Problem(f"no other node can take it: {names(causes)}", _remedy(causes, otherwise))
+
+
+def _remedy(causes: Collection[str], otherwise: str) -> str:
+    """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
+    broken = (cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause)
+    claim = next((cause.split()[1] for cause in broken), "")
+    if claim:
+        return f"repair claim {claim}, and do not stop the VM before"
+    if all(" missing on " in cause for cause in causes):
+        return f"add a node or free that much on one, or {otherwise}"
+    return f"remove the causes on one of the nodes, or {otherwise}"
+
+
+def _causes(refusals: Mapping[str, str]) -> Iterator[str]:
+    """Yield the causes, each with its node where an amount is missing: other nodes lack other amounts."""
+    for name, why in sorted(refusals.items()):
+        for cause in why.split("; "):
+            yield f"{cause} on {name}" if cause.endswith("missing") else cause

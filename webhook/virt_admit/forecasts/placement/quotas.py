@@ -1,0 +1,145 @@
+"""LimitRanges and quotas that refuse what a migration creates: a second launcher pod, and what belongs to it.
+
+While a VMI migrates its namespace holds two launcher pods for it, and the quota counts both. Namespaces in which the
+application-aware quota operator counts VMs have no such ResourceQuota on pods. Sources: k8s.io/apiserver
+pkg/admission/plugin/resourcequota/controller.go#CheckRequest; k8s.io/kubernetes
+pkg/quota/v1/evaluator/core/{pods,persistent_volume_claims}.go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from virt_admit.forecasts.placement import migration_demand
+from virt_admit.forecasts.placement.migration_demand import Demand
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import limit_ranges
+from virt_admit.model.messages import Problem
+from virt_admit.model.scheduler.pod_size import PodSize
+from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amounts, show
+
+READS: Final = union(migration_demand.READS, {RESOURCE_QUOTA: ("spec", "status")})
+
+_NOT_OF_LAUNCHERS: Final = frozenset(("Terminating", "BestEffort"))
+"""Scopes that leave out launcher pods: these have no deadline, and they request CPU and memory."""
+_PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a LimitRange or a quota refuses what a migration creates; None: none does, as far as known."""
+    namespace = vms.namespace_of(vmi)
+    ranges = limit_ranges.of_namespace(cluster, namespace)
+    found = cluster.known(RESOURCE_QUOTA, namespace)
+    if not found and not ranges:
+        return None
+    demand = migration_demand.demand(vmi, cluster)
+    for pod, words in ((demand.launcher, "a second pod"), (demand.attachment, "the pod that attaches its volumes")):
+        refused = limit_ranges.refusal(pod, ranges) if pod is not None else ""
+        if refused:
+            return Problem(f"{refused}: {words} is refused", "change the LimitRange, or what the pod requests")
+    for quota in found:
+        for name, lack in missing(quota, demand):
+            what = "copy of its vTPM and EFI state" if name.removeprefix("count/") in _OF_STATE else "pod"
+            reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
+            return Problem(reason, "raise the quota, or use an ApplicationAwareResourceQuota")
+    return None
+
+
+def counts_pods_of(quota: Object, priority_class: str) -> bool:
+    """Return whether a quota counts the pods of a VM with this priority class; empty: it has none.
+
+    Quotas for pods with affinity to other namespaces are left out.
+    """
+    scopes = {item.text for item in quota.at("spec", "scopes").items()}
+    expressions = list(quota.at("spec", "scopeSelector", "matchExpressions").items())
+    names = scopes | {item["scopeName"].text for item in expressions}
+    if names & _NOT_OF_LAUNCHERS or _OTHER_NAMESPACES in names:
+        return False
+    if _PRIORITY in scopes and not priority_class:
+        return False
+    return all(_selects(item, priority_class) for item in expressions if item["scopeName"].text == _PRIORITY)
+
+
+_PRIORITY: Final = "PriorityClass"
+_OTHER_NAMESPACES: Final = "CrossNamespacePodAffinity"
+
+
+def _selects(expression: Field, priority_class: str) -> bool:
+    """Return whether a scope selector selects pods of a priority class (pods.go#podMatchesSelector)."""
+    values = {item.text for item in expression["values"].items()}
+    match expression["operator"].text:
+        case "In":
+            return priority_class in values
+        case "NotIn":
+            return priority_class not in values
+        case "DoesNotExist":
+            return not priority_class
+    return bool(priority_class)
+
+
+def missing(quota: Object, demand: Demand) -> list[tuple[str, str]]:
+    """Return what of a quota refuses a migration: the name of the resource, and what is missing.
+
+    A quota on CPU or memory refuses a pod with a container that does not set it. One with scopes counts pods alone.
+    """
+    created = ((demand.launcher, demand.priority_class), (demand.attachment, ""))
+    pods = [pod for pod, priority_class in created if pod is not None and counts_pods_of(quota, priority_class)]
+    hard = _amounts(quota.at("status", "hard")) or _amounts(quota.at("spec", "hard"))
+    used = _amounts(quota.at("status", "used"))
+    scoped = quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present
+    counted = _usage(pods, 0 if scoped else demand.state_bytes)
+    lacking = []
+    for name, limit in hard.items():
+        lack = used.get(name, 0) + counted.get(name, 0) - limit
+        if not all(_is_set(name, pod) for pod in pods):
+            side = "limit" if name.startswith("limits.") else "request"
+            lacking.append((name, f"a {side} of each container is missing"))
+        elif counted.get(name, 0) > 0 and lack > 0:
+            lacking.append((name, f"{show(_resource(name), lack)} missing"))
+    return lacking
+
+
+def _is_set(name: str, pod: PodSize) -> bool:
+    resource = _resource(name)
+    if pod.summed or resource not in (CPU, MEMORY):
+        return True
+    return all(resource in (each.limits if name.startswith("limits.") else each.requests) for each in pod.every)
+
+
+def _usage(pods: Iterable[PodSize], state_bytes: int) -> Mapping[str, int]:
+    """Return what a quota counts for these pods, and for a claim of this size; 0: no claim."""
+    counted: Counter[str] = Counter()
+    for pod in pods:
+        counted.update(_of_pod(pod.requests, pod.limits))
+    if state_bytes:
+        counted.update({_CLAIMS: 1, f"count/{_CLAIMS}": 1, _STORAGE: state_bytes})
+    return counted
+
+
+_CLAIMS: Final = "persistentvolumeclaims"
+_STORAGE: Final = "requests.storage"
+_OF_STATE: Final = (_CLAIMS, _STORAGE)
+
+
+def _of_pod(requests: Resources, limits: Resources) -> Mapping[str, int]:
+    counted = {"pods": 1, "count/pods": 1}
+    for name, value in requests.items():
+        counted[f"requests.{name}"] = value
+        if name in _PLAIN or name.startswith("hugepages-"):
+            counted[name] = value
+    return counted | {f"limits.{name}": value for name, value in limits.items()}
+
+
+def _amounts(quantities: Field) -> dict[str, int]:
+    found = quantities.map
+    return {name: amounts({_resource(name): value})[_resource(name)] for name, value in found.items()}
+
+
+def _resource(name: str) -> str:
+    return name.removeprefix("requests.").removeprefix("limits.")

@@ -1,0 +1,111 @@
+"""The content of ``virt-admit explain``: what a health check would do in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline, unhealthy_objects
+from virt_admit.forecasts.remediation.remediation_steps import Budget
+from virt_admit.forecasts.remediation.timeline import Stage, Timeline, VmRestart
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import check_scope, health_checks
+from virt_admit.model.remediation.health_checks import HealthCheck
+
+KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
+"""The kinds that can be explained."""
+
+LOOKS_UP: Final[tuple[Kind, ...]] = (
+    *KINDS,
+    *(kinds.NODE, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.VMI, kinds.VM, kinds.CONFIG_NODE, kinds.SNR_CONFIG),
+    *(kinds.CAPI_CLUSTER, kinds.CLUSTER_VERSION),
+    *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE, kinds.METAL3_TEMPLATE),
+    *(kind for kind in candidates.READS if kind not in (kinds.NODE, kinds.VMI)),
+)
+"""The kinds that an explanation needs from a live cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The behavior of one health check in one cluster."""
+
+    check: HealthCheck
+    selection: Selection
+    budget: Budget
+    unhealthy: tuple[tuple[str, str], ...]
+    """The selected objects that are unhealthy now, with name and reason."""
+    all_unhealthy: bool
+    """Whether ``unhealthy`` is complete, because all data for it could be read."""
+    obstacles: tuple[str, ...]
+    """Why the check does nothing now."""
+    overlaps: tuple[tuple[str, tuple[str, ...]], ...]
+    """Other checks that select some of the same objects, with the names of these objects."""
+    stages: tuple[Stage, ...]
+    timeline: Timeline
+    fates: tuple[VmRestart, ...]
+    unseen: tuple[str, ...]
+    """The data that could not be read. It might change the explanation."""
+
+
+def explain(obj: Object, cluster: Cluster) -> Explanation:
+    """Return what a health check would do in this cluster.
+
+    Raises:
+        ValueError: the object is not a health check.
+    """
+    if kinds.of(obj) not in KINDS:
+        supported = ", ".join(f"{kind.kind} ({kind.group})" for kind in KINDS)
+        raise ValueError(f"{obj.kind or 'object'} {obj.full_name} cannot be explained. Use one of {supported}")
+    check = health_checks.view(obj)
+    selection = check_scope.selected_by(check, cluster)
+    unseen = [selection.unseen] if selection.unseen else []
+
+    def seen(items: Iterable[Any]) -> Iterator[Any]:
+        """Yield what could be read, and note the rest in ``unseen``."""
+        try:
+            for item in items:
+                if isinstance(item, Unseen):
+                    unseen.append(item.what)
+                else:
+                    yield item
+        except Unseen as missing:
+            unseen.append(missing.what)
+
+    course = timeline.timeline(check, cluster)
+    budget = remediation_steps.budget(check, selection)
+    states = list(unhealthy_objects.unhealthy(check, selection, cluster))
+    unhealthy = tuple(seen(states))
+    blocking = inactive_reasons.obstacles(check, selection, unhealthy, cluster)
+    refused = inactive_reasons.refused(check, selection, cluster)
+    never = {name: f"its node is never confirmed down: {why}" for why, nodes in refused.items() for name in nodes}
+    return Explanation(
+        check=check,
+        selection=selection,
+        budget=budget,
+        unhealthy=tuple((target.name, target.why) for target in unhealthy),
+        all_unhealthy=not selection.unseen and len(unhealthy) == len(states),
+        obstacles=(*seen(blocking), *_exceeded(budget, len(unhealthy))),
+        overlaps=tuple(
+            (
+                rival.check.obj.full_name,
+                tuple(sorted(obj.name for obj in selection.among(rival.selection.positions).objects)),
+            )
+            for rival in seen(check_scope.rivals(check, cluster))
+        ),
+        stages=tuple(seen(timeline.stages(check, cluster))),
+        timeline=course,
+        fates=tuple(seen(timeline.fates(remediation_steps.nodes_of(check, selection), cluster, never))),
+        unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
+    )
+
+
+def _exceeded(budget: Budget, unhealthy: int) -> Iterator[str]:
+    """Yield a message if more objects are unhealthy now than the limit allows."""
+    if budget.total is not None and budget.most is not None and not budget.never and unhealthy > budget.most:
+        yield f"{unhealthy} are unhealthy or soon will be: more than {budget.most}"

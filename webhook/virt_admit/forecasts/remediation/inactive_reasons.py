@@ -1,0 +1,162 @@
+"""The reasons why a health check currently does nothing, or does nothing for some of its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from virt_admit.forecasts.remediation import remediation_steps, unhealthy_objects
+from virt_admit.forecasts.remediation.unhealthy_objects import UnhealthyObject
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import names
+from virt_admit.model.remediation import health_checks, machine_deletion
+from virt_admit.model.remediation.health_checks import HealthCheck
+
+CURRENT_CONFIG: Final = "machineconfiguration.openshift.io/currentConfig"
+DESIRED_CONFIG: Final = "machineconfiguration.openshift.io/desiredConfig"
+"""The annotations of a Node that differ while it is updated, also in a hosted cluster (upgrade_checker.go#isNodeUpgrading)."""
+
+STORM: Final = "StormActive"
+"""The condition of a NodeHealthCheck that waits until its nodes have recovered for ``stormCooldownDuration``."""
+
+METAL3_NAMESPACE: Final = "openshift-machine-api"
+"""The only namespace of a Metal3RemediationTemplate for a NodeHealthCheck (templates.go#validateTemplate)."""
+
+
+def obstacles(
+    check: HealthCheck, selection: Selection, unhealthy: Sequence[UnhealthyObject], cluster: Cluster
+) -> Iterator[str | Unseen]:
+    """Yield the reasons why a check currently does nothing, given its unhealthy objects."""
+    yield from lasting(check, cluster)
+    if check.kind is kinds.NHC:
+        yield from _postponed(check, selection, unhealthy, cluster)
+        yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
+    if check.kind is kinds.CAPI_MHC:
+        yield from _capi_cluster(check, unhealthy, cluster)
+    if check.kind is kinds.CAPI_MHC and check.template.present:
+        yield from _requested(check, unhealthy, cluster)
+
+
+def refused(check: HealthCheck, selection: Selection, cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return the nodes that a NodeHealthCheck cannot remediate, because it only deletes Machines, by the reason."""
+    steps = remediation_steps.steps(check) if check.kind is kinds.NHC else ()
+    only_deletes = bool(steps) and all(step.kind is kinds.MDR_TEMPLATE for step in steps)
+    return machine_deletion.refused(selection, cluster).by_reason if only_deletes else {}
+
+
+def lasting(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield the reasons why a check does nothing that stay until an object is changed."""
+    if check.selector.errors:
+        yield "its selector is malformed"
+    if check.kind is not kinds.NHC and check.paused.present:
+        yield f"it is paused by the annotation {health_checks.PAUSED}"
+    if check.kind is kinds.NHC:
+        yield from _disabled(check, cluster)
+    for step in remediation_steps.steps(check):
+        yield from _template(step, check, cluster)
+
+
+def _template(step: remediation_steps.Step, check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    try:
+        template = step.template(cluster)
+    except Unseen as unseen:
+        yield unseen
+        return
+    if template is None:
+        yield f"{step.title} does not exist"
+    elif not template.at("spec", "template").is_map:
+        yield f"{step.title} has no spec.template"
+    elif check.kind is kinds.NHC and step.kind is kinds.METAL3_TEMPLATE and step.namespace != METAL3_NAMESPACE:
+        yield f"{step.title} is not in the namespace {METAL3_NAMESPACE}"
+
+
+# --- NodeHealthCheck ---------------------------------------------------------------------------------------------
+
+
+def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    reasons = [item.text or "?" for item in check.obj.at("spec", "pauseRequests").items()]
+    if reasons:
+        yield f"it is paused: {names(reasons)}"
+    try:
+        conflicts = remediation_steps.conflicting(cluster)
+        if conflicts:
+            yield f"it is disabled while MachineHealthChecks exist: {names(mhc.full_name for mhc in conflicts)}"
+    except Unseen as unseen:
+        yield unseen
+
+
+def _postponed(
+    check: HealthCheck, selection: Selection, unhealthy: Sequence[UnhealthyObject], cluster: Cluster
+) -> Iterator[str | Unseen]:
+    """Yield what postpones remediation for now (nodehealthcheck_controller.go#Reconcile)."""
+    yield from _upgrade(unhealthy, cluster)
+    if check.obj.at("spec", "stormCooldownDuration").present and check.obj.condition(STORM)["status"].text == "True":
+        yield "too many nodes were unhealthy, and stormCooldownDuration has not passed since"
+    excluded = [node.name for node in selection.objects if node.labels.get(unhealthy_objects.EXCLUDED) == "true"]
+    if excluded:
+        yield f"to {names(excluded)}: the label {unhealthy_objects.EXCLUDED} excludes it"
+
+
+def _upgrade(unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield why a cluster upgrade postpones every remediation (upgrade_checker.go#Check)."""
+    updated = [target.name for target in unhealthy if _is_updated(target.obj)]
+    if updated:
+        yield f"it waits for the update of {names(updated)}: current and desired machine configuration differ"
+    found, unseen = gather(cluster.list(kinds.CLUSTER_VERSION))
+    if any(version.condition("Progressing")["status"].text == "True" for version in found):
+        yield "it waits for the end of the cluster upgrade (ClusterVersion is Progressing)"
+    elif unseen and not found:
+        yield Unseen(unseen)
+
+
+def _is_updated(node: Object) -> bool:
+    desired = node.annotations.get(DESIRED_CONFIG)
+    return bool(desired) and desired != node.annotations.get(CURRENT_CONFIG)
+
+
+# --- Cluster API -------------------------------------------------------------------------------------------------
+
+
+def _capi_cluster(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield why the state of the Cluster stops the check (machinehealthcheck_controller.go#Reconcile, #needsRemediation)."""
+    name = f"Cluster {check.obj.namespace}/{check.cluster_name or ''}"
+    try:
+        owner = cluster.get(kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
+    except Unseen as unseen:
+        yield unseen
+        return
+    if owner is None:
+        yield f"{name} does not exist"
+        return
+    if owner.at("spec", "paused").boolean:
+        yield f"{name} is paused"
+    if not unhealthy_objects.is_true(owner, "InfrastructureReady"):
+        asked = any(target.obj.annotation(unhealthy_objects.REMEDIATE).present for target in unhealthy)
+        yield f"{'to other machines: ' if asked else ''}the infrastructure of {name} is not ready"
+    if not unhealthy_objects.is_true(owner, "ControlPlaneInitialized"):
+        yield f"to workers: the control plane of {name} is not initialized"
+
+
+def _requested(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield that a remediation request keeps other machines waiting.
+
+    The controller stops at the first machine that already has a request, and its list has no fixed order
+    (machinehealthcheck_controller.go#patchUnhealthyTargets).
+    """
+    if len(unhealthy) < 2:
+        return
+    (step,) = remediation_steps.steps(check)
+    request = kinds.guess(step.reference["apiVersion"].text or "", step.remediator)
+    for target in unhealthy:
+        try:
+            found = cluster.get(request, check.obj.namespace, target.name)
+        except Unseen as unseen:
+            yield unseen
+            return
+        if found is not None:
+            waiting = names(each.name for each in unhealthy if each is not target)
+            yield f"to {waiting}, possibly: the check stops at the request {step.remediator} {target.name}"
+            return

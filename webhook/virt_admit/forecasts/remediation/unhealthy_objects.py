@@ -1,0 +1,162 @@
+"""The objects that a health check judges: which of them are unhealthy now, and which of them it leaves alone.
+
+A controller counts more objects against the limit than it remediates. A Machine that is being deleted, that has no node
+yet or whose condition has not lasted long enough is not healthy, so it uses up the limit
+(openshift/machine-api-operator: machinehealthcheck_controller.go#healthCheckTargets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.remediation import health_checks, machines
+from virt_admit.model.remediation.health_checks import TERMINATING, HealthCheck
+
+EXTERNAL_REMEDIATION: Final = "host.metal3.io/external-remediation"
+"""The annotation of a Machine whose host the bare metal operator has to power-cycle (…#externalRemediationAnnotationExists)."""
+
+REMEDIATE: Final = "cluster.x-k8s.io/remediate-machine"
+"""The annotation that makes a Cluster API Machine unhealthy at once (machinehealthcheck_targets.go#needsRemediation)."""
+
+CAPI_MACHINE_OF: Final = "cluster.x-k8s.io/machine"
+"""The annotation of a Node with the name of its Cluster API Machine."""
+
+EXCLUDED: Final = "remediation.medik8s.io/exclude-from-remediation"
+"""The label that keeps a NodeHealthCheck from remediating a Node, with the value ``true`` alone
+(nodehealthcheck_controller.go#isNodeRemediationExcluded)."""
+
+
+class UnhealthyObject(NamedTuple):
+    """An object that counts as unhealthy, and why."""
+
+    name: str
+    why: str
+    obj: Object
+    """The Node of a NodeHealthCheck, else the Machine."""
+
+
+def unhealthy(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[UnhealthyObject | Unseen]:
+    """Yield the selected objects that count as unhealthy now, some of them before the time of their condition."""
+    judge = _node if check.kind is kinds.NHC else _capi_machine if check.kind is kinds.CAPI_MHC else _machine
+    for obj in selection.objects:
+        try:
+            why = judge(check, obj, cluster)
+        except Unseen as unseen:
+            yield unseen
+            continue
+        if why:
+            yield UnhealthyObject(obj.name, why, obj)
+
+
+def matching(conditions: Iterable[Field], symptoms: Iterable[remediation_steps.Symptom], *, last: bool = False) -> str:
+    """Return the first symptom that these conditions show, as ``type=status``; empty if they show none.
+
+    A list that holds a type twice counts with its first entry, or with the last one
+    (…#matchesUnhealthyConditions of NodeHealthCheck builds a map).
+    """
+    found: dict[str, str] = {}
+    for condition in conditions:
+        kind, status = condition["type"].text or "", condition["status"].text or ""
+        if last or kind not in found:
+            found[kind] = status
+    pairs = ((symptom.type, symptom.status) for symptom in symptoms)
+    return next((f"{kind}={status}" for kind, status in pairs if kind and found.get(kind) == status), "")
+
+
+def _node(check: HealthCheck, node: Object, cluster: Cluster) -> str:
+    conditions = list(node.at("status", "conditions").items())
+    why = matching(conditions, remediation_steps.symptoms(check), last=True)
+    terminating = any(condition["type"].text == TERMINATING for condition in conditions)
+    # the termination handler replaces this machine (mhc/checker.go#NeedIgnoreNode)
+    return "" if why and terminating and _any_machine_health_check(cluster) else why
+
+
+def _any_machine_health_check(cluster: Cluster) -> bool:
+    found, unseen = gather(cluster.list(kinds.MHC))
+    if not found and unseen:
+        raise Unseen(unseen)
+    return bool(found)
+
+
+def _machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
+    name = machines.node_name(machine)
+    if machine.at("status", "phase").text == "Failed":
+        return f"Failed: deleted in spite of {health_checks.EXTERNAL}" if _external(check) else "Failed"
+    if machine.deleted:
+        return "is being deleted"
+    if machine.annotation(EXTERNAL_REMEDIATION).present:
+        return "waits for external remediation"
+    if not name:
+        return "has no node"
+    node = cluster.get(kinds.NODE, "", name)
+    return _conditions_of(node, check) if node else "its node does not exist"
+
+
+def _external(check: HealthCheck) -> bool:
+    """Return whether hosts are power-cycled, except those of failed Machines (…#internalRemediation)."""
+    return check.external and not check.template.present
+
+
+def _conditions_of(node: Object, check: HealthCheck) -> str:
+    return matching(node.at("status", "conditions").items(), remediation_steps.symptoms(check))
+
+
+# --- Cluster API -------------------------------------------------------------------------------------------------
+
+
+def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
+    if machine.annotation(REMEDIATE).present:
+        return f"has the annotation {REMEDIATE}"
+    if machine.deleted:
+        return "is being deleted"
+    name = machines.node_name(machine)
+    if not name:
+        return "has no node"
+    owner = capi_cluster(check, cluster)
+    why = matching(conditions(machine), remediation_steps.machine_symptoms(check))
+    if owner is not None and not is_true(owner, "ControlPlaneInitialized"):
+        reported = why and machine.label(machines.CAPI_CONTROL_PLANE_LABEL).present
+        return f"reports {why}" if reported else "its node is not read before the control plane is initialized"
+    if owner is not None and not is_true(owner, "InfrastructureReady"):
+        _capi_node(machine, name, cluster)  # it must exist, but its conditions are not judged yet
+        return ""
+    return f"reports {why}" if why else _conditions_of(_capi_node(machine, name, cluster), check)
+
+
+def _capi_node(machine: Object, name: str, cluster: Cluster) -> Object:
+    """Return the Node of a Cluster API Machine.
+
+    The management cluster seldom holds the nodes of its workload clusters, so a missing Node means nothing, and another
+    cluster's Node can have the same name.
+
+    Raises:
+        Unseen: the Node is not in this cluster.
+    """
+    node = cluster.get(kinds.NODE, "", name)
+    if node is None or node.annotations.get(CAPI_MACHINE_OF, machine.name) != machine.name:
+        raise Unseen(f"node {name} of the workload cluster")
+    return node
+
+
+def capi_cluster(check: HealthCheck, cluster: Cluster) -> Object | None:
+    """Return the Cluster API Cluster of a check, or None if it cannot be read or does not exist."""
+    try:
+        return cluster.get(kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
+    except Unseen:
+        return None
+
+
+def conditions(obj: Object) -> Iterable[Field]:
+    """Return the conditions that the controller of Cluster API reads, in either version of the API."""
+    newer = obj.at("status", "v1beta2", "conditions")
+    return (newer if newer.present else obj.at("status", "conditions")).items()
+
+
+def is_true(obj: Object, kind: str) -> bool:
+    return matching(conditions(obj), (remediation_steps.Symptom(kind, "True", 0),)) != ""

@@ -1,0 +1,111 @@
+"""How long a VM takes to move, as a range. The longer end is what a schedule should be planned with."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import configuration, migration_limits
+from virt_admit.model.kubevirt.settings.configuration import known_or_none
+from virt_admit.model.scheduler.resources import MEMORY, Resources, amounts
+
+FAST: Final = 1.25e9
+"""Bytes per second of a 10 Gbit/s network: assumed for the shorter end where no bandwidth is configured."""
+SLOW: Final = 1.25e8
+"""Bytes per second of a 1 Gbit/s network: assumed for the longer end."""
+_START: Final = (5, 30)
+"""Seconds until the target pod runs: scheduling, attaching volumes, starting the container."""
+_COPIED: Final = (0.25, 1.5)
+"""Share of the memory that is sent: a guest does not use all of it, or writes to it while it is copied."""
+_WORSE: Final = 1.5
+"""How much longer than the last migration the next one may take."""
+_GRACE: Final = 180
+"""Seconds that a guest has to shut down, where the VM does not say (KubeVirt's default for VirtualMachines)."""
+_TIMEOUT: Final = 150
+"""Seconds per GiB after which KubeVirt cancels a migration (virt-config.go#MigrationCompletionTimeoutPerGiB)."""
+GIB: Final = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Whole seconds, at least and at most."""
+
+    low: int
+    high: int
+
+    def clock(self, start: datetime.datetime) -> Iterator[str]:
+        """Yield when both ends are, if this begins at ``start``; equal ones once."""
+        try:
+            ends = [start + datetime.timedelta(seconds=bound) for bound in (self.low, self.high)]
+        except OverflowError:  # such as a last migration of a thousand years
+            yield f"after the year {datetime.MAXYEAR}"
+        else:
+            yield from dict.fromkeys(end.strftime("%Y-%m-%d %H:%M") for end in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The duration of one move and what it rests on."""
+
+    seconds: Range
+    basis: str
+
+
+def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
+    """Return how long a migration of the VMI takes: like its last one, else from its memory and the bandwidth."""
+    last = _last_migration(vmi)
+    if last is not None:
+        return Estimate(Range(last, max(last + 1, round(last * _WORSE))), "the last migration of each VM")
+    memory = _guest_memory(vmi) or requests.get(MEMORY, 0)
+    bandwidth = _bandwidth(cluster)
+    fast, slow = (bandwidth, bandwidth) if bandwidth else (FAST, SLOW)
+    low = _START[0] + round(memory * _COPIED[0] / fast)
+    high = _START[1] + round(memory * _COPIED[1] / slow)
+    longest = _START[1] + round(_timeout(cluster) * memory / GIB)
+    basis = "memory and configured bandwidth" if bandwidth else "memory and an assumed network of 1 to 10 Gbit/s"
+    return Estimate(Range(low, max(low + 1, min(high, max(longest, low + 1)))), basis)
+
+
+def restart(vmi: Object) -> Estimate:
+    """Return how long a VM takes to shut down and to start on another node."""
+    grace = vmi.at("spec", "terminationGracePeriodSeconds").integer
+    return Estimate(Range(_START[0], _START[1] + (_GRACE if grace is None else grace)), "the grace period of each VM")
+
+
+def _last_migration(vmi: Object) -> int | None:
+    state = vmi.at("status", "migrationState")
+    if state["failed"].boolean or not state["completed"].boolean:
+        return None
+    begin, end = clock.instant(state["startTimestamp"].text), clock.instant(state["endTimestamp"].text)
+    if begin is None or end is None or end < begin:
+        return None
+    return max(1, round((end - begin).total_seconds()))
+
+
+def _guest_memory(vmi: Object) -> int:
+    memory: Mapping[str, object] = {MEMORY: vmi.at("spec", "domain", "memory", "guest").value}
+    return amounts(memory)[MEMORY]
+
+
+def _bandwidth(cluster: Cluster) -> float:
+    """Return the configured bandwidth of one migration in bytes per second; 0: not limited, or unknown."""
+    found = known_or_none(configuration.kubevirt, cluster)
+    if found is None:
+        return 0.0
+    try:
+        bandwidth = migration_limits.bandwidth(found)
+    except ValueError:
+        return 0.0
+    return float(bandwidth or Fraction(0))
+
+
+def _timeout(cluster: Cluster) -> int:
+    found = known_or_none(configuration.kubevirt, cluster)
+    said = migration_limits.block(found)[migration_limits.COMPLETION_TIMEOUT].integer if found is not None else None
+    return _TIMEOUT if said is None or said <= 0 else said

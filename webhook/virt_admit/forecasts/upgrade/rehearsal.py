@@ -1,0 +1,363 @@
+"""The rehearsal of an upgrade: order, waves, hours, moves, what stops it and which setting saves most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from virt_admit.forecasts.drain import drain_plan, vmi_evictions
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.placement import preemption_effects, quotas
+from virt_admit.forecasts.placement.candidates import preemption, scheduler
+from virt_admit.forecasts.upgrade import durations, reboots, rollouts
+from virt_admit.forecasts.upgrade.durations import Estimate, Range
+from virt_admit.forecasts.upgrade.reboots import RebootCheck
+from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
+from virt_admit.forecasts.upgrade.simulation import MAX_EVENTS, Outcome, Vm, World, leftovers, simulate
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
+
+READS: Final = union(drain_plan.READS, rollouts.READS)
+"""The fields that a rehearsal reads."""
+
+_SAVINGS: Final = 3
+"""Settings that are shown at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an administrator may try out."""
+
+    driver: Driver | None = None
+    """None: the one that probably updates the cluster."""
+    max_unavailable: str | None = None
+    node_minutes: int = 10
+    """Minutes for the update and the reboot of one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Nodes that start at the same time."""
+
+    nodes: tuple[str, ...]
+    start: Range
+    end: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Something that ends the upgrade. ``node`` is empty for a pool."""
+
+    node: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A setting that would shorten the upgrade."""
+
+    setting: str
+    before: int
+    after: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class VmMoves:
+    """What happens to a VM during the upgrade."""
+
+    namespace: str
+    name: str
+    moves: int
+    """Migrations and restarts."""
+    outcome: VmOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """The result. ``possible`` is None if it cannot be determined; ``duration`` is set only if it is True."""
+
+    driver: Driver
+    possible: bool | None
+    unseen: tuple[str, ...]
+    duration: Range | None
+    rests_on: tuple[str, ...]
+    waves: tuple[Wave, ...]
+    vms: tuple[VmMoves, ...]
+    stops: tuple[Stop, ...]
+    faster: tuple[Saving, ...]
+    health_checks: tuple[RebootCheck, ...] = ()
+    """The health checks that watch the nodes, those first that would act on a node that is only being updated."""
+
+
+def rehearse(
+    cluster: Cluster,
+    options: Options,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    forecast_only: bool = False,
+) -> Rehearsal:
+    """Simulate an upgrade of all nodes.
+
+    ``forecast_only``: do not try other settings, which takes three more runs.
+
+    Raises:
+        ValueError: ``max_unavailable`` is not a number or a percentage.
+    """
+    driver = options.driver or rollouts.default_driver(cluster)
+    progress("judging the drain of every node")
+    plan = drain_plan.plan(cluster)
+    unseen = list(plan.unseen)
+    try:
+        found = limits(cluster)
+        pools = rollouts.pools(driver, cluster, options.max_unavailable, _emptiest_first(plan))
+    except Unseen as blind:
+        return _unknown(driver, plan, (*unseen, blind.what))
+    if plan.nodes and not any(pool.nodes for pool in pools):
+        unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
+    unknown = [row for node in plan.nodes for row in node.having(VmOutcome.UNKNOWN)]
+    if unseen or unknown:
+        return _unknown(driver, plan, (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown)))
+    result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress)
+    updated = [node for pool in pools for node in pool.nodes]
+    checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)
+    result = replace(result, health_checks=checks)
+    if not result.possible or forecast_only:
+        return result
+    progress("trying other settings")
+    return replace(result, faster=tuple(_faster(world, high)))
+
+
+def _emptiest_first(plan: Plan) -> Sequence[str]:
+    return [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]
+
+
+def _unknown(driver: Driver, plan: Plan, unseen: Sequence[str]) -> Rehearsal:
+    """Return that nothing can be determined, unless something that was read certainly stops the upgrade."""
+    stops = tuple(_certain_stops(plan))
+    return Rehearsal(
+        driver,
+        False if stops else None,
+        tuple(dict.fromkeys(unseen)),
+        None,
+        (),
+        (),
+        tuple(_vms(plan, {})),
+        stops,
+        (),
+    )
+
+
+def _certain_stops(plan: Plan) -> Iterator[Stop]:
+    for node in plan.nodes:
+        for row in node.having(VmOutcome.BLOCKS):
+            yield Stop(node.name, f"{row.vmi.full_name}: {row.reason}", row.remedy)
+        yield from _other_pods(node)
+
+
+def _other_pods(node: NodePlan) -> Iterator[Stop]:
+    for blocker in node.pods.blockers:
+        yield Stop(node.name, f"{blocker.subject}: {blocker.reason}", blocker.remedy)
+
+
+# --- the simulation ----------------------------------------------------------------------------------------------
+
+
+def _simulated(
+    cluster: Cluster,
+    plan: Plan,
+    pools: tuple[Pool, ...],
+    found: MigrationLimits,
+    driver: Driver,
+    options: Options,
+    progress: Callable[[str], None],
+) -> tuple[Rehearsal, World, Outcome]:
+    estimates = estimated(plan, cluster)
+    worlds = [world(cluster, plan, pools, found, options, estimates, bound) for bound in ("low", "high")]
+    progress("simulating the shortest run")
+    low = simulate(worlds[0])
+    progress("simulating the longest run")
+    high = simulate(worlds[1])
+    stops = tuple(_stops(plan, pools, low, high))
+    stopped = bool(low.stops and high.stops)
+    preempting = stopped and _depends_on_preemption(plan, worlds, (low, high), cluster)
+    unseen = (preemption_effects.UNSEEN,) if preempting else tuple(_undetermined(low, high))
+    certain = (stopped and not preempting) or any(pool.obstacle for pool in pools)
+    possible = False if certain else None if unseen else not stops
+    result = Rehearsal(
+        driver,
+        possible,
+        unseen,
+        _range(low.seconds, high.seconds) if possible else None,
+        tuple(_rests_on(estimates.values(), found, options)),
+        tuple(_waves(pools, low, high)),
+        tuple(_vms(plan, low.moves)),
+        stops,
+        (),
+    )
+    return result, worlds[1], high
+
+
+def _undetermined(low: Outcome, high: Outcome) -> Iterator[str]:
+    """Yield why the answer is unknown: a run was given up, or only one of the two completes."""
+    if low.exhausted or high.exhausted:
+        yield f"the simulation was given up after {MAX_EVENTS} events"
+    elif bool(low.stops) != bool(high.stops):
+        node, reason = next(iter({**low.stops, **high.stops}.items()))
+        yield f"the end on {node} depends on which VMs KubeVirt moves first and on how long they take: {reason}"
+
+
+def _depends_on_preemption(plan: Plan, worlds: Sequence[World], ends: Sequence[Outcome], cluster: Cluster) -> bool:
+    """Return whether preemption, which is not simulated, may let all VMs go that found no room in a run.
+
+    It cannot help a node that other pods or VMs block in any case, nor a VM that it would not help now.
+    """
+    for_good = {vm.name for world in worlds for vm in world.vms if vm.blocked}
+    for_good |= {row.vmi.full_name for row in plan.having(VmOutcome.BLOCKS)}
+    stuck = {node: reason.partition(": ")[0] for end in ends for node, reason in end.stops.items()}
+    if any(node in worlds[0].stuck or name in for_good for node, name in stuck.items()):
+        return False
+    return preemption(cluster).may_help(vm.pod for vm in worlds[0].vms)
+
+
+def estimated(plan: Plan, cluster: Cluster) -> dict[str, Estimate]:
+    """Return how long one move of each VM takes, by its full name."""
+    return {row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts}
+
+
+def _estimate(row: Forecast, cluster: Cluster) -> Estimate:
+    if row.outcome in (VmOutcome.RESTARTS, VmOutcome.STOPS):
+        return durations.restart(row.vmi)
+    return durations.migration(row.vmi, row.target.pod.requests, cluster)
+
+
+def world(
+    cluster: Cluster,
+    plan: Plan,
+    pools: tuple[Pool, ...],
+    found: MigrationLimits,
+    options: Options,
+    estimates: Mapping[str, Estimate],
+    bound: str,
+) -> World:
+    """Return what a run starts from: with the ``low`` durations and favourable chance, or the opposite."""
+    vms = tuple(
+        Vm(
+            row.vmi.full_name,
+            node.name,
+            row.target.pod,
+            migrates=row.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS),
+            stays_off=row.outcome is VmOutcome.STOPS,
+            blocked=_blocked(row, cluster, found),
+            seconds=getattr(estimates[row.vmi.full_name].seconds, bound),
+        )
+        for node in sorted(plan.nodes, key=lambda node: node.name)
+        for row in sorted(node.forecasts, key=lambda row: row.vmi.full_name)
+    )
+    stuck = {node.name: stop.reason for node in plan.nodes for stop in list(_other_pods(node))[:1]}
+    return World(scheduler(cluster), pools, vms, found, options.node_minutes * 60, stuck, favourable=bound == "low")
+
+
+def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
+    """Return why a VM never leaves its node, whatever becomes of the other nodes meanwhile.
+
+    That no node takes it just now is left to the simulation: room appears while nodes come back.
+    """
+    if row.outcome in (VmOutcome.RESTARTS, VmOutcome.STOPS):
+        return ""
+    if row.outcome is VmOutcome.BLOCKS:
+        migrates = vmi_evictions.eviction(row.vmi, cluster) is Eviction.MIGRATES
+        for_good = row.placement.has_candidate or quotas.refusal(row.vmi, cluster) is not None
+        if not migrates or for_good:
+            return row.reason
+    if found.cluster < 1 or found.node < 1:
+        return f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration starts"
+    return ""
+
+
+def _rests_on(estimates: Iterable[Estimate], found: MigrationLimits, options: Options) -> Iterator[str]:
+    bases = dict.fromkeys(estimate.basis for estimate in estimates)
+    yield f"{PER_CLUSTER} {found.cluster} and {PER_NODE} {found.node} ({found.source})"
+    yield f"{options.node_minutes} minutes for the update and reboot of a node"
+    for basis in bases:
+        yield f"durations by {basis}"
+
+
+# --- what is said of it ------------------------------------------------------------------------------------------
+
+
+def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]:
+    """Yield the nodes by the time at which they start in the shorter run."""
+    by_start: dict[int, list[str]] = {}
+    for pool in pools:
+        for node in pool.nodes:
+            if node in low.started and node in high.started:
+                by_start.setdefault(low.started[node], []).append(node)
+    for start, nodes in sorted(by_start.items()):
+        ends = [(low.ended[node], high.ended[node]) for node in nodes if node in low.ended and node in high.ended]
+        if len(ends) == len(nodes):
+            yield Wave(
+                tuple(nodes),
+                _range(start, max(high.started[node] for node in nodes)),
+                _range(max(end for end, _ in ends), max(end for _, end in ends)),
+            )
+
+
+def _range(low: int, high: int) -> Range:
+    """Return the range between two runs; chance that is best at each step is not always best in the end."""
+    return Range(min(low, high), max(low, high))
+
+
+def _vms(plan: Plan, moves: Mapping[str, int]) -> Iterator[VmMoves]:
+    rows = [row for node in plan.nodes for row in node.forecasts]
+    for row in sorted(rows, key=lambda row: row.vmi.full_name):
+        yield VmMoves(row.vmi.namespace, row.vmi.name, moves.get(row.vmi.full_name, 0), row.outcome)
+
+
+def _stops(plan: Plan, pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Stop]:
+    """Yield what stops the upgrade, in the order in which it shows; then the nodes that it never reaches."""
+    for pool in pools:
+        if pool.obstacle is not None:
+            yield Stop("", pool.obstacle.reason, pool.obstacle.remedy)
+    remedies = {row.vmi.full_name: row.remedy for node in plan.nodes for row in node.forecasts}
+    others = {node.name: stop.remedy for node in plan.nodes for stop in list(_other_pods(node))[:1]}
+    for node, reason in {**low.stops, **high.stops}.items():
+        remedy = remedies.get(reason.partition(": ")[0]) or others.get(node)
+        yield Stop(node, reason, remedy or "Add room or let another node take it.")
+    if not (low.stops or high.stops):
+        for node in leftovers([pool for pool in pools if pool.obstacle is None], low):
+            yield Stop(node, "it is never reached", "See the other stops.")
+
+
+def _faster(world: World, high: Outcome) -> Iterator[Saving]:
+    """Yield the settings whose change saves time, the best first, tried in the longer run."""
+    found: list[Saving] = []
+    limit = world.limits
+    for setting, before, after, other in (
+        (PER_NODE, limit.node, limit.node * 2, replace(world, limits=replace(limit, node=limit.node * 2))),
+        (
+            PER_CLUSTER,
+            limit.cluster,
+            limit.cluster * 2,
+            replace(world, limits=replace(limit, cluster=limit.cluster * 2)),
+        ),
+        *_more_nodes(world.pools, world),
+    ):
+        tried = simulate(other)
+        saved = high.seconds - tried.seconds
+        if saved > 0 and not tried.stops and not tried.exhausted:
+            found.append(Saving(setting, before, after, saved))
+    yield from sorted(found, key=lambda saving: -saving.seconds)[:_SAVINGS]
+
+
+def _more_nodes(pools: tuple[Pool, ...], world: World) -> Iterator[tuple[str, int, int, World]]:
+    largest = max(pools, key=lambda pool: len(pool.nodes), default=None)
+    if largest is not None and largest.capacity < len(largest.nodes):
+        more = tuple(replace(pool, capacity=pool.capacity + 1) if pool is largest else pool for pool in pools)
+        yield "maxUnavailable", largest.capacity, largest.capacity + 1, replace(world, pools=more)

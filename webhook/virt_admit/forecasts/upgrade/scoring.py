@@ -1,0 +1,115 @@
+"""Which node kube-scheduler would choose for a pod: its filters, and the two scores that decide between nodes.
+
+Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins/noderesources/least_allocated.go, balanced_allocation.go. Both
+are whole numbers up to 100, so many nodes are equal, and kube-scheduler chooses among them by chance. The scores of
+images, preferred affinity and preferred spread are left out: they do not change how often a VM moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS
+
+
+class Targets:
+    """The nodes of a simulation with what they have left. Nodes that are being updated are closed."""
+
+    def __init__(self, scheduler: FilterPipeline, pods: Iterable[Pod], *, favourable: bool = True) -> None:
+        every = list(pods)
+        self._favourable = favourable
+        self._scheduler = scheduler.fork()
+        self._simple = all(scheduler.is_simple(pod) for pod in every)
+        self._accepting = {id(pod): scheduler.accepting(pod) for pod in every}
+        self._free = {name: scheduler.state.free(node) for name, node in scheduler.state.nodes.items()}
+        sizes = {name: node.allocatable or {} for name, node in scheduler.state.nodes.items()}
+        self._size = {name: (size.get(CPU, 0) or 1, size.get(MEMORY, 0) or 1) for name, size in sizes.items()}
+        for name, free in self._free.items():
+            for resource in (CPU, MEMORY, PODS):
+                free.setdefault(resource, -scheduler.state.used.get(name, {}).get(resource, 0))
+        self._closed: set[str] = set()
+        self._updated: set[str] = set()
+        self._bound: dict[tuple[str, str], list[Pod]] = {}
+
+    def close(self, node: str) -> None:
+        self._closed.add(node)
+
+    def open(self, node: str) -> None:
+        self._closed.discard(node)
+        self._updated.add(node)
+
+    def enter(self, pod: Pod, node: str) -> None:
+        """Bind a pod to a node."""
+        self._add(pod, node, 1)
+        if not self._simple:
+            bound = replace(pod, node=node)
+            self._scheduler.state.bind(bound)
+            self._bound.setdefault((pod.full_name, node), []).append(bound)
+
+    def leave(self, pod: Pod, node: str) -> None:
+        """Remove a pod from a node."""
+        self._add(pod, node, -1)
+        if self._simple:
+            return
+        bound = self._bound.get((pod.full_name, node))
+        if bound:
+            self._scheduler.state.unbind(bound.pop())
+            return
+        uid = pod.labels.get(launcher_pod.CREATED_BY)
+        for other in self._scheduler.state.pods.get(node, ()):
+            if other.namespace == pod.namespace and uid and other.labels.get(launcher_pod.CREATED_BY) == uid:
+                self._scheduler.state.unbind(other)
+                return
+
+    def _add(self, pod: Pod, node: str, sign: int) -> None:
+        free = self._free.get(node)
+        if free is None:
+            return
+        free[PODS] = free.get(PODS, 0) - sign
+        for name, value in pod.requests.items():
+            free[name] = free.get(name, 0) - sign * value
+
+    def choose(self, pod: Pod) -> str:
+        """Return the node that kube-scheduler would choose; empty if none takes the pod.
+
+        Of equal nodes it is one that is updated, where a VM stays, or one that is not, if chance is not favourable.
+        """
+        best, best_score = "", -1
+        cpu, memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
+        for node in self._candidates(pod):
+            free, (all_cpu, all_memory) = self._free[node], self._size[node]
+            cpu_left, memory_left = free[CPU] - cpu, free[MEMORY] - memory
+            if cpu_left < 0 or memory_left < 0:
+                continue
+            least = (cpu_left * 100 // all_cpu + memory_left * 100 // all_memory) // 2
+            balanced = int(100 - 50 * abs(cpu_left / all_cpu - memory_left / all_memory))
+            score = 2 * (least + balanced) + ((node in self._updated) is self._favourable)
+            if score > best_score and self._has_room(pod, node):
+                best, best_score = node, score
+        return best
+
+    def _has_room(self, pod: Pod, node: str) -> bool:
+        free = self._free[node]
+        return free[PODS] >= 1 and all(free.get(name, 0) >= value for name, value in pod.requests.items() if value > 0)
+
+    def _candidates(self, pod: Pod) -> Iterable[str]:
+        accepting = self._accepting[id(pod)]
+        if not self._simple and not self._scheduler.is_simple(pod):
+            accepting = self._scheduler.place(pod).candidates
+        closed = self._closed
+        return [node for node in accepting if node not in closed]
+
+    def why(self, pod: Pod) -> str:
+        """Return why no node takes the pod, in words."""
+        causes: dict[str, None] = {}
+        for node, why in sorted(self._scheduler.place(pod).refusals.items()):
+            causes.update(dict.fromkeys(f"{cause} on {node}" for cause in why.split("; ")))
+        for node in sorted(self._scheduler.accepting(pod)):
+            lacking = [name for name, value in pod.requests.items() if self._free[node].get(name, 0) < value]
+            causes.update(dict.fromkeys(f"{name} missing on {node}" for name in lacking))
+        return names(causes, 160) or "every other node is being updated"

@@ -1,0 +1,332 @@
+"""The simulation: nodes are cordoned, emptied and rebooted, while KubeVirt's queue moves their VMs.
+
+A discrete-event simulation with an event queue of its own: the events are six, their order must be the same for the same
+input, and a process per VM (as simpy has) would cost memory for 10,000 VMs without making the code shorter. Source of
+the queue: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation,
+#handleMigrationBackoff, #handlePendingPodTimeout; drain/evacuation/evacuation.go#sync.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from virt_admit.forecasts.upgrade.rollouts import Pool
+from virt_admit.forecasts.upgrade.scoring import Targets
+from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
+from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.resources import MEMORY
+
+MAX_EVENTS: Final = 2_000_000
+"""Events after which a simulation is given up; 10,000 VMs on 500 nodes need about 50,000."""
+UNSCHEDULABLE: Final = 300
+"""Seconds that a target pod may stay unschedulable (migration.go#defaultUnschedulablePendingTimeoutSeconds)."""
+BACKOFF: Final = 20
+"""Seconds before the second attempt, doubled for each further one."""
+MAX_DOUBLINGS: Final = 4
+"""Only the last five migrations of a VM are kept, so no more failures count (#garbageCollectFinalizedMigrations)."""
+RECHECK: Final = 5
+"""Seconds between two looks at a migration that waits for a free place (#handleTargetPodCreation), and between two
+attempts of ``kubectl drain`` to evict a pod (k8s.io/kubectl/pkg/drain/drain.go). Both begin with the cordon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """A VM at the beginning, and what a drain of its node does to it."""
+
+    name: str
+    """``namespace/name``."""
+    node: str
+    pod: Pod
+    migrates: bool
+    stays_off: bool
+    blocked: str
+    """Why the drain of its node never completes because of it; empty: it moves."""
+    seconds: int
+    """How long one move takes in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a simulation starts from."""
+
+    scheduler: FilterPipeline
+    pools: tuple[Pool, ...]
+    vms: tuple[Vm, ...]
+    limits: MigrationLimits
+    reboot: int
+    """Seconds for the update and reboot of one node."""
+    stuck: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that other pods keep from becoming empty, each with the reason."""
+    favourable: bool = True
+    """How chance decides: which VM KubeVirt moves first, when it looks at its queue, and which of equal nodes
+    kube-scheduler chooses. True: as it is best for the roll-out. False: as it is worst."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A migration that succeeded, in seconds from the beginning."""
+
+    vm: str
+    source: str
+    target: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What happened, in seconds from the beginning."""
+
+    started: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    moves: dict[str, int] = field(default_factory=dict)
+    migrations: list[Migration] = field(default_factory=list)
+    """In the order in which they ended."""
+    stops: dict[str, str] = field(default_factory=dict)
+    """Nodes that never become empty, each with the reason, in the order in which that shows."""
+    exhausted: bool = False
+    """Whether the bound in events was reached."""
+
+    @property
+    def seconds(self) -> int:
+        return max(self.ended.values(), default=0)
+
+
+def simulate(world: World, progress: Callable[[int], None] = lambda _: None) -> Outcome:
+    """Run a roll-out to its end, or until nothing can go on."""
+    return _Run(world, progress).run()
+
+
+class _Run:
+    def __init__(self, world: World, progress: Callable[[int], None]) -> None:
+        self.world, self.progress = world, progress
+        self.outcome = Outcome()
+        self.now = 0
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._targets = Targets(world.scheduler, [vm.pod for vm in world.vms], favourable=world.favourable)
+        self._pending = {pool.name: deque(pool.nodes) for pool in world.pools}
+        self._busy = dict.fromkeys(self._pending, 0)
+        self._pool_of = {node: pool.name for pool in world.pools for node in pool.nodes}
+        self._on_node: dict[str, dict[str, Vm]] = {}
+        for vm in world.vms:
+            self._on_node.setdefault(vm.node, {})[vm.name] = vm
+        self._queues: dict[str, deque[Vm]] = {}
+        self._running = 0
+        self._outbound: dict[str, int] = {}
+        self._inbound: Counter[str] = Counter()
+        """Migrations under way to each node. A drain waits for them, because virt-api refuses to evict a target pod."""
+        self._waiting: dict[str, Vm] = {}
+        """VMs whose target pod exists and is unschedulable; each holds one of the places."""
+        self._paused: dict[str, Vm] = {}
+        """VMs whose migration failed and is repeated later."""
+        self._failures: dict[str, int] = {}
+        self._rechecks: set[str] = set()
+        """Nodes whose next look at their queue is already an event."""
+        self._at_work = 0
+        """Moves, restarts and reboots under way: while there is one, something may still change."""
+
+    def run(self) -> Outcome:
+        self._start_nodes()
+        self._start_moves()
+        for count in itertools.count(1):
+            if not self._events or self._is_stuck():
+                break
+            if count > MAX_EVENTS:
+                self.outcome.exhausted = True
+                break
+            self.now, _, act = heapq.heappop(self._events)
+            act()
+            self._retry_waiting()
+            self._start_nodes()
+            self._start_moves()
+        return self.outcome
+
+    def _after(self, seconds: int, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + seconds, next(self._order), act))
+
+    # --- nodes
+
+    def _start_nodes(self) -> None:
+        for pool in self.world.pools:
+            while self._pending[pool.name] and self._busy[pool.name] < pool.capacity and pool.obstacle is None:
+                self._busy[pool.name] += 1
+                self._start_node(self._pending[pool.name].popleft())
+
+    def _start_node(self, node: str) -> None:
+        self.outcome.started[node] = self.now
+        self._targets.close(node)
+        queue: deque[Vm] = deque()
+        own = self._on_node.get(node, {}).values()
+        for vm in sorted(own, key=lambda vm: vm.pod.requests.get(MEMORY, 0), reverse=self.world.favourable):
+            if vm.blocked:
+                self.outcome.stops.setdefault(node, f"{vm.name}: {vm.blocked}")
+            elif vm.migrates:
+                queue.append(vm)
+            else:
+                self._at_work += 1
+                self._after(vm.seconds, lambda vm=vm: self._restarted(vm))  # type: ignore[misc]
+        if node in self.world.stuck:
+            self.outcome.stops.setdefault(node, self.world.stuck[node])
+        self._queues[node] = queue
+        self._finish_if_empty(node)
+
+    def _finish_if_empty(self, node: str) -> None:
+        if node not in self._queues or node in self.outcome.stops:
+            return
+        if not self._on_node.get(node) and not self._inbound[node]:
+            del self._queues[node]
+            self._at_work += 1
+            self._after(self._until_recheck(node) + self.world.reboot, lambda: self._updated(node))
+
+    def _updated(self, node: str) -> None:
+        self._at_work -= 1
+        self.outcome.ended[node] = self.now
+        self._busy[self._pool_of[node]] -= 1
+        self._targets.open(node)
+        self.progress(len(self.outcome.ended))
+
+    # --- VMs
+
+    def _restarted(self, vm: Vm) -> None:
+        """A VM was shut down, and starts on another node if its run strategy says so and one has room."""
+        self._at_work -= 1
+        self._targets.leave(vm.pod, vm.node)
+        del self._on_node[vm.node][vm.name]
+        if not vm.stays_off:
+            target = self._targets.choose(vm.pod)
+            if target:
+                self._arrive(vm, target)
+            else:
+                self.outcome.stops.setdefault(vm.node, f"{vm.name}: no other node has room for it to start")
+            self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
+        self._finish_if_empty(vm.node)
+
+    def _arrive(self, vm: Vm, target: str) -> None:
+        self._targets.enter(vm.pod, target)
+        self._on_node.setdefault(target, {})[vm.name] = replace(vm, node=target)
+        if target in self._queues:  # it was cordoned meanwhile
+            self._queues[target].append(self._on_node[target][vm.name])
+
+    def _until_recheck(self, node: str) -> int:
+        """Return the seconds until the drain of a node and its pending migrations are looked at again."""
+        return (self.outcome.started[node] - self.now) % RECHECK
+
+    def _recheck_later(self, node: str, seconds: int) -> None:
+        if node not in self._rechecks:
+            self._rechecks.add(node)
+            self._after(seconds, lambda: self._rechecks.discard(node))
+
+    def _has_place(self, node: str) -> bool:
+        limits = self.world.limits
+        return self._running < limits.cluster and self._outbound.get(node, 0) < limits.node
+
+    def _start_moves(self) -> None:
+        """Create target pods while there are places: node by node, or in turns if chance is not favourable."""
+        turns = deque(self._queues)
+        while turns:
+            node = turns.popleft()
+            if not self._may_start(node):
+                continue
+            self._create_target(self._queues[node].popleft())
+            if self.world.favourable:
+                turns.appendleft(node)
+            else:
+                turns.append(node)
+                self._queues[node] = self._queues.pop(node)  # also the next free place is another node's first
+
+    def _may_start(self, node: str) -> bool:
+        if not self._queues[node] or not self._has_place(node):
+            return False
+        wait = 0 if self.world.favourable else self._until_recheck(node)
+        if wait:
+            self._recheck_later(node, wait)
+        return not wait
+
+    def _create_target(self, vm: Vm) -> None:
+        self._running += 1
+        self._outbound[vm.node] = self._outbound.get(vm.node, 0) + 1
+        if not self._try(vm):
+            self._waiting[vm.name] = vm
+            self._after(UNSCHEDULABLE, lambda: self._timed_out(vm))
+
+    def _try(self, vm: Vm) -> bool:
+        """Start the migration if some node takes the target pod."""
+        target = self._targets.choose(vm.pod)
+        if not target:
+            return False
+        self._at_work += 1
+        self._inbound[target] += 1
+        self._targets.enter(vm.pod, target)  # the target pod counts from now on, the source pod still does
+        start = self.now
+        self._after(vm.seconds, lambda: self._migrated(vm, target, start))
+        return True
+
+    def _migrated(self, vm: Vm, target: str, start: int) -> None:
+        self._at_work -= 1
+        self._inbound[target] -= 1
+        self.outcome.migrations.append(Migration(vm.name, vm.node, target, start, self.now))
+        self._release(vm)
+        self._targets.leave(vm.pod, vm.node)
+        del self._on_node[vm.node][vm.name]
+        self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
+        self._failures.pop(vm.name, None)
+        moved = replace(vm, node=target)
+        self._on_node.setdefault(target, {})[vm.name] = moved
+        if target in self._queues:
+            self._queues[target].append(moved)
+        self._finish_if_empty(vm.node)
+
+    def _release(self, vm: Vm) -> None:
+        self._running -= 1
+        self._outbound[vm.node] -= 1
+
+    def _retry_waiting(self) -> None:
+        for vm in list(self._waiting.values()):
+            if self._try(vm):
+                del self._waiting[vm.name]
+
+    def _timed_out(self, vm: Vm) -> None:
+        """The target pod was unschedulable for too long: the migration fails and is repeated after a pause."""
+        if self._waiting.get(vm.name) is not vm:
+            return
+        del self._waiting[vm.name]
+        self._release(vm)
+        failures = self._failures[vm.name] = self._failures.get(vm.name, 0) + 1
+        self._paused[vm.name] = vm
+        self._after(BACKOFF * 2 ** min(failures - 1, MAX_DOUBLINGS), lambda: self._again(vm))
+
+    def _again(self, vm: Vm) -> None:
+        del self._paused[vm.name]
+        self._queues[vm.node].append(vm)
+
+    def _is_stuck(self) -> bool:
+        """Return whether nothing is under way that could make room, and no VM finds room as it is.
+
+        Each node with such VMs is a stop then.
+        """
+        if self._at_work:
+            return False
+        rest = [
+            *self._waiting.values(),
+            *self._paused.values(),
+            *(vm for queue in self._queues.values() for vm in queue),
+        ]
+        if not rest or any(self._targets.choose(vm.pod) for vm in rest):
+            return False
+        for vm in rest:
+            if vm.node not in self.outcome.stops:
+                why = self._targets.why(vm.pod)
+                self.outcome.stops[vm.node] = f"{vm.name}: no other node can take it ({why})"
+        return True
+
+
+def leftovers(pools: Sequence[Pool], outcome: Outcome) -> list[str]:
+    """Return the nodes that were never started."""
+    return [node for pool in pools for node in pool.nodes if node not in outcome.started]

@@ -1,0 +1,47 @@
+"""The current time as the cluster reports it.
+
+Rules have no clock of their own, so that the same input always gives the same answer.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.reads import Reads
+
+READS: Final[Reads] = {NODE: ("status.conditions.lastHeartbeatTime",)}
+
+
+def instant(text: str | None) -> datetime | None:
+    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid or has no time zone."""
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def now(cluster: Cluster) -> datetime | None:
+    """Return the newest heartbeat of a known node, or None if the time cannot be determined.
+
+    The value is at most five minutes old, because kubelets report that often (``nodeStatusReportFrequency``).
+    """
+    return cluster.cached(_newest_heartbeat)
+
+
+def since(text: str | None, cluster: Cluster) -> timedelta | None:
+    """Return how long ago a time stamp was, or None if the stamp or the time cannot be determined."""
+    then, current = instant(text), now(cluster)
+    return current - then if then is not None and current is not None else None
+
+
+def _newest_heartbeat(cluster: Cluster) -> datetime | None:
+    heartbeats = (
+        instant(condition["lastHeartbeatTime"].text)
+        for node in cluster.known(NODE)
+        for condition in node.at("status", "conditions").items()
+    )
+    return max(filter(None, heartbeats), default=None)

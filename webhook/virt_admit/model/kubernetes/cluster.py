@@ -1,0 +1,227 @@
+"""The read model of a cluster: the objects that rules may look up.
+
+*Unseen is not absent.* A look-up returns None only if the object is known not to exist. An object that could not
+be read raises ``Unseen``, and so does one that may not exist yet. No rule ever denies because of ``Unseen``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
+
+T = TypeVar("T")
+
+
+class Unseen(Exception):
+    """Data that a rule needs could not be read.
+
+    Look-ups raise it. A rule may also *yield* it when only one of several independent look-ups failed.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class Cluster(Protocol):
+    """The look-ups that rules may make. They answer from memory and never wait for the API server."""
+
+    @property
+    def server_version(self) -> str | None:
+        """The API server's version (``v1.36.3``), or None if it is not known."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """Return the object, or None if it is known not to exist.
+
+        Raises:
+            Unseen: it cannot be determined whether the object exists.
+        """
+
+    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
+        """Yield the objects of a kind, in one namespace or in all of them.
+
+        The known objects come first, because certain beats unknown.
+
+        Raises:
+            Unseen: after the known objects, if more may exist.
+        """
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        """Return the known objects of a kind, which may not be all of them. Never raises."""
+
+    def cached(self, function: Callable[[Cluster], T]) -> T:
+        """Return ``function(self)``, computed once as long as nothing in this cluster changes."""
+
+
+OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"
+
+
+class OutOfTime(Unseen):
+    """The time limit of the review is over, so nothing more is looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(OUT_OF_TIME)
+
+
+class TimedCluster:
+    """The look-ups of a cluster until the time is over; then they raise ``OutOfTime``, at each object of a list too.
+
+    A rule may compare each item of a large object with each object of a large cluster. Between two findings only its
+    look-ups can end it. ``known`` never raises. What ``cached`` computes, it computes from the cluster itself and in any
+    time: a value of half of the objects must not be remembered.
+    """
+
+    __slots__ = ("_cluster", "_expired")
+
+    def __init__(self, cluster: Cluster, expired: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._expired = expired
+
+    @property
+    def server_version(self) -> str | None:
+        return self._cluster.server_version
+
+    def _check(self) -> None:
+        if self._expired():
+            raise OutOfTime
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        self._check()
+        return self._cluster.get(kind, namespace, name)
+
+    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
+        self._check()
+        for obj in self._cluster.list(kind, namespace):
+            yield obj
+            self._check()
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        return self._cluster.known(kind, namespace)
+
+    def cached(self, function: Callable[[Cluster], T]) -> T:
+        self._check()
+        return self._cluster.cached(function)
+
+
+class ReviewCache:
+    """What is derived from objects and a cluster in one review: each value once for all rules."""
+
+    __slots__ = ("_values", "cluster")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._values: dict[tuple[Callable[[Object, Cluster], Any], int], tuple[Any, Object]] = {}
+
+    def of(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
+        """Return ``function(obj, cluster)``."""
+        key = function, id(obj)
+        found = self._values.get(key)
+        if found is None:
+            found = self._values[key] = function(obj, self.cluster), obj  # while it lives, no other object gets its id
+        value: T = found[0]
+        return value
+
+
+def gather(items: Iterable[T]) -> tuple[list[T], str]:
+    """Collect items until they end or raise ``Unseen``.
+
+    Returns:
+        The items, and what could not be read (empty if all items were read).
+    """
+    found: list[T] = []
+    try:
+        found.extend(items)
+    except Unseen as unseen:
+        return found, unseen.what
+    return found, ""
+
+
+def more_may_exist(cluster: Cluster, kind: Kind) -> Iterator[Unseen]:
+    """Yield ``Unseen`` if more objects of the kind may exist than are known. Rules yield it after their findings."""
+    try:
+        for _ in cluster.list(kind):
+            pass
+    except Unseen as unseen:
+        yield unseen
+
+
+class Snapshot:
+    """A cluster held in memory: objects from files, or from one read of a live cluster.
+
+    Args:
+        objects: the objects of the cluster.
+        complete: the kinds whose objects are all present, as ``plural.group``; ``"*"`` means every kind, and
+            ``namespace/plural.group`` means every object in that namespace.
+        unreadable: the kinds that could not be read, even where ``complete`` has ``"*"``.
+        server_version: the API server's version, if it is known.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[Object] = (),
+        complete: Iterable[str] = (),
+        unreadable: Iterable[str] = (),
+        server_version: str | None = None,
+    ) -> None:
+        self.complete = frozenset(complete)
+        self.unreadable = frozenset(unreadable)
+        self.server_version = server_version
+        self._objects: dict[tuple[str, str], dict[str, dict[str, Object]]] = {}
+        """By group and kind, then by namespace (empty for what has none), then by name."""
+        self._derived: dict[Callable[[Cluster], Any], Any] = {}
+        for obj in objects:
+            kind = kinds.of(obj)
+            namespace = obj.namespace or ("default" if kind is not None and kind.namespaced else "")
+            by_namespace = self._objects.setdefault((obj.group, obj.kind), {})
+            by_namespace.setdefault(namespace, {})[obj.name] = obj
+
+    def sees_all(self, kind: Kind) -> bool:
+        """Whether every object of the kind is present."""
+        resource = kind.resource
+        return resource not in self.unreadable and ("*" in self.complete or resource in self.complete)
+
+    def _sees(self, kind: Kind, namespace: str | None) -> bool:
+        """Whether every object of the kind in the namespace is present."""
+        scope = f"{namespace}/{kind.resource}"
+        return self.sees_all(kind) or (scope in self.complete and kind.resource not in self.unreadable)
+
+    def _of(self, kind: Kind) -> dict[str, dict[str, Object]]:
+        return self._objects.get((kind.group, kind.kind), {})
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        if not kind.namespaced:
+            namespace = ""
+        found = self._of(kind).get(namespace, {}).get(name)
+        if found is None and not self._sees(kind, namespace):
+            raise Unseen(f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}")
+        return found
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        by_namespace = self._of(kind)
+        if namespace is None:
+            return [obj for objects in by_namespace.values() for obj in objects.values()]
+        return list(by_namespace.get(namespace, {}).values())
+
+    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
+        yield from self.known(kind, namespace)
+        if not self._sees(kind, namespace):
+            raise Unseen(str(kind))
+
+    def cached(self, function: Callable[[Cluster], T]) -> T:
+        if function not in self._derived:
+            self._derived[function] = function(self)
+        value: T = self._derived[function]
+        return value
+
+    def __iter__(self) -> Iterator[Object]:
+        for by_namespace in self._objects.values():
+            for objects in by_namespace.values():
+                yield from objects.values()
+
+
+NOTHING: Cluster = Snapshot()
+"""A cluster of which nothing is known."""

@@ -1,0 +1,336 @@
+"""The table of API kinds: everything that virt-admit judges or looks up."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes.objects import Object
+
+
+class Kind(NamedTuple):
+    """One kind of the Kubernetes API, and everything virt-admit knows about it: a new kind is one record here."""
+
+    group: str
+    versions: tuple[str, ...]
+    """Newest first. The first one is registered and listed."""
+    plural: str
+    kind: str
+    namespaced: bool = True
+    subresources: tuple[str, ...] = ()
+    """Sub-resources of the kind that a rule may judge (``scale``)."""
+    entry: str = ""
+    """The entry of the webhook configurations (``install/manifests.py``). Empty: no rule judges it at admission."""
+    every_version: bool = False
+    """Whether rules judge the version that was sent, so that each version is registered; else the API server converts
+    to the first one."""
+    never_denied: bool = False
+    """Whether findings lead to warnings at most, whatever the policy says, and to no fix."""
+    created_only: bool = False
+    """Whether updates are never judged."""
+    judged_metadata: tuple[str, ...] = ()
+    """Parts of the metadata (``annotations``, ``labels``) of which every change makes an update be judged. Of the other
+    parts only the keys in ``Rule.metadata`` count."""
+    status_from_elsewhere: bool = False
+    """Whether rules trust the status, so that a status sent on CREATE is ignored: ``kubectl get -o yaml`` output that
+    is created again carries the status of an earlier object."""
+    numerous: bool = False
+    """Whether a cluster has so many objects that the cache keeps them as JSON text and decodes them on each look-up."""
+    lookup_namespace: str = ""
+    """The only namespace in which rules look at admission. Empty: every namespace."""
+    snapshot_filtered: bool = False
+    """Whether a snapshot file holds only the fields that rules read: most objects belong to other applications."""
+
+    @property
+    def resource(self) -> str:
+        """``plural.group`` as in RBAC and in snapshots: ``persistentvolumeclaims``, ``virtualmachines.kubevirt.io``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """``group/version`` with the version that we list and register."""
+        return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
+
+    def __str__(self) -> str:
+        return self.resource
+
+
+# What is judged. The order is that of the kinds within an entry of the webhook configurations.
+VM: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "virtualmachines",
+    "VirtualMachine",
+    entry="virtual-machines",
+    judged_metadata=("annotations", "labels"),
+    numerous=True,
+    status_from_elsewhere=True,
+)
+POOL: Final = Kind(
+    "pool.kubevirt.io",
+    ("v1beta1", "v1alpha1"),
+    "virtualmachinepools",
+    "VirtualMachinePool",
+    entry="virtual-machines",
+    judged_metadata=("annotations", "labels"),
+)
+VMIRS: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "virtualmachineinstancereplicasets",
+    "VirtualMachineInstanceReplicaSet",
+    entry="virtual-machines",
+    judged_metadata=("annotations", "labels"),
+)
+VMI: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "virtualmachineinstances",
+    "VirtualMachineInstance",
+    entry="instances",
+    never_denied=True,  # a rejected VMI keeps its VM from starting
+    created_only=True,  # no status sub-resource: each heartbeat and each step of a migration is an update
+    numerous=True,
+    status_from_elsewhere=True,
+)
+MHC: Final = Kind(
+    "machine.openshift.io", ("v1beta1",), "machinehealthchecks", "MachineHealthCheck", entry="health-checks"
+)
+CAPI_MHC: Final = Kind(
+    "cluster.x-k8s.io",
+    ("v1beta2", "v1beta1"),
+    "machinehealthchecks",
+    "MachineHealthCheck",
+    entry="health-checks",
+    every_version=True,
+)
+NHC: Final = Kind(
+    "remediation.medik8s.io",
+    ("v1alpha1",),
+    "nodehealthchecks",
+    "NodeHealthCheck",
+    namespaced=False,
+    entry="health-checks",
+)
+MACHINE: Final = Kind("machine.openshift.io", ("v1beta1",), "machines", "Machine", entry="machines")
+MACHINE_SET: Final = Kind(
+    "machine.openshift.io", ("v1beta1",), "machinesets", "MachineSet", subresources=("scale",), entry="machines"
+)
+NM: Final = Kind(
+    "nodemaintenance.medik8s.io",
+    ("v1beta1",),
+    "nodemaintenances",
+    "NodeMaintenance",
+    namespaced=False,
+    entry="maintenance",
+)
+NM_KUBEVIRT: Final = Kind(
+    "nodemaintenance.kubevirt.io",
+    ("v1beta1",),
+    "nodemaintenances",
+    "NodeMaintenance",
+    namespaced=False,
+    entry="maintenance",
+)
+SNR_TEMPLATE: Final = Kind(
+    "self-node-remediation.medik8s.io",
+    ("v1alpha1",),
+    "selfnoderemediationtemplates",
+    "SelfNodeRemediationTemplate",
+    entry="templates",
+)
+SNR_CONFIG: Final = Kind(
+    "self-node-remediation.medik8s.io",
+    ("v1alpha1",),
+    "selfnoderemediationconfigs",
+    "SelfNodeRemediationConfig",
+    entry="templates",
+)
+FAR_TEMPLATE: Final = Kind(
+    "fence-agents-remediation.medik8s.io",
+    ("v1alpha1",),
+    "fenceagentsremediationtemplates",
+    "FenceAgentsRemediationTemplate",
+    entry="templates",
+)
+MDR_TEMPLATE: Final = Kind(
+    "machine-deletion-remediation.medik8s.io",
+    ("v1alpha1",),
+    "machinedeletionremediationtemplates",
+    "MachineDeletionRemediationTemplate",
+    entry="templates",
+)
+NODE: Final = Kind(
+    "",
+    ("v1",),
+    "nodes",
+    "Node",
+    namespaced=False,
+    entry="nodes",
+    never_denied=True,  # a rejected Node update stops drains and upgrades
+)
+HCO: Final = Kind(
+    "hco.kubevirt.io",
+    ("v1", "v1beta1"),
+    "hyperconvergeds",
+    "HyperConverged",
+    entry="hyperconverged",
+    every_version=True,
+    judged_metadata=("annotations",),
+)
+KUBEVIRT: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "kubevirts",
+    "KubeVirt",
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+CDI: Final = Kind(
+    "cdi.kubevirt.io",
+    ("v1beta1",),
+    "cdis",
+    "CDI",
+    namespaced=False,
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+MIGRATION_POLICY: Final = Kind(
+    "migrations.kubevirt.io",
+    ("v1alpha1",),
+    "migrationpolicies",
+    "MigrationPolicy",
+    namespaced=False,
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+STORAGE_PROFILE: Final = Kind(
+    "cdi.kubevirt.io",
+    ("v1beta1",),
+    "storageprofiles",
+    "StorageProfile",
+    namespaced=False,
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+VMIM: Final = Kind(
+    "kubevirt.io",
+    ("v1", "v1alpha3"),
+    "virtualmachineinstancemigrations",
+    "VirtualMachineInstanceMigration",
+    entry="configuration",
+    judged_metadata=("annotations",),
+)
+
+# What only check and scan judge
+VALIDATING_CONFIGURATION: Final = Kind(
+    "admissionregistration.k8s.io",
+    ("v1",),
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+MUTATING_CONFIGURATION: Final = Kind(
+    "admissionregistration.k8s.io",
+    ("v1",),
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+API_SERVICE: Final = Kind("apiregistration.k8s.io", ("v1",), "apiservices", "APIService", namespaced=False)
+
+# What is only looked up
+PVC: Final = Kind("", ("v1",), "persistentvolumeclaims", "PersistentVolumeClaim", numerous=True)
+POD: Final = Kind("", ("v1",), "pods", "Pod", numerous=True, snapshot_filtered=True)
+PV: Final = Kind("", ("v1",), "persistentvolumes", "PersistentVolume", namespaced=False, numerous=True)
+CSI_NODE: Final = Kind("storage.k8s.io", ("v1",), "csinodes", "CSINode", namespaced=False)
+NAMESPACE: Final = Kind("", ("v1",), "namespaces", "Namespace", namespaced=False)
+RESOURCE_QUOTA: Final = Kind("", ("v1",), "resourcequotas", "ResourceQuota")
+LIMIT_RANGE: Final = Kind("", ("v1",), "limitranges", "LimitRange")
+MACHINE_CONFIG_POOL: Final = Kind(
+    "machineconfiguration.openshift.io", ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False
+)
+DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
+DATA_SOURCE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datasources", "DataSource")
+STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False)
+CONTROLLER_REVISION: Final = Kind(
+    "apps", ("v1",), "controllerrevisions", "ControllerRevision", numerous=True, snapshot_filtered=True
+)
+PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget", lookup_namespace="openshift-etcd")
+LEASE: Final = Kind("coordination.k8s.io", ("v1",), "leases", "Lease", lookup_namespace="medik8s-leases")
+INSTANCETYPE: Final = Kind(
+    "instancetype.kubevirt.io", ("v1beta1",), "virtualmachineinstancetypes", "VirtualMachineInstancetype"
+)
+CLUSTER_INSTANCETYPE: Final = Kind(
+    "instancetype.kubevirt.io",
+    ("v1beta1",),
+    "virtualmachineclusterinstancetypes",
+    "VirtualMachineClusterInstancetype",
+    namespaced=False,
+)
+PREFERENCE: Final = Kind(
+    "instancetype.kubevirt.io", ("v1beta1",), "virtualmachinepreferences", "VirtualMachinePreference"
+)
+CLUSTER_PREFERENCE: Final = Kind(
+    "instancetype.kubevirt.io",
+    ("v1beta1",),
+    "virtualmachineclusterpreferences",
+    "VirtualMachineClusterPreference",
+    namespaced=False,
+)
+NAD: Final = Kind("k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition")
+CAPI_MACHINE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machines", "Machine")
+CAPI_CLUSTER: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "clusters", "Cluster")
+MACHINE_DEPLOYMENT: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedeployments", "MachineDeployment")
+METAL3_TEMPLATE: Final = Kind(
+    "infrastructure.cluster.x-k8s.io", ("v1beta1",), "metal3remediationtemplates", "Metal3RemediationTemplate"
+)
+INFRASTRUCTURE: Final = Kind("config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False)
+CLUSTER_VERSION: Final = Kind("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False)
+CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
+
+ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
+
+BUILT_IN_GROUPS: Final = frozenset(
+    (
+        "",
+        "apps",
+        "policy",
+        "coordination.k8s.io",
+        "storage.k8s.io",
+        "admissionregistration.k8s.io",
+        "apiregistration.k8s.io",
+    )
+)
+"""The groups among ``ALL`` that every API server has; the others come with a CustomResourceDefinition."""
+
+_BY_NAME: Final = {(kind.group, kind.kind): kind for kind in ALL}
+_BY_API_VERSION: Final = {
+    (f"{kind.group}/{version}" if kind.group else version, kind.kind): kind for kind in ALL for version in kind.versions
+}
+_BY_RESOURCE: Final = {kind.resource: kind for kind in ALL}
+
+
+def find(group: str, kind: str) -> Kind | None:
+    """The kind of that group and name. Never match by name alone: ``MachineHealthCheck`` exists in four groups."""
+    return _BY_NAME.get((group, kind))
+
+
+def guess(api_version: str, kind: str) -> Kind:
+    """A kind that the table does not know, as most such kinds are. Only snapshots can hold objects of it."""
+    group, _, version = api_version.rpartition("/")
+    return Kind(group, (version,), f"{kind.lower()}s", kind)
+
+
+def of(obj: Object) -> Kind | None:
+    """The kind of an object, or None where the table does not know it."""
+    api_version, kind = obj.data.get("apiVersion"), obj.data.get("kind")  # asked 30 times in a review
+    if isinstance(api_version, str) and isinstance(kind, str):
+        found = _BY_API_VERSION.get((api_version, kind))
+        if found is not None:
+            return found
+    return _BY_NAME.get((obj.group, obj.kind))  # another version of a known kind
+
+
+def by_resource(resource: str) -> Kind | None:
+    """The kind with that ``plural.group``."""
+    return _BY_RESOURCE.get(resource)

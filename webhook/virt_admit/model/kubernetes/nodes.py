@@ -1,0 +1,62 @@
+"""The nodes of the cluster, by their labels and roles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+
+CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+"""Either label, with any value, makes a Node part of the control plane."""
+
+WORKER: Final = "node-role.kubernetes.io/worker"
+
+SCHEDULABLE: Final = "kubevirt.io/schedulable"
+"""Label of nodes that virt-handler serves. Its value changes often, because it follows the heartbeat."""
+
+NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
+"""Annotation of a namespace: OpenShift merges it into the node selector of every pod there."""
+
+
+def every(cluster: Cluster) -> Sequence[Object]:
+    """Return the nodes of the cluster.
+
+    An informer or a scan reads either all nodes or none. The known nodes therefore count as all of them, even those
+    from a plain manifest file.
+
+    Raises:
+        Unseen: no node is known, but nodes may exist.
+    """
+    found = cluster.cached(_every)
+    if isinstance(found, Unseen):
+        raise Unseen(found.what)
+    return found
+
+
+def _every(cluster: Cluster) -> Sequence[Object] | Unseen:
+    try:
+        return cluster.known(NODE) or tuple(cluster.list(NODE))
+    except Unseen as unseen:
+        return unseen
+
+
+def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
+    """Return the nodes with the label ``kubevirt.io/schedulable``, whatever its value.
+
+    Raises:
+        Unseen: no node is known, but nodes may exist.
+    """
+    every(cluster)
+    return cluster.cached(_of_kubevirt)
+
+
+def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
+    return tuple(node for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
+
+
+def is_control_plane(node: Object) -> bool:
+    """Whether a Node is part of the control plane."""
+    return any(label in node.labels for label in CONTROL_PLANE)

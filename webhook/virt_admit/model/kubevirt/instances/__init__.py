@@ -1,0 +1,1 @@
+"""VMs and VMIs: what KubeVirt makes of them, whether they migrate, their volumes, networks and processors."""

@@ -1,0 +1,78 @@
+"""PodDisruptionBudgets that cover the pods of VMIs and prevent evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import PDB
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.messages import Problem, names
+
+READS: Final[Reads] = {PDB: ("metadata.ownerReferences", "spec", "status.disruptionsAllowed")}
+
+
+class _Budget(NamedTuple):
+    budget: Object
+    selector: selectors.Selector
+
+
+def launcher_labels(obj: Object) -> Mapping[str, str]:
+    """Return the labels of the virt-launcher pod of a VMI, or of the VMI of a VM.
+
+    Source: pkg/virt-controller/services/template.go.
+    """
+    labels = vms.vmi_template(obj).at("metadata", "labels").texts
+    return {**labels, "kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": obj.name}
+
+
+def is_user_created(budget: Object) -> bool:
+    """Whether a user created the PodDisruptionBudget, rather than an older KubeVirt for a VMI."""
+    return (
+        vmis.owner(budget, "VirtualMachineInstance") is None
+        and vmis.owner(budget, "VirtualMachineInstanceMigration") is None
+    )
+
+
+def needs_scale(budget: Object) -> bool:
+    """Whether the PodDisruptionBudget needs the scale of the pods' owner.
+
+    A VMI has no scale, so such a budget never allows a disruption (kubevirt/kubevirt#18063).
+    """
+    least = budget.at("spec", "minAvailable")
+    return budget.at("spec", "maxUnavailable").present or (least.text or "").endswith("%")
+
+
+def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the Eviction API currently refuses to evict the VMI's pod, as far as budgets are known.
+
+    Source: kubernetes pkg/registry/core/pod/storage/eviction.go#Create, which refuses a pod with several budgets.
+    """
+    labels = launcher_labels(vmi)
+    known = cluster.cached(_budgets).get(vms.namespace_of(vmi), ())
+    found = [budget for budget, selector in known if selector.matches(labels)]
+    if len(found) > 1:
+        selecting = names(sorted(budget.name for budget in found))
+        reason = f"PodDisruptionBudgets {selecting} select its pod, and the Eviction API refuses such pods"
+        return Problem(reason, "let one budget alone select it, or delete the others during the drain")
+    for budget in found:
+        allowed = budget.at("status", "disruptionsAllowed").integer
+        if needs_scale(budget) or (allowed is not None and allowed <= 0):
+            remedy = "write an integer minAvailable" if needs_scale(budget) else "loosen it"
+            reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
+            return Problem(reason, f"{remedy}, or delete it during the drain")
+    return None
+
+
+def _budgets(cluster: Cluster) -> Mapping[str, list[_Budget]]:
+    """Return the budgets by namespace. A budget without a selector covers no pod; an empty selector covers all pods."""
+    found: dict[str, list[_Budget]] = {}
+    for budget in cluster.known(PDB):
+        selector = budget.at("spec", "selector")
+        if selector.is_map and is_user_created(budget):
+            found.setdefault(vms.namespace_of(budget), []).append(_Budget(budget, selectors.parse(selector.value)))
+    return found

@@ -1,0 +1,88 @@
+"""Migrations (VirtualMachineInstanceMigration), grouped by their VMI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VMIM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import vms
+
+AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpdateMigration")
+"""Annotations of migrations that a drain or a workload update started. KubeVirt repeats them forever."""
+
+FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
+"""Phases of a migration, and of a VMI, that has ended."""
+
+READS: Final[Reads] = {
+    VMIM: (
+        "metadata.creationTimestamp",
+        *(f"metadata.annotations.{key}" for key in AUTOMATIC),
+        "spec.vmiName",
+        "status.phase",
+        "status.migrationState",
+    )
+}
+
+RETRY_LOOP: Final = 3
+"""The number of failed automatic migrations in a row that counts as a loop."""
+
+
+def of_vmi(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
+    """Return the known migrations of a VMI, oldest first."""
+    return cluster.cached(_by_vmi).get((vms.namespace_of(vmi), vmi.name), ())
+
+
+def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
+    """Yield the migrations of a VMI that are neither Succeeded nor Failed.
+
+    Raises:
+        Unseen: after the known ones, if more may exist.
+    """
+    yield from (each for each in of_vmi(vmi, cluster) if each.at("status", "phase").text not in FINAL_PHASES)
+    cannot_see = cluster.cached(_unseen)
+    if cannot_see:
+        raise Unseen(cannot_see)
+
+
+def failed_in_a_row(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
+    """Return the known automatic migrations of a VMI that failed since the last success, oldest first.
+
+    Those that are older than the VMI belonged to one of the same name.
+    """
+    failed: list[Object] = []
+    born = vmi.metadata["creationTimestamp"].text or ""
+    for migration in of_vmi(vmi, cluster):
+        if _age(migration)[0] < born:
+            continue
+        phase = migration.at("status", "phase").text
+        if phase == "Succeeded":
+            failed.clear()
+        elif phase == "Failed" and any(key in migration.annotations for key in AUTOMATIC):
+            failed.append(migration)
+    return tuple(failed)
+
+
+def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
+    groups: dict[tuple[str, str], list[Object]] = {}
+    for migration in cluster.known(VMIM):
+        name = migration.at("spec", "vmiName").text or ""
+        groups.setdefault((vms.namespace_of(migration), name), []).append(migration)
+    return {key: tuple(sorted(group, key=_age)) for key, group in groups.items()}
+
+
+def _age(migration: Object) -> tuple[str, str]:
+    """Return a sort key, oldest first; RFC 3339 in UTC sorts as text."""
+    return migration.metadata["creationTimestamp"].text or "", migration.name
+
+
+def _unseen(cluster: Cluster) -> str:
+    try:
+        for _ in cluster.list(VMIM):
+            pass
+    except Unseen as unseen:
+        return unseen.what
+    return ""

@@ -1,0 +1,138 @@
+"""Running VMIs: their published conditions, their owners and their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.kubevirt.instances import lifecycle, migrations, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Then
+
+READS: Final[Reads] = {
+    VMI: (
+        *("metadata.labels", "metadata.ownerReferences", "metadata.creationTimestamp"),
+        *("spec.evictionStrategy", "status.nodeName", "status.phase", "status.evacuationNodeName"),
+        *(*CONDITIONS, "status.conditions.reason"),
+    )
+}
+"""What this module and the eviction strategy need of VMIs."""
+
+OWNER_READS: Final[Reads] = {VM: ("spec.running", "spec.runStrategy")}
+"""The fields that ``comes_back`` reads."""
+
+
+def running(vmi: Object) -> bool:
+    """Whether the guest runs and the VMI is not being deleted."""
+    return vmi.at("status", "phase").value == "Running" and not vmi.deleted
+
+
+def migratable(vmi: Object) -> bool | None:
+    """Return the condition ``LiveMigratable``; None: not known yet."""
+    return {"True": True, "False": False}.get(vmi.condition("LiveMigratable")["status"].text or "")
+
+
+def blocking_reason(vmi: Object) -> str:
+    """Return KubeVirt's reason why a VMI that is not known to be migratable cannot migrate."""
+    condition = vmi.condition("LiveMigratable")
+    if migratable(vmi) is None:
+        return "LiveMigratable not reported yet"
+    return condition["reason"].text or "LiveMigratable False"
+
+
+# --- who owns them, and starts them again ----------------------------------------------------------------------------
+
+
+def owner(vmi: Object, kind: str) -> str | None:
+    """Return the name of the owner of that kind, or None."""
+    owners = vmi.metadata["ownerReferences"]
+    for each in owners.value if owners.is_list else ():  # without fields, because this runs for every VMI of a cluster
+        if isinstance(each, dict) and each.get("kind") == kind:
+            name = each.get("name")
+            return name if isinstance(name, str) else None
+    return None
+
+
+def owner_vm(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the VM of the VMI; None if it has none, or the VM does not exist any more.
+
+    Raises:
+        Unseen: it has a VM that cannot be read.
+    """
+    name = owner(vmi, "VirtualMachine")
+    return None if name is None else cluster.get(VM, vms.namespace_of(vmi), name)
+
+
+class Return(NamedTuple):
+    """Whether a VM starts again, and why."""
+
+    comes: bool
+    why: str
+    remedy: str = ""
+    """The remedy that makes it start again."""
+
+
+def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
+    """Return whether the VM starts again after a clean shutdown, such as that of a drain (9.2).
+
+    With ``lost``, return whether it starts again after its node was lost.
+
+    Raises:
+        Unseen: its VM or its run strategy cannot be determined.
+    """
+    if owner(vmi, "VirtualMachineInstanceReplicaSet"):
+        return Return(True, "its replica set makes another")
+    name = owner(vmi, "VirtualMachine")
+    if name is None and vmi.controller is not None:
+        raise Unseen(f"what {vmi.controller['kind'].text} {vmi.controller['name'].text} does with its VMI")
+    if name is None:
+        return Return(False, "no VM owns it", "make it a VirtualMachine")
+    vm = owner_vm(vmi, cluster)
+    if vm is None or vm.deleted:
+        return Return(False, f"its VM {name} is gone" if vm is None else "its VM is being deleted")
+    wants = vms.run_strategy(vms.vm_spec(vm))
+    if wants is None or wants not in lifecycle.RUN_STRATEGY:
+        raise Unseen(f"the run strategy of {VM} {vm.full_name}")
+    outcomes = lifecycle.RUN_STRATEGY[wants]
+    if (outcomes.node_lost if lost else outcomes.drain) is Then.RESTARTED:
+        return Return(True, f"runStrategy {wants}")
+    return Return(False, f"runStrategy {wants}", "set runStrategy Always, or start it by hand afterwards")
+
+
+# --- which VMIs are on a node --------------------------------------------------------------------------------------
+
+
+class _OnNodes(NamedTuple):
+    by_node: Mapping[str, tuple[Object, ...]]
+    unseen: str
+    """What cannot be read, so that more VMIs may exist; empty: nothing."""
+
+
+def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
+    """Yield the VMIs that have not ended and run on a node; a migrating VMI counts on its source node.
+
+    Raises:
+        Unseen: after the known ones, if more may exist.
+    """
+    found = cluster.cached(_on_nodes)
+    yield from found.by_node.get(node, ())
+    if found.unseen:
+        raise Unseen(found.unseen)
+
+
+def occupied(cluster: Cluster) -> Collection[str]:
+    """Return the names of the nodes on which a known VMI runs."""
+    return cluster.cached(_on_nodes).by_node.keys()
+
+
+def _on_nodes(cluster: Cluster) -> _OnNodes:
+    found, unseen = gather(cluster.list(VMI))
+    by_node: dict[str, list[Object]] = {}
+    for vmi in found:
+        node = vmi.at("status", "nodeName").text
+        if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES:
+            by_node.setdefault(node, []).append(vmi)
+    return _OnNodes({node: tuple(vmis) for node, vmis in by_node.items()}, unseen)

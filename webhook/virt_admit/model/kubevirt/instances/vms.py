@@ -1,0 +1,71 @@
+"""The paths of specs and templates in KubeVirt's kinds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.objects import Field, Object, Path
+
+RUN_STRATEGIES: Final = ("Always", "Halted", "Manual", "RerunOnFailure", "Once", "WaitAsReceiver")
+"""kubevirt.io/api/core/v1 types.go#VirtualMachineRunStrategy; compared exactly."""
+
+EVICTION_STRATEGIES: Final = ("None", "LiveMigrate", "LiveMigrateIfPossible", "External")
+"""kubevirt.io/api/core/v1 types.go#EvictionStrategy; compared exactly."""
+
+
+def namespace_of(obj: Object) -> str:
+    """Return the namespace of an object and of the objects that it names; manifests may omit it."""
+    return obj.namespace or "default"
+
+
+_NOWHERE: Final = ("-",)
+
+
+def vm_spec(obj: Object) -> Field:
+    """Return ``S``, the spec of a VM or of the template of a pool; absent for other kinds."""
+    return obj.cached(_vm_spec)
+
+
+def _vm_spec(obj: Object) -> Field:
+    kind = kinds.of(obj)
+    if kind is kinds.VM:
+        return obj["spec"]
+    if kind is kinds.POOL:
+        return obj.at("spec", "virtualMachineTemplate", "spec")
+    return Field(None, Path(*_NOWHERE))
+
+
+def vmi_template(obj: Object) -> Field:
+    """Return the template of the VMI (``metadata`` and ``spec``); for a VMI, the object itself."""
+    return obj.cached(_vmi_template)
+
+
+def vmi_spec(obj: Object) -> Field:
+    """Return ``T``, the VMI spec inside the object. Rules skip one that is not a map, because the schema rejects it."""
+    return obj.cached(_vmi_spec)
+
+
+def _vmi_template(obj: Object) -> Field:
+    return obj.at(*_template_steps(obj))
+
+
+def _vmi_spec(obj: Object) -> Field:
+    return obj.at(*_template_steps(obj), "spec")
+
+
+def _template_steps(obj: Object) -> tuple[str, ...]:
+    kind = kinds.of(obj)
+    if kind is kinds.VM or kind is kinds.VMIRS:
+        return ("spec", "template")
+    if kind is kinds.POOL:
+        return ("spec", "virtualMachineTemplate", "spec", "template")
+    return () if kind is kinds.VMI else _NOWHERE
+
+
+def run_strategy(spec: Field) -> str | None:
+    """Return the run strategy of a VM spec, derived from ``running`` if needed; None if neither is set, or both."""
+    running, strategy = spec["running"], spec["runStrategy"]
+    if strategy.present:
+        return None if running.present else strategy.text
+    return {True: "Always", False: "Halted"}.get(running.boolean) if running.boolean is not None else None

@@ -1,0 +1,1 @@
+"""Settings of KubeVirt, HyperConverged and CDI: releases, feature gates, limits of migrations."""

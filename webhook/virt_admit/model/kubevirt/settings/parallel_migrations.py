@@ -1,0 +1,74 @@
+"""How many migrations KubeVirt runs at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import HCO
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import configuration, migration_limits
+from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.messages import Problem
+
+_PER_NODE_DEFAULT: Final = 2
+"""kubevirt/kubevirt:pkg/virt-config/virt-config.go#ParallelOutboundMigrationsPerNodeDefault."""
+_PER_NODE_HCO: Final = 1
+"""The default in HyperConverged's schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationLimits:
+    """The limits that KubeVirt's controllers check before they create a target pod."""
+
+    cluster: int
+    """``parallelMigrationsPerCluster``."""
+    node: int
+    """``parallelOutboundMigrationsPerNode``."""
+    source: str
+    """Where the limits come from, for people."""
+
+
+def limits(cluster: Cluster) -> MigrationLimits:
+    """Return the limits in force. KubeVirt's object counts, which HyperConverged writes.
+
+    Raises:
+        Unseen: neither KubeVirt nor HyperConverged can be read.
+    """
+    unseen: Unseen | None = None
+    for read, node in ((configuration.kubevirt, _PER_NODE_DEFAULT), (configuration.hyperconverged, _PER_NODE_HCO)):
+        try:
+            found = read(cluster)
+        except Unseen as blind:
+            unseen = unseen or blind
+            continue
+        if found is not None:
+            return _of(found, node)
+    if unseen is not None:
+        raise unseen
+    return MigrationLimits(migration_limits.PER_CLUSTER_UNSAID, _PER_NODE_DEFAULT, "KubeVirt's defaults")
+
+
+def none_starts(cluster: Cluster) -> Problem | None:
+    """Return why KubeVirt starts no migration at all: a limit below 1. None: it does, or that is unknown."""
+    try:
+        found = limits(cluster)
+    except Unseen:
+        return None
+    for name, limit in ((PER_CLUSTER, found.cluster), (PER_NODE, found.node)):
+        if limit < 1:
+            return Problem(f"{name} is {limit} ({found.source}), so no migration starts", f"set {name} to at least 1")
+    return None
+
+
+def _of(obj: Object, node_default: int) -> MigrationLimits:
+    block = migration_limits.block(obj)
+    per_cluster = block[PER_CLUSTER].integer
+    per_node = block[PER_NODE].integer
+    name = "HyperConverged" if obj.kind == HCO.kind else "KubeVirt"
+    return MigrationLimits(
+        migration_limits.PER_CLUSTER_UNSAID if per_cluster is None else per_cluster,
+        node_default if per_node is None else per_node,
+        f"limits of {name} {obj.name}",
+    )

@@ -1,0 +1,41 @@
+"""What an upgrade of KubeVirt or HyperConverged starts from."""
+
+from __future__ import annotations
+
+from virt_admit.model import releases
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.versions import Version, hco_release, parse_version
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+
+
+def is_managed(obj: Object) -> bool:
+    """Whether HyperConverged writes this KubeVirt, so that its next release writes it again."""
+    return kinds.of(obj) is KUBEVIRT and obj.labels.get(MANAGED_BY) == "hco-operator"
+
+
+def running_release(obj: Object, target: str) -> str:
+    """Return the release of KubeVirt that runs, as the status says, else the one before ``target``.
+
+    Also the release before ``target`` for HyperConverged, which does not name its KubeVirt.
+    """
+    running = None
+    if kinds.of(obj) is KUBEVIRT:
+        running = parse_version(obj.at("status", "observedKubeVirtVersion").text)
+    return _release(releases.KUBEVIRT, running, target)
+
+
+def running_hyperconverged(hco: Object, target: str) -> str:
+    """Return the release of HyperConverged that runs, as its status says, else the one before ``target``."""
+    running = hco_release(hco) if kinds.of(hco) is HCO else None
+    return _release(releases.HYPERCONVERGED, running, target)
+
+
+def _release(component: str, running: Version | None, target: str) -> str:
+    """Return a release that the table has: the nearest one if the running release is older or newer."""
+    known = releases.releases(component)
+    if running is None:
+        return releases.before(component, target) or known[0]
+    return releases.reached(component, running[:2]) or known[0]

@@ -1,0 +1,159 @@
+"""Releases of KubeVirt, what each of them introduced, and feature gates.
+
+A KubeVirt whose release is unknown is treated as the newest one.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.configuration import known_or_none, kubevirt, require_kubevirt
+
+
+class Version(NamedTuple):
+    """A release of KubeVirt or of HyperConverged."""
+
+    major: int
+    minor: int
+    patch: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+
+_VERSION: Final = r"v?([0-9]{1,6})\.([0-9]{1,6})(?:\.([0-9]{1,6}))?(?![0-9])"
+
+NEWEST: Final = Version(1, 10)
+"""The newest release of KubeVirt whose behaviour this package knows."""
+
+
+def parse_version(text: str | None) -> Version | None:
+    """Parse a version (``v1.4.0-rc.1`` is 1.4.0); return None if the text does not start with one."""
+    found = re.match(_VERSION, text or "")
+    return Version(*(int(part or 0) for part in found.groups())) if found else None
+
+
+def kubevirt_version(cluster: Cluster) -> Version | None:
+    """Return the running release, from ``status.observedKubeVirtVersion``; None: unknown, treated as the newest."""
+    return cluster.cached(_kubevirt_version)
+
+
+def _kubevirt_version(cluster: Cluster) -> Version | None:
+    kubevirt_ = known_or_none(kubevirt, cluster)
+    return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text) if kubevirt_ is not None else None
+
+
+def hco_release(hyperconverged_: Object) -> Version | None:
+    """Return the release of the operator of a HyperConverged; None: unknown, treated as the newest."""
+    for item in hyperconverged_.at("status", "versions").items():
+        if item["name"].text == "operator":
+            return parse_version(item["version"].text)
+    return None
+
+
+class Feature(enum.Enum):
+    """Behaviour that a release of KubeVirt introduced, for clusters that still run an older one."""
+
+    EXTERNAL = ("eviction strategy External", Version(0, 53))
+    LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
+    PERSISTENT_STATE = ("persistent vTPM and EFI on storage that is not shared can be migrated", Version(1, 4))
+    VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
+    WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
+    DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))
+    DATA_SOURCE_ARCHITECTURE = ("the architecture of a VM comes from its DataSource", Version(1, 6, 4))
+    PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
+
+    @property
+    def since(self) -> Version:
+        """The first release with this behaviour."""
+        return self.value[1]
+
+
+def has_release(cluster: Cluster, since: Version) -> bool:
+    """Whether the cluster's KubeVirt is of this release or later; an unknown release counts as the newest."""
+    version = kubevirt_version(cluster)
+    return version is None or version >= since
+
+
+def newer_than_known(cluster: Cluster) -> bool:
+    """Whether KubeVirt reports a release that may accept values which this package does not know."""
+    version = kubevirt_version(cluster)
+    return version is not None and version[:2] > NEWEST[:2]
+
+
+def may_accept(cluster: Cluster, value: object, suggestion: str | None) -> bool:
+    """Whether KubeVirt may accept a value that this package does not know.
+
+    A newer release may, and so may one that cannot be read: unseen never denies. Without a release a misspelt known
+    value (one with a suggestion), an empty one and one that is not text still count as mistakes.
+    """
+    if kubevirt_version(cluster) is None:
+        return isinstance(value, str) and value != "" and suggestion is None
+    return newer_than_known(cluster)
+
+
+# --- feature gates -------------------------------------------------------------------------------------------------
+
+
+class Gate(enum.Enum):
+    """A feature gate: its name, the first release with it, and the first release in which it is on by default."""
+
+    VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 9), None)  # 1.8.0 to 1.8.4 migrate no GPU
+    DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
+    REBOOT_POLICY = ("RebootPolicy", Version(1, 8), Version(1, 9))
+    HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
+    IMAGE_VOLUME = ("ImageVolume", Version(1, 6), None)
+    ALIGN_CPUS = ("AlignCPUs", Version(1, 3), None)
+    CONFIGURABLE_HYPERVISOR = ("ConfigurableHypervisor", Version(1, 8), None)
+
+    def __init__(self, gate: str, since: Version, on_since: Version | None) -> None:
+        self.gate = gate
+        self.since = since
+        self.on_since = on_since
+
+
+def gate_is_disabled(cluster: Cluster, gate: Gate) -> bool:
+    """Whether the known KubeVirt resource disables the gate; never raises."""
+    kubevirt_ = known_or_none(require_kubevirt, cluster)
+    return kubevirt_ is not None and _said(kubevirt_, gate) is False
+
+
+def gate_is_on(cluster: Cluster, gate: Gate) -> bool:
+    """Whether a feature gate is on. Releases older than the gate ignore its name.
+
+    Raises:
+        Unseen: KubeVirt cannot be read.
+    """
+    said = _said(require_kubevirt(cluster), gate)
+    if said is None:
+        return gate.on_since is not None and has_release(cluster, gate.on_since)
+    return said and has_release(cluster, gate.since)
+
+
+def gate_may_be_on(cluster: Cluster, gate: Gate) -> bool:
+    """Whether a feature gate is on, or KubeVirt cannot be read; never raises."""
+    try:
+        return gate_is_on(cluster, gate)
+    except Unseen:
+        return True
+
+
+def gate_is_known_on(cluster: Cluster, gate: Gate) -> bool:
+    """Whether a feature gate is on, as far as KubeVirt can be read; never raises."""
+    try:
+        return gate_is_on(cluster, gate)
+    except Unseen:
+        return False
+
+
+def _said(kubevirt_: Object, gate: Gate) -> bool | None:
+    """Return the explicit state of a gate, or None. Enabling wins over disabling (featuregate#IsEnabled)."""
+    developer = kubevirt_.at("spec", "configuration", "developerConfiguration")
+    for key, state in (("featureGates", True), ("disabledFeatureGates", False)):
+        if any(item.value == gate.gate for item in developer[key].items()):
+            return state
+    return None

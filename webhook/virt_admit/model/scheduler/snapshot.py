@@ -1,0 +1,163 @@
+"""The nodes of a cluster and the pods on them: what kube-scheduler keeps in its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.selectors import IN, Selector
+from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.resources import PODS, Resources, add, amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as kube-scheduler sees it."""
+
+    name: str
+    labels: Mapping[str, Any]
+    taints: tuple[Any, ...] = ()
+    """Those that keep pods off: ``NoSchedule`` and ``NoExecute``."""
+    cordoned: bool = False
+    ready: bool = True
+    """Whether its condition Ready is not False or Unknown: the node lifecycle controller taints it then."""
+    allocatable: Resources | None = None
+    """None: the node does not report it."""
+
+
+def read_node(node: Object, *, moment: bool = True) -> Node:
+    """Return an object of kind Node as kube-scheduler sees it.
+
+    ``moment``: whether its cordon, its condition Ready and its allocatable resources are read too.
+    """
+    labels = node.metadata["labels"].map
+    taints = tuple(taint.value for taint in node.at("spec", "taints").items() if taint["effect"].text in _HARD)
+    if not moment:
+        return Node(node.name, labels, taints)
+    allocatable = node.at("status", "allocatable")
+    return Node(
+        node.name,
+        labels,
+        taints,
+        cordoned=node.at("spec", "unschedulable").boolean is True,
+        ready=node.condition("Ready")["status"].text in (None, "True"),
+        allocatable=amounts(allocatable.map) if allocatable.is_map else None,
+    )
+
+
+_HARD: Final = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep pods off."""
+
+
+Label = tuple[str, str]
+
+
+def anchor(selector: Selector) -> Label | None:
+    """Return a label that everything selected must have, for indexes; None if no single label is demanded."""
+    for requirement in selector.requirements:
+        if requirement.operator == IN and len(requirement.values) == 1:
+            return requirement.key, next(iter(requirement.values))
+    return None
+
+
+@dataclass(slots=True)
+class SchedulerSnapshot:
+    """Nodes, the pods bound to them and what these hold. ``fork`` makes a cheap copy to try placements on."""
+
+    nodes: Mapping[str, Node]
+    namespaces: Mapping[str, Mapping[str, str]]
+    """The labels of each namespace."""
+    used: dict[str, Resources] = field(default_factory=dict)
+    """Requests per node, with ``pods``: their number. Values are never changed in place."""
+    pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
+    by_label: dict[Label, tuple[Pod, ...]] = field(default_factory=dict)
+    repelling: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
+    """Pods with required anti-affinity, by a label that one of their terms demands of the pods that it repels."""
+    generation: int = 0
+    """Grows with every change."""
+
+    @classmethod
+    def of(
+        cls, nodes: Iterable[Node], pods: Iterable[Pod], namespaces: Mapping[str, Mapping[str, str]]
+    ) -> SchedulerSnapshot:
+        """Return the state of these nodes and pods; pods on unknown nodes count for affinity nowhere."""
+        state = cls({node.name: node for node in nodes}, namespaces)
+        by_node: dict[str, list[Pod]] = {}
+        by_label: dict[Label, list[Pod]] = {}
+        repelling: dict[Label | None, list[Pod]] = {}
+        for pod in pods:
+            by_node.setdefault(pod.node, []).append(pod)
+            for label in pod.labels.items():
+                by_label.setdefault(label, []).append(pod)
+            for label_or_none in _repelled(pod):
+                repelling.setdefault(label_or_none, []).append(pod)
+        for node, bound in by_node.items():
+            total = {PODS: len(bound)}
+            for pod in bound:
+                add(total, pod.requests)
+            state.used[node] = total
+        state.pods = {node: tuple(bound) for node, bound in by_node.items()}
+        state.by_label = {label: tuple(some) for label, some in by_label.items()}
+        state.repelling = {label: tuple(some) for label, some in repelling.items()}
+        return state
+
+    def fork(self) -> SchedulerSnapshot:
+        """Return a copy that can be changed without changing this one."""
+        return SchedulerSnapshot(
+            self.nodes,
+            self.namespaces,
+            dict(self.used),
+            dict(self.pods),
+            dict(self.by_label),
+            dict(self.repelling),
+            self.generation,
+        )
+
+    def bind(self, pod: Pod) -> None:
+        """Add a pod to the node that it names."""
+        self.generation += 1
+        used = dict(self.used.get(pod.node, {PODS: 0}))
+        add(used, {PODS: 1, **pod.requests})
+        self.used[pod.node] = used
+        self.pods[pod.node] = (*self.pods.get(pod.node, ()), pod)
+        for label in pod.labels.items():
+            self.by_label[label] = (*self.by_label.get(label, ()), pod)
+        for label_or_none in _repelled(pod):
+            self.repelling[label_or_none] = (*self.repelling.get(label_or_none, ()), pod)
+
+    def unbind(self, pod: Pod) -> None:
+        """Remove a pod from its node."""
+        self.generation += 1
+        used = dict(self.used[pod.node])
+        add(used, {name: -value for name, value in {PODS: 1, **pod.requests}.items()})
+        self.used[pod.node] = used
+        self.pods[pod.node] = _without(self.pods[pod.node], pod)
+        for label in pod.labels.items():
+            self.by_label[label] = _without(self.by_label.get(label, ()), pod)
+        for label_or_none in _repelled(pod):
+            self.repelling[label_or_none] = _without(self.repelling.get(label_or_none, ()), pod)
+
+    def all_pods(self) -> Iterator[Pod]:
+        """Yield every pod that is bound to some node."""
+        for bound in self.pods.values():
+            yield from bound
+
+    def selected(self, selector: Selector) -> Iterable[Pod]:
+        """Return the pods that may match a selector: all of those that do, and perhaps others."""
+        label = anchor(selector)
+        return self.all_pods() if label is None else self.by_label.get(label, ())
+
+    def free(self, node: Node) -> dict[str, int]:
+        """Return what is left of the node's allocatable resources; negative where too much is requested."""
+        used = self.used.get(node.name, {})
+        return {name: value - used.get(name, 0) for name, value in (node.allocatable or {}).items()}
+
+
+def _repelled(pod: Pod) -> set[Label | None]:
+    return {anchor(term.selector) for term in pod.anti_affinity if term.selector is not None}
+
+
+def _without(pods: tuple[Pod, ...], gone: Pod) -> tuple[Pod, ...]:
+    return tuple(pod for pod in pods if pod is not gone)

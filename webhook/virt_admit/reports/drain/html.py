@@ -1,0 +1,277 @@
+"""The page of ``drain``: whether nodes can be drained, what keeps them, nodes × VMs, and memory before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.pod_evictions import PodEvictions
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.messages import count, names
+from virt_admit.model.scheduler.resources import MEMORY, show
+from virt_admit.reports.html import svg
+from virt_admit.reports.html.owners import Owners
+from virt_admit.reports.html.page import (
+    BAD,
+    GOOD,
+    NOTICE,
+    SEVERE,
+    UNKNOWN,
+    Cause,
+    Cell,
+    Figure,
+    Item,
+    Page,
+    Table,
+    Tile,
+    Verdict,
+    grouped,
+    shown,
+    worst_first,
+)
+
+LEVEL_OF: Final = {
+    VmOutcome.BLOCKS: BAD,
+    VmOutcome.STOPS: SEVERE,
+    VmOutcome.UNKNOWN: UNKNOWN,
+    VmOutcome.RESTARTS: NOTICE,
+    VmOutcome.MIGRATES: GOOD,
+}
+"""The color of each outcome."""
+_TILE: Final = {
+    VmOutcome.BLOCKS: "VMs block the drain",
+    VmOutcome.STOPS: "VMs stop for good",
+    VmOutcome.UNKNOWN: "VMs unknown",
+    VmOutcome.RESTARTS: "VMs restart elsewhere",
+    VmOutcome.MIGRATES: "VMs migrate",
+}
+LEGEND: Final = tuple((level, str(outcome)) for outcome, level in LEVEL_OF.items())
+_MOST_NODES: Final = 50
+"""Nodes in the picture of all VMs."""
+_MOST_SQUARES: Final = 400
+"""VMs of one node that are drawn one by one."""
+_MOST_MEMORY: Final = 12
+"""Nodes in the picture of memory, besides the drained one."""
+_FEWEST_MEMORY: Final = 4
+"""Nodes in that picture even if a drain changes fewer."""
+_YES: Final = {True: "yes", False: "no", None: "unknown"}
+
+
+def page(plan: Plan, cluster: Cluster | None, evidence: Iterable[tuple[str, str]] = (), subject: str = "") -> Page:
+    """Return the page of a plan. Without a cluster it has no picture of memory."""
+    figures = [_squares(plan)] if any(node.forecasts for node in plan.nodes) else []
+    if cluster is not None:
+        figures += _memory(plan, cluster)
+    return Page(
+        title="Drain" if len(plan.nodes) != 1 else f"Drain of {plan.nodes[0].name}",
+        subject=subject,
+        verdict=_verdict(plan),
+        tiles=tuple(Tile(level, len(plan.having(outcome)), _TILE[outcome]) for outcome, level in LEVEL_OF.items()),
+        causes_title="Causes and what to do",
+        causes=worst_first((*_blockers(plan), *_no_room(plan), *vm_causes(plan))),
+        figures=tuple(figures),
+        tables=(_nodes(plan),) if plan.nodes else (),
+        notes=tuple((title, lines) for title, lines in _notes(plan) if lines),
+        evidence=tuple(evidence),
+    )
+
+
+def _verdict(plan: Plan) -> Verdict:
+    blocked = [node.name for node in plan.nodes if node.drainable is False]
+    stops = len(plan.having(VmOutcome.STOPS))
+    cost = f" {count(stops, 'VM')} would stop for good." if stops else ""
+    whole = count(len(plan.nodes), "node")
+    if blocked:
+        return Verdict(BAD, "No", f"{len(blocked)} of {whole} cannot be drained: {names(blocked)}.{cost}")
+    if plan.drainable is None:
+        return Verdict(UNKNOWN, "Unknown", f"Not all data could be read, so that a drain may be blocked.{cost}")
+    word = "Yes, at a cost" if stops else "Yes"
+    return Verdict(SEVERE if stops else GOOD, word, f"{whole} can be drained.{cost}")
+
+
+def vm_causes(plan: Plan) -> Iterator[Cause]:
+    """Yield one cause for VMs with the same outcome, reason and remedy."""
+    return grouped(_vm_cause(row, node.name) for node in plan.nodes for row in node.forecasts)
+
+
+def _vm_cause(row: Forecast, node: str) -> tuple[Cause, str]:
+    item = Item(shown(_name, row), node)
+    return Cause(LEVEL_OF[row.outcome], str(row.outcome), "", row.reason, row.remedy, (item,)), row.vmi.name
+
+
+def _name(row: Forecast) -> str:
+    return row.vmi.full_name
+
+
+def _blockers(plan: Plan) -> Iterator[Cause]:
+    groups: dict[tuple[str, str, str, bool], list[Item]] = {}
+    for node in plan.nodes:
+        for found in node.pods.blockers:
+            groups.setdefault((found.subject, found.reason, found.remedy, found.now), []).append(Item(node.name))
+    for (name, reason, remedy, now), items in groups.items():
+        yield Cause(BAD, "blocks now" if now else "blocks the drain", name, reason, remedy, tuple(items))
+
+
+def _no_room(plan: Plan) -> Iterator[Cause]:
+    crowded = [node for node in plan.nodes if node.packing.fits is False]
+    if crowded:
+        items = tuple(Item(pod.full_name, node.name) for node in crowded for pod in node.packing.left)
+        text = f"The VMs of {names(node.name for node in crowded)} do not fit on the other nodes at the same time."
+        yield Cause(BAD, "no room", "", text, "Add a node, or stop or move some of these VMs.", items)
+
+
+def _squares(plan: Plan) -> Figure:
+    occupied = [node for node in plan.nodes if node.forecasts]
+    drawn = occupied[:_MOST_NODES]
+    rows = [svg.Bar(node.name, _parts(node), f"{len(node.forecasts):,}") for node in drawn]
+    caption = "A square for each VM, by what a drain of its node does to it; the number of VMs on the right."
+    if len(occupied) > len(drawn):
+        caption += f" The worst {len(drawn)} of {len(occupied)} nodes with VMs are shown."
+    if any(len(node.forecasts) > _MOST_SQUARES for node in drawn):
+        caption = f"{caption.replace('A square for each VM', 'VMs')} The lengths are proportional."
+        return Figure("Nodes and VMs", caption, svg.bars(rows), LEGEND)
+    return Figure("Nodes and VMs", caption, svg.grid(rows), LEGEND)
+
+
+def _parts(node: NodePlan) -> tuple[svg.Part, ...]:
+    return tuple(svg.Part(level, len(node.having(outcome))) for outcome, level in LEVEL_OF.items())
+
+
+# --- memory ------------------------------------------------------------------------------------------------------
+
+
+def _memory(plan: Plan, cluster: Cluster) -> list[Figure]:
+    """Return the memory of the nodes before and after a drain: of the named node, or of the fullest of all."""
+    open_nodes = [node for node in plan.nodes if node.forecasts]
+    if not open_nodes:
+        return []
+    node = max(open_nodes, key=lambda one: (_leaving(one), one.name))
+    state = candidates.scheduler(cluster).state
+    after = _after(node)
+    touched = sorted((name for name in after if name != node.name), key=lambda name: (-after[name], name))
+    untouched = (name for name in sorted(state.nodes) if name not in after)
+    others = [*touched, *islice(untouched, max(0, _FEWEST_MEMORY - len(touched)))]
+    bars: list[svg.Bar] = []
+    for name in (node.name, *others[:_MOST_MEMORY]):
+        known = state.nodes.get(name)
+        size = (known.allocatable or {}).get(MEMORY) if known else None
+        if size is not None:
+            used = state.used.get(name, {}).get(MEMORY, 0)
+            bars.append(_memory_bar(f"{name} before", used, size))
+            bars.append(_memory_bar("after", max(used + after.get(name, 0), 0), size))
+    if not bars:
+        return []
+    which = f"Memory that pods request before and after a drain of {node.name}"
+    most = ", whose VMs request most" if len(plan.nodes) > 1 else ""
+    hidden = len(state.nodes) - 1 - min(len(others), _MOST_MEMORY)
+    more = f" {count(hidden, 'further node')} not shown." if hidden > 0 else ""
+    left = f" {count(len(node.packing.left), 'VM')} without a place are not counted." if node.packing.left else ""
+    legend = (("used", "requested"), ("free", "free"), ("bad", "more than there is"))
+    return [Figure("Memory before and after", f"{which}{most}.{left}{more}", svg.bars(bars), legend)]
+
+
+def _memory_bar(label: str, used: int, size: int) -> svg.Bar:
+    fits = min(used, size)
+    parts = (svg.Part("used", fits), svg.Part("free", size - fits), svg.Part("bad", used - fits))
+    return svg.Bar(label, parts, f"{show(MEMORY, used)} of {show(MEMORY, size)}")
+
+
+def _leaving(node: NodePlan) -> int:
+    return sum(row.target.pod.requests.get(MEMORY, 0) for row in node.forecasts if row.outcome is not VmOutcome.BLOCKS)
+
+
+def _after(node: NodePlan) -> dict[str, int]:
+    """Return the change of requested memory by node: VMs that block stay, those without a place just leave."""
+    change: dict[str, int] = {node.name: 0}
+    for row in node.forecasts:
+        if row.outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
+            continue
+        memory = row.target.pod.requests.get(MEMORY, 0)
+        change[node.name] -= memory
+        target = node.packing.placed.get(row.target.pod.full_name, "") if row.needs_room else ""
+        if target:
+            change[target] = change.get(target, 0) + memory
+    return change
+
+
+# --- tables ------------------------------------------------------------------------------------------------------
+
+
+def _nodes(plan: Plan) -> Table:
+    columns = (
+        "Node",
+        "Drainable",
+        "Room elsewhere",
+        "State",
+        "VMs",
+        *(str(outcome) for outcome in VmOutcome),
+        "Other blockers",
+    )
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            node.name,
+            _YES[node.drainable],
+            _YES[node.packing.fits],
+            ", ".join(node.state) or "normal",
+            len(node.forecasts),
+            *(len(node.having(outcome)) for outcome in VmOutcome),
+            len(node.pods.blockers),
+        )
+        for node in plan.nodes
+    )
+    return Table("Nodes", columns, rows)
+
+
+def _notes(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
+    needs = (
+        f"{node.name}: {need.flag} for {names(need.pods)}. {need.cost}"
+        for node in plan.nodes
+        for need in node.pods.needs
+    )
+    yield "Flags that kubectl drain needs", tuple(needs)
+    yield "Notes", _by_text([(note, node.name) for node in plan.nodes for note in node.notes])
+    if plan.methods is not None:
+        missed = _by_text(
+            [(f"{update.reach}: {update.reason}", update.vmi.full_name) for update in plan.updates if update.reason]
+        )
+        yield "Updates of running VMs", missed
+    yield "Not available", plan.unseen
+
+
+def _by_text(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return each text once with the names that it is about."""
+    groups: dict[str, list[str]] = {}
+    for text, name in pairs:
+        groups.setdefault(text, []).append(name)
+    return tuple(f"{text} ({names(some)})" for text, some in groups.items())
+
+
+def split(plan: Plan, owners: Owners) -> dict[str, Plan]:
+    """Return a plan for each owner of VMs: the owner's VMs, the nodes that they are on, the budgets in its namespace."""
+    vms: dict[str, dict[str, list[Forecast]]] = {}
+    for node in plan.nodes:
+        for row in node.forecasts:
+            vms.setdefault(owners.of(row.vmi), {}).setdefault(node.name, []).append(row)
+    return {
+        owner: replace(
+            plan,
+            nodes=tuple(_own(node, own[node.name], owner, owners) for node in plan.nodes if node.name in own),
+            updates=tuple(update for update in plan.updates if owners.of(update.vmi) == owner),
+        )
+        for owner, own in vms.items()
+    }
+
+
+def _own(node: NodePlan, forecasts: Sequence[Forecast], owner: str, owners: Owners) -> NodePlan:
+    """Return the part of a node's plan that concerns one owner."""
+    blockers = tuple(found for found in node.pods.blockers if not owners.label and found.namespace == owner)
+    left = {pod.full_name for pod in node.packing.left}
+    own_left = tuple(row.target.pod for row in forecasts if row.target.pod.full_name in left)
+    fits = node.packing.fits if own_left else True
+    packing = replace(node.packing, fits=fits, left=own_left)
+    return replace(node, forecasts=tuple(forecasts), pods=PodEvictions(blockers, ()), packing=packing, notes=())

@@ -1,0 +1,87 @@
+"""A drain plan as JSON data (contract: only additions)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.model.kubernetes.objects import Object
+
+
+def as_data(result: Plan) -> dict[str, Any]:
+    """Return a plan as JSON data. Additive changes only:
+
+    ``drainable``: true, false, or null (unknown), for all ``nodes`` of the plan. ``nodes``: worst first, each with
+    ``name``, ``state`` (of ``cordoned``, ``not Ready``, ``not seen``), ``drainable``, ``counts`` by outcome, and
+    ``vms``, worst first: ``namespace``, ``name``, ``outcome``, ``reason``, ``remedy`` (empty: none). ``updates`` (null
+    for a single node, or if the methods are unknown): ``methods``, ``counts`` by reach, and ``vms``: ``namespace``,
+    ``name``, ``reach``, ``reason``. ``unseen``: the data that could not be read.
+    """
+    return {
+        "version": 1,
+        "drainable": result.drainable,
+        "nodes": [_node_data(node) for node in result.nodes],
+        "updates": None
+        if result.methods is None
+        else {
+            "methods": list(result.methods),
+            "counts": _counts(Reach, (update.reach for update in result.updates)),
+            "vms": [
+                {**_name(update.vmi), "reach": str(update.reach), "reason": update.reason} for update in result.updates
+            ],
+        },
+        "unseen": list(result.unseen),
+        "uncovered": None if result.uncovered is None else list(result.uncovered),
+    }
+
+
+def _node_data(node: NodePlan) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "state": list(node.state),
+        "drainable": node.drainable,
+        "fits": node.packing.fits,
+        "counts": _counts(VmOutcome, (row.outcome for row in node.forecasts)),
+        "vms": [_vm_data(row) for row in node.forecasts],
+        "blockers": [
+            {
+                "kind": blocker.kind,
+                "namespace": blocker.namespace,
+                "name": blocker.name,
+                "reason": blocker.reason,
+                "remedy": blocker.remedy,
+                "now": blocker.now,
+            }
+            for blocker in node.pods.blockers
+        ],
+        "needs": [{"flag": need.flag, "pods": list(need.pods), "cost": need.cost} for need in node.pods.needs],
+        "notes": list(node.notes),
+        "unseen": list(node.unseen),
+    }
+
+
+def _vm_data(row: Forecast) -> dict[str, Any]:
+    placement = row.placement
+    certain = placement.certain
+    return {
+        **_name(row.vmi),
+        "outcome": str(row.outcome),
+        "reason": row.reason,
+        "remedy": row.remedy,
+        "candidates": None if certain is None else list(certain),
+        "short": [{"node": node, "what": what} for node, what in sorted(placement.refusals.items())],
+    }
+
+
+def _name(vmi: Object) -> dict[str, str]:
+    return {"namespace": vmi.namespace, "name": vmi.name}
+
+
+def _counts(words: Iterable[str], found: Iterable[str]) -> dict[str, int]:
+    """Return how often each word of an enumeration was found, including zeros."""
+    counts = Counter(found)
+    return {str(word): counts[word] for word in words}

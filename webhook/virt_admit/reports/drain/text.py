@@ -1,0 +1,146 @@
+"""A drain plan as text: for one node, for a whole cluster, and as a summary by cause and owner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.model.messages import count, names
+from virt_admit.model.sanitize import indented, name
+from virt_admit.reports.unavailable_data import not_available
+
+
+def text(result: Plan) -> str:
+    """Return a plan as text: a table for each node with VMs, and conclusions for a whole cluster."""
+    lines: list[str] = []
+    for node in result.nodes:
+        if node.forecasts or node.pods.blockers or not result.whole:
+            lines += [_headline(node), *_table(node.forecasts), *_others(node), ""]
+    if result.whole:
+        lines += [*_whole(result), ""]
+    if result.unseen:
+        lines += [*not_available(result.unseen), ""]
+    return "\n".join(map(indented, lines))
+
+
+def _headline(node: NodePlan) -> str:
+    state = f" ({', '.join(node.state)})" if node.state else ""
+    counts = Counter(forecast.outcome for forecast in node.forecasts)
+    outcomes = ", ".join(_counted(counts[outcome], outcome) for outcome in VmOutcome if counts[outcome])
+    return f"node {node.name}{state}: {count(len(node.forecasts), 'VM')}{': ' if outcomes else ''}{outcomes}"
+
+
+def _counted(number: int, outcome: VmOutcome) -> str:
+    """Return ``1 blocks the drain`` or ``2 block the drain``."""
+    verb, *rest = outcome.split()
+    return " ".join((str(number), verb if number == 1 else verb.removesuffix("s"), *rest))
+
+
+def _table(forecasts: Sequence[Forecast]) -> Iterator[str]:
+    width = max((len(row.outcome) for row in forecasts), default=0)
+    vms = [name(row.vmi.full_name) for row in forecasts]
+    name_width = max(map(len, vms), default=0)
+    for row, vm in zip(forecasts, vms, strict=True):
+        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {row.reason}"
+        if row.remedy:
+            yield f"  {'':{width}}  {'':{name_width}}  to do: {row.remedy}"
+
+
+def _others(node: NodePlan) -> Iterator[str]:
+    """Yield lines about everything but single VMs: room for all, other pods, flags, notes."""
+    reported = {row.vmi.full_name for row in node.forecasts if row.placement.certain == ()}  # they fit nowhere
+    crowded = [pod.full_name for pod in node.packing.left if pod.full_name not in reported]
+    if node.packing.fits is False and crowded:
+        yield f"  no room at the same time for {names(crowded)}"
+    for blocker in node.pods.blockers:
+        when = "blocks now" if blocker.now else "blocks the drain"
+        yield f"  {when}: {blocker.subject}: {blocker.reason}"
+        yield f"    to do: {blocker.remedy}"
+    for need in node.pods.needs:
+        yield f"  kubectl drain needs {need.flag} for {names(need.pods)}. {need.cost}"
+    for note in node.notes:
+        yield f"  note: {note}"
+
+
+def summary(result: Plan) -> str:
+    """Return the causes, each with its nodes, and the owners (namespaces), instead of one line per VM."""
+    lines: list[str] = []
+    for outcome in VmOutcome:
+        rows = result.having(outcome)
+        if rows:
+            owners = Counter(row.vmi.namespace for row in rows)
+            lines.append(f"{_counted(len(rows), outcome)}: {_by_number(owners)}")
+            if outcome is not VmOutcome.MIGRATES:
+                causes = Counter(row.reason for row in rows)
+                lines += [f"  {number:5} {cause}" for cause, number in causes.most_common(_MOST_CAUSES)]
+                lines += [f"  and {len(causes) - _MOST_CAUSES} more causes"] if len(causes) > _MOST_CAUSES else []
+    blockers = Counter(f"{item.subject}: {item.reason}" for node in result.nodes for item in node.pods.blockers)
+    if blockers:
+        lines.append(f"{count(len(blockers), 'other blocker')}:")
+        lines += [f"  on {count(number, 'node')}: {cause}" for cause, number in blockers.most_common(_MOST_CAUSES)]
+    crowded = [node.name for node in result.nodes if node.packing.fits is False]
+    if crowded:
+        lines.append(f"no room elsewhere for all VMs of {names(crowded)}")
+    lines += [*(_whole(result) if result.whole else ())]
+    lines += not_available(result.unseen)
+    return "\n".join(map(indented, lines))
+
+
+_MOST_CAUSES: Final = 10
+
+
+def _by_number(owners: Counter[str]) -> str:
+    return names(f"{owner} ({number})" for owner, number in owners.most_common())
+
+
+def _whole(result: Plan) -> Iterator[str]:
+    empty = [node.name for node in result.nodes if not node.forecasts]
+    if empty:
+        yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
+    if result.methods is not None:
+        by_reach = Counter(update.reach for update in result.updates)
+        reaches = ", ".join(f"{by_reach[reach]} {reach}" for reach in Reach if by_reach[reach])
+        methods = ", ".join(result.methods) or "no method"
+        yield f"Updates of running VMs ({methods}): {reaches or 'no VM is running'}"
+        missed = [
+            f"{update.vmi.full_name} ({update.reason})" for update in result.updates if update.reach in _OUT_OF_REACH
+        ]
+        if missed:
+            yield f"  never updated: {names(missed)}"
+    if result.uncovered:
+        nodes = count(len(result.uncovered), "node")
+        yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
+    yield f"Can the cluster be upgraded today? {_verdict(result)}"
+
+
+_OUT_OF_REACH: Final = (Reach.NEVER, Reach.RETRIED)
+
+
+def _verdict(result: Plan) -> str:
+    stopping = result.having(VmOutcome.STOPS)
+    cost = f"{count(len(stopping), 'VM')} would stop for good" if stopping else ""
+    if result.drainable is False:
+        blocked = [node for node in result.nodes if node.drainable is False]
+        causes = ", ".join(_blocking_causes(blocked))
+        also = f"; {cost}" if cost else ""
+        return f"No: {causes} on {count(len(blocked), 'node')} would block it{also}."
+    if result.drainable is None:
+        unknown = len(result.having(VmOutcome.UNKNOWN))
+        which = f"the outcome for {count(unknown, 'VM')} cannot be determined" if unknown else "see below"
+        return f"Unknown: {which}."
+    return f"Yes, but {cost}." if cost else "Yes: every node can be drained."
+
+
+def _blocking_causes(blocked: Sequence[NodePlan]) -> Iterator[str]:
+    vms = sum(len(node.having(VmOutcome.BLOCKS)) for node in blocked)
+    if vms:
+        yield count(vms, "VM")
+    others = sum(len(node.pods.blockers) for node in blocked)
+    if others:
+        yield count(others, "other blocker")
+    if any(node.packing.fits is False and not node.having(VmOutcome.BLOCKS) for node in blocked):
+        yield "missing room"

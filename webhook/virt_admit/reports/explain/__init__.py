@@ -1,0 +1,1 @@
+"""The report of ``virt-admit explain``: one value, printed as text, JSON and HTML."""

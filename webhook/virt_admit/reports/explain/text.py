@@ -1,0 +1,157 @@
+"""An explanation of ``virt-admit explain`` as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.forecasts.remediation.explanation import Explanation
+from virt_admit.forecasts.remediation.remediation_steps import Budget, Span
+from virt_admit.forecasts.remediation.timeline import Stage, Timeline, VmRestart
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.units import format_duration
+from virt_admit.model.messages import count, names
+from virt_admit.model.remediation.health_checks import HealthCheck
+from virt_admit.model.sanitize import cell, name
+
+
+def text(explanation: Explanation) -> str:
+    """Return an explanation as text: tables of facts, steps, moments and VMs."""
+    check, noun = explanation.check, _noun(explanation.check)
+    steps = [("", "remediator", "takes", "next step after")] if explanation.stages else []
+    steps += [(f"{number}.", *_stage(stage)) for number, stage in enumerate(explanation.stages, 1)]
+    moments = [(str(moment.at), moment.what) for moment in explanation.timeline.moments]
+    parts: tuple[tuple[str, Sequence[tuple[str, ...]]], ...] = (
+        (name(f"{check.obj.kind} {check.obj.full_name}"), list(_facts(explanation))),
+        (f"Remediation of a {noun}", steps),
+        ("When a node stops reporting, and the limit lets the check act", moments),
+        ("VMs after their node is confirmed down", list(_vms(explanation.fates))),
+        ("Not available", [(what,) for what in explanation.unseen]),
+    )
+    return "\n".join(line for title, rows in parts if rows for line in (title, *_columns(rows), ""))
+
+
+def facts(explanation: Explanation) -> tuple[tuple[str, str], ...]:
+    """Return the facts about a health check, with names."""
+    return tuple(_facts(explanation))
+
+
+def stages(explanation: Explanation) -> tuple[tuple[str, str, str], ...]:
+    """Return the remediators: name, duration, time until the next one."""
+    return tuple(map(_stage, explanation.stages))
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    rows = [tuple(map(cell, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+_UNKNOWN: Final = "cannot be determined"
+
+
+def _noun(check: HealthCheck) -> str:
+    return "node" if check.kind is kinds.NHC else "machine"
+
+
+def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    check, selection = explanation.check, explanation.selection
+    yield "selects", _selected(selection, _noun(check))
+    yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget)}"
+    conditions = remediation_steps.symptoms(check)
+    yield "unhealthy if", "; ".join(map(_condition, conditions)) or "(no condition is listed)"
+    if check.kind is not kinds.NHC:
+        yield "or a machine", "; ".join(_machine(check))
+    yield "unhealthy now", _sick(explanation.unhealthy, complete=explanation.all_unhealthy)
+    yield "VMs restart", _restart(explanation.timeline)
+    for other, shared in explanation.overlaps:
+        yield "overlaps with", f"{other}: both watch {names(shared)}"
+    for blocking_constraint in explanation.obstacles:
+        yield "does nothing", blocking_constraint
+
+
+def _selected(selection: Selection, noun: str) -> str:
+    if selection.unseen and not selection:
+        return _UNKNOWN
+    visible = " that can be read" if selection.unseen else ""
+    which = f": {names(obj.name for obj in selection.objects)}" if selection else ""
+    return f"{count(len(selection), noun)}{visible}{which}"
+
+
+def _sick(unhealthy: Sequence[tuple[str, str]], *, complete: bool) -> str:
+    if not unhealthy:
+        return "none" if complete else _UNKNOWN
+    which = names(f"{name} ({why})" for name, why in unhealthy)
+    return f"{len(unhealthy)}{'' if complete else ' that can be read'}: {which}"
+
+
+def _meaning(budget: Budget) -> str:
+    one_by_one = ", on one control-plane node at a time" if budget.one_by_one > 1 and not budget.never else ""
+    return f"{_allowed(budget)}{one_by_one}"
+
+
+def _allowed(budget: Budget) -> str:
+    of = "" if budget.total is None else f" of {budget.total}"
+    if budget.never:
+        return f"never acts, because it {budget.limit_text}"
+    if budget.least > 1:
+        return f"acts while {budget.least} to {budget.most}{of} are unhealthy"
+    if budget.everything:
+        target = "all" if budget.total is None else f"all {budget.total}"
+        return f"sets no limit, may remediate {target} at once"
+    if budget.most is None:
+        return "cannot be determined"
+    return f"acts while no more than {budget.most}{of} are unhealthy"
+
+
+def _condition(condition: remediation_steps.Symptom) -> str:
+    time = "a duration that is not valid" if condition.time is None else format_duration(condition.time)
+    return f"{condition.type or '?'}={condition.status or '?'} for {time}"
+
+
+def _machine(check: HealthCheck) -> Iterator[str]:
+    """Yield what makes a machine unhealthy independently of its node's conditions."""
+    for symptom in remediation_steps.machine_symptoms(check):
+        yield f"reports {_condition(symptom)}"
+    yield "its node does not exist" if check.kind is kinds.CAPI_MHC else "is Failed, or its node does not exist"
+    startup = check.known_startup_time()
+    if startup != 0:
+        yield f"has no node for {'a duration that is not valid' if startup is None else format_duration(startup)}"
+
+
+def _stage(stage: Stage) -> tuple[str, str, str]:
+    following = "" if stage.timeout is None else format_duration(stage.timeout)
+    return stage.name, _lasting(stage.takes), f"{following}: too short" if stage.cut_off else following
+
+
+def _lasting(span: Span) -> str:
+    if span.most is None:
+        return "depends on the platform"
+    return str(span) if span.least else f"up to {format_duration(span.most)}"
+
+
+def _restart(course: Timeline) -> str:
+    restart = course.restart
+    if restart is None:
+        return f"never: {course.never}"
+    parts = [f"{format_duration(restart.grace)} until noticed", f"{format_duration(restart.patience)} Ready=Unknown"]
+    if restart.wasted:
+        parts.append(f"{format_duration(restart.wasted)} wasted")
+    remediator = (
+        "the time that the platform needs" if restart.takes.most is None else f"{_lasting(restart.takes)} remediator"
+    )
+    return f"after {restart.at} = {' + '.join([*parts, remediator])}"
+
+
+_OUTCOME: Final = {True: "restarted", False: "stays off", None: "unknown"}
+
+
+def _vms(fates: Sequence[VmRestart]) -> Iterator[tuple[str, str, str]]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for fate in fates:
+        groups.setdefault((_OUTCOME[fate.comes], fate.why), []).append(fate.vmi.full_name)
+    for (outcome, why), vms in sorted(groups.items()):
+        yield outcome, why, f"{count(len(vms), 'VM')}: {names(sorted(vms))}"

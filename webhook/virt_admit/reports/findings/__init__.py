@@ -1,0 +1,1 @@
+"""The report of ``virt-admit check`` and ``scan``: what the rules found."""

@@ -1,0 +1,48 @@
+"""Text for people, editors and terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from virt_admit.model.sanitize import cell, name
+from virt_admit.reports.findings import grouping
+from virt_admit.reports.findings.report import Report, ReportRow
+from virt_admit.rule import Action
+
+Paint = Callable[[str, Action | None], str]
+"""Colors a word by its action."""
+
+
+def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped: bool = False) -> str:
+    """Return ``file:line:column: action: path: message [rule]`` and a line for each fix.
+
+    Args:
+        report: the report.
+        paint: colors a word by its action.
+        grouped: begin with counts and print one line for each cause and object.
+    """
+    rows = _merge_unseen(report.rows())
+    out = [report.heading, f"{grouping.counted(report)}\n"] if grouped and rows else [report.heading]
+    for row in grouping.merge(rows) if grouped else rows:
+        place = row.location
+        where = f"{name(place.file)}:{place.line}:{place.column}" if place else row.result.called
+        out.append(f"{where}: {paint(row.word, row.action)}: {row.text} [{row.rule}]\n")
+        if row.remedy:
+            out.append(f"    fix: {row.remedy}\n")
+    return "".join(out)
+
+
+def _merge_unseen(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Replace the unseen rows of each object by one row that lists all missing data and the rules that need it."""
+    out: list[ReportRow] = []
+    unseen: dict[int, list[ReportRow]] = {}
+    for row in rows:
+        if not row.unseen:
+            out.append(row)
+        else:
+            unseen.setdefault(id(row.result), []).append(row)
+    for group in unseen.values():
+        rules = ", ".join(dict.fromkeys(row.rule for row in group))
+        what = ", ".join(sorted({row.unseen for row in group}))
+        out.append(group[0]._replace(rule=rules, message=cell(f"not available: {what}"), unseen=what))
+    return sorted(out, key=lambda row: (row.place[0], bool(row.unseen)))  # within these it is sorted already

@@ -1,0 +1,193 @@
+"""The page of ``check`` and ``scan``: each cause once with its objects, findings by rule and by namespace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from virt_admit.model.messages import count
+from virt_admit.reports.findings import grouping
+from virt_admit.reports.findings.places import relative
+from virt_admit.reports.findings.report import ObjectResult, Report, ReportRow, rows_of
+from virt_admit.reports.html import svg
+from virt_admit.reports.html.owners import Owners
+from virt_admit.reports.html.page import (
+    BAD,
+    GOOD,
+    NOTICE,
+    SEVERE,
+    UNKNOWN,
+    Cause,
+    Cell,
+    Figure,
+    Item,
+    Page,
+    Table,
+    Tile,
+    Verdict,
+    grouped,
+    shown,
+    worst_first,
+)
+
+LEVEL_OF: Final[Mapping[str, str]] = {
+    "error": BAD,
+    "unreadable": BAD,
+    "deny": BAD,
+    "warn": SEVERE,
+    "unseen": UNKNOWN,
+    "audit": NOTICE,
+    "fix": GOOD,
+    "off": UNKNOWN,
+}
+"""The color of each class of findings."""
+_LEGEND: Final = ((BAD, "deny, or an error"), (SEVERE, "warn"), (NOTICE, "audit"))
+_CHARTED: Final = ("error", "deny", "warn", "audit")
+_MOST_BARS: Final = 25
+_LONGEST_LIST: Final = 4
+"""Messages that a row about several places of an object repeats."""
+
+
+def page(report: Report, subject: str = "") -> Page:
+    """Return the page of a report. ``subject`` names a part of it, such as a namespace."""
+    rows, broken = _rows(report.results)
+    numbers = grouping.counts(report) if not broken else Counter[str]()
+    tiles = (
+        Tile(BAD, numbers["denied"], "denied"),
+        Tile(SEVERE, numbers["warned"], "with warnings"),
+        Tile(NOTICE, numbers["audited"], "audited"),
+        Tile(GOOD, len(report.results), "objects judged"),
+    )
+    return Page(
+        title="Findings",
+        subject=subject,
+        verdict=_verdict(report, numbers, incomplete=bool(broken)),
+        tiles=tiles,
+        leading=(_matrix(report),) if report.clusters else (),
+        causes_title="What was found",
+        causes=worst_first((*_unreadable(report), *broken, *_causes(rows))),
+        figures=tuple(_figures(rows)),
+        notes=((("Not available", (report.missing_data,)),) if report.missing_data else ()),
+        evidence=(("policy", report.policy or "default"), *report.evidence, ("scope", report.summary())),
+    )
+
+
+def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[Cause]]:
+    """Return the rows of all objects, and a cause for each object whose rows cannot be made."""
+    rows: list[ReportRow] = []
+    broken: list[Cause] = []
+    for result in sorted(results, key=lambda one: shown(lambda each: each.called, one)):
+        try:
+            own = sorted(rows_of(result), key=lambda row: row.order)
+            for row in own:
+                _ = row.text, row.remedy
+            rows += grouping.merge(own)
+        except Exception as error:
+            name = shown(lambda one: one.called, result)
+            broken.append(
+                Cause(BAD, "error", "", f"The object cannot be shown ({type(error).__name__}).", "", (Item(name),))
+            )
+    return rows, broken
+
+
+def _verdict(report: Report, numbers: Mapping[str, int], *, incomplete: bool) -> Verdict:
+    denied, warned = numbers["denied"], numbers["warned"]
+    what = f"{count(denied, 'object')} would be denied, {count(warned, 'object')} would get warnings."
+    if report.crashed or report.unreadable or incomplete:
+        return Verdict(BAD, "Incomplete", f"Some input could not be judged. {what}")
+    if denied:
+        return Verdict(BAD, "Denied", what)
+    if warned:
+        return Verdict(SEVERE, "Warnings", f"Nothing would be denied. {count(warned, 'object')} would get warnings.")
+    if report.missing_data:
+        return Verdict(UNKNOWN, "Nothing found, with gaps", "Some data was not available: see below.")
+    return Verdict(GOOD, "Clean", "No object would be denied or warned about.")
+
+
+def _matrix(report: Report) -> Table:
+    """Return the verdict and the counts of each of several clusters."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, error in report.clusters.items():
+        own = report._replace(results=tuple(one for one in report.results if one.cluster == name), unreadable=())
+        numbers = grouping.counts(own)
+        verdict = _verdict(own, numbers, incomplete=False).word
+        counted = (len(own.results), numbers["denied"], numbers["warned"], numbers["audited"])
+        rows.append((name, f"cannot be read: {error}", *("-",) * 4) if error else (name, verdict, *counted))
+    return Table("Clusters", ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited"), tuple(rows))
+
+
+def _unreadable(report: Report) -> Iterator[Cause]:
+    for error in report.unreadable:
+        place = error.file if report.clusters else relative(error.file)
+        place += f":{error.line}" if error.line else ""
+        yield Cause(BAD, "unreadable", "", error.message, "", (Item(place),))
+
+
+def _causes(rows: Sequence[ReportRow]) -> Iterator[Cause]:
+    """Yield one cause for equal texts of a rule. A row of several places repeats some of their texts."""
+    of_object: dict[tuple[int, str, str], list[ReportRow]] = {}
+    for row in rows:
+        of_object.setdefault((id(row.result), row.word, row.rule), []).append(row)
+    return grouped(_cause(word, rule, own) for (_, word, rule), own in of_object.items())
+
+
+def _cause(word: str, rule: str, rows: Sequence[ReportRow]) -> tuple[Cause, str]:
+    texts = list(dict.fromkeys(row.text for row in rows))
+    more = f" … and {len(texts) - _LONGEST_LIST} more" if len(texts) > _LONGEST_LIST else ""
+    text = " · ".join(texts[:_LONGEST_LIST]) + more
+    remedy = "; ".join(dict.fromkeys(row.remedy for row in rows if row.remedy))
+    level = LEVEL_OF.get(word, UNKNOWN)
+    return Cause(level, word, rule, text, remedy, (_item(rows[0]),)), rows[0].result.obj.name
+
+
+def _item(row: ReportRow) -> Item:
+    place = row.location
+    return Item(row.result.called, f"{relative(place.file)}:{place.line}" if place else "")
+
+
+def _figures(rows: Sequence[ReportRow]) -> Iterator[Figure]:
+    charted = [row for row in rows if row.word in _CHARTED]
+    if not charted:
+        return
+    rules = {(row.rule, _color(row), id(row.result)) for row in charted}
+    yield _chart("Findings by rule", "Objects with findings of each rule", [(rule, level) for rule, level, _ in rules])
+    namespaces = {
+        (row.result.obj.namespace or "(cluster-scoped)", _color(row), id(row.result), row.rule) for row in charted
+    }
+    yield _chart(
+        "Findings by namespace",
+        "Findings in each namespace, one for each rule and object",
+        [key[:2] for key in namespaces],
+    )
+
+
+def _color(row: ReportRow) -> str:
+    return LEVEL_OF[row.word]
+
+
+def _chart(title: str, caption: str, keys: Sequence[tuple[str, str]]) -> Figure:
+    numbers = Counter(keys)
+    totals = Counter(key for key, _ in keys)
+    ordered = sorted(totals, key=lambda key: (-totals[key], key))
+    bars = [
+        svg.Bar(
+            key,
+            tuple(svg.Part(level, numbers[key, level]) for level, _ in _LEGEND),
+            f"{totals[key]:,}",
+        )
+        for key in ordered[:_MOST_BARS]
+    ]
+    more = f" The {_MOST_BARS} with most of {len(ordered)} are shown." if len(ordered) > _MOST_BARS else ""
+    return Figure(title, f"{caption}.{more}", svg.bars(bars), _LEGEND)
+
+
+def split(report: Report, owners: Owners) -> dict[str, Report]:
+    """Return a report for each owner of objects."""
+    results: dict[str, list[ObjectResult]] = {}
+    for result in report.results:
+        results.setdefault(owners.of(result.obj), []).append(result)
+    return {
+        owner: report._replace(results=tuple(own), unreadable=(), other_kinds=0, skipped=0, templates=0, files=0)
+        for owner, own in results.items()
+    }

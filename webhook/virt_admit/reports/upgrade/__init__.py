@@ -1,0 +1,1 @@
+"""The report of ``virt-admit upgrade``: one value, printed as text, JSON and HTML."""

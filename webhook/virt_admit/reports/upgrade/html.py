@@ -1,0 +1,153 @@
+"""The page of ``upgrade``: whether it completes, what stops it, a Gantt chart of the waves, and the moves of VMs."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, VmMoves, Wave
+from virt_admit.model.messages import count, names
+from virt_admit.reports.drain.html import LEVEL_OF
+from virt_admit.reports.html import svg
+from virt_admit.reports.html.page import (
+    BAD,
+    GOOD,
+    NOTICE,
+    SEVERE,
+    UNKNOWN,
+    Cause,
+    Figure,
+    Item,
+    Page,
+    Table,
+    Tile,
+    Verdict,
+    worst_first,
+)
+
+_MOST_LANES = 40
+
+
+def page(
+    result: Rehearsal,
+    start: datetime.datetime | None = None,
+    evidence: Iterable[tuple[str, str]] = (),
+    subject: str = "",
+) -> Page:
+    """Return the page of a rehearsal. With a start the table of waves has wall-clock times."""
+    nodes = sum(len(wave.nodes) for wave in result.waves)
+    often = sum(vm.moves > 1 for vm in result.vms)
+    tiles = (
+        Tile(BAD, len(result.stops), "causes that stop it"),
+        Tile(NOTICE, nodes, "nodes"),
+        Tile(NOTICE, len(result.waves), "waves"),
+        Tile(GOOD, len(result.vms), "VMs"),
+        Tile(SEVERE, often, "VMs that move more than once"),
+    )
+    return Page(
+        title="Upgrade rehearsal",
+        subject=subject,
+        verdict=_verdict(result, start),
+        tiles=tiles,
+        causes_title="What stops it, and what happens to VMs",
+        causes=worst_first((*_stops(result), *_health_checks(result), *_moves(result.vms))),
+        figures=(_gantt(result.waves),) if result.waves else (),
+        tables=tuple(_tables(result, start)),
+        notes=tuple((title, lines) for title, lines in _notes(result) if lines),
+        evidence=(("updated by", str(result.driver)), *evidence),
+    )
+
+
+def _verdict(result: Rehearsal, start: datetime.datetime | None) -> Verdict:
+    if result.possible is False:
+        return Verdict(BAD, "No", f"The upgrade stops: {count(len(result.stops), 'cause')}.")
+    if result.possible is None or result.duration is None:
+        return Verdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
+    until = f" It ends {_when(result.duration, start)}." if start else ""
+    if not result.waves:
+        return Verdict(GOOD, "Yes", "The cluster has no nodes, so there is nothing to update.")
+    within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
+    return Verdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
+
+
+def _stops(result: Rehearsal) -> Iterator[Cause]:
+    groups: dict[tuple[str, str], list[Item]] = {}
+    for stop in result.stops:
+        groups.setdefault((stop.reason, stop.remedy), []).append(Item(stop.node or "a pool of nodes"))
+    for (reason, remedy), items in groups.items():
+        yield Cause(BAD, "stops the upgrade", "", reason, remedy, tuple(items))
+
+
+def _health_checks(result: Rehearsal) -> Iterator[Cause]:
+    """Yield the health checks that would, or may, act on a node that is only being updated."""
+    for check in result.health_checks:
+        if check.acts is not False:
+            level, title = (SEVERE, "would act on a node") if check.acts else (UNKNOWN, "may act on a node")
+            what = f"{check.title}: {check.reason}"
+            yield Cause(level, title, "", what, "", tuple(Item(node) for node in check.nodes))
+
+
+def _moves(vms: Sequence[VmMoves]) -> Iterator[Cause]:
+    """Yield one cause for VMs with the same outcome and number of moves."""
+    groups: dict[tuple[str, str, int], list[Item]] = {}
+    for vm in vms:
+        groups.setdefault((LEVEL_OF[vm.outcome], str(vm.outcome), vm.moves), []).append(
+            Item(f"{vm.namespace}/{vm.name}")
+        )
+    for (level, outcome, moves), items in groups.items():
+        text = f"{count(moves, 'move')} each: migrations or restarts" if moves else "They are not moved."
+        yield Cause(level, outcome, "", text, "", tuple(items))
+
+
+def _gantt(waves: Sequence[Wave]) -> Figure:
+    size = -(-len(waves) // _MOST_LANES)
+    lanes = [_lane(index, waves[index : index + size]) for index in range(0, len(waves), size)]
+    end = max(wave.end.high for wave in waves)
+    caption = "Time from the beginning. Each row has the shortest run above the longest."
+    if size > 1:
+        caption += f" A row is {size} waves of {len(waves)}."
+    return Figure("Waves", caption, svg.lanes(lanes, end), (("good", "shortest run"), ("notice", "longest run")))
+
+
+def _lane(index: int, waves: Sequence[Wave]) -> svg.Lane:
+    nodes = [node for wave in waves for node in wave.nodes]
+    label = f"wave {index + 1}" if len(waves) == 1 else f"waves {index + 1} to {index + len(waves)}"
+    shortest = svg.Stretch("good", waves[0].start.low, max(wave.end.low for wave in waves))
+    longest = svg.Stretch("notice", waves[0].start.high, max(wave.end.high for wave in waves))
+    text = names(nodes, 18) if len(nodes) < 3 else count(len(nodes), "node")
+    return svg.Lane(label, (shortest, longest), text)
+
+
+def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Table]:
+    if result.waves:
+        rows = tuple(
+            (f"wave {number}", ", ".join(wave.nodes), _when(wave.start, start), _when(wave.end, start))
+            for number, wave in enumerate(result.waves, 1)
+        )
+        yield Table("Order of the nodes", ("Wave", "Nodes", "Begins", "Ends"), rows)
+    if result.faster:
+        savings = tuple((one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster)
+        yield Table("Settings that save time", ("Setting", "Now", "Instead", "Saves up to"), savings)
+
+
+def _when(seconds: Range, start: datetime.datetime | None) -> str:
+    if start is None:
+        ends = dict.fromkeys(f"+{svg.clock(bound)}" for bound in (seconds.low, seconds.high))
+    else:
+        ends = dict.fromkeys(seconds.clock(start))
+    return " to ".join(ends)
+
+
+def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield "The estimate rests on", result.rests_on
+    yield "Not available", result.unseen
+
+
+def split(result: Rehearsal, owner_of: Callable[[VmMoves], str]) -> dict[str, Rehearsal]:
+    """Return the rehearsal for each owner of VMs: all waves, but only the owner's VMs."""
+    vms: dict[str, list[VmMoves]] = {}
+    for vm in result.vms:
+        vms.setdefault(owner_of(vm), []).append(vm)
+    return {owner: replace(result, vms=tuple(own)) for owner, own in vms.items()}

@@ -1,0 +1,101 @@
+"""The page of ``watch``: nodes that cannot be drained and findings, as of the latest judgement of the cluster."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.messages import count, names
+from virt_admit.reports.drain import html as drain_html
+from virt_admit.reports.findings import html as findings_html
+from virt_admit.reports.findings.report import Report
+from virt_admit.reports.html.page import (
+    BAD,
+    GOOD,
+    LEVELS,
+    NOTICE,
+    SEVERE,
+    UNKNOWN,
+    Page,
+    Tile,
+    Verdict,
+    worst_first,
+)
+
+EMPTY = Page(title="Cluster", subject="", verdict=Verdict(UNKNOWN, "Not judged yet", "Objects are still being listed."))
+"""The page before the first judgement."""
+
+
+def page(
+    report: Report, plan: Plan, cluster: Cluster, unreadable: Collection[str], judged_at: datetime.datetime
+) -> Page:
+    """Return the page of one judgement.
+
+    Args:
+        report: the findings.
+        plan: the drains of all nodes.
+        cluster: the cluster, for the picture of memory.
+        unreadable: the kinds (``plural.group``) that could not be listed.
+        judged_at: the time of the judgement. The page reads no clock, so that equal input gives equal bytes.
+    """
+    found, drained = findings_html.page(report), drain_html.page(plan, cluster)
+    blocked = sum(node.drainable is False for node in plan.nodes)
+    unknown = sum(node.drainable is None for node in plan.nodes)
+    return Page(
+        title="Cluster",
+        subject=f"as of {_clock(judged_at)}",
+        verdict=_verdict(found.verdict, drained.verdict, incomplete=bool(unreadable) or report.crashed),
+        tiles=(
+            Tile(BAD, blocked, "nodes that cannot be drained"),
+            Tile(UNKNOWN, unknown, "nodes not determined"),
+            Tile(GOOD, len(plan.nodes) - blocked - unknown, "nodes that can be drained"),
+            *(tile for tile in found.tiles if tile.level != NOTICE),
+        ),
+        causes_title="What to act on",
+        causes=worst_first(cause for cause in (*drained.causes, *found.causes) if cause.level != GOOD),
+        figures=(*drained.figures, *found.figures),
+        tables=drained.tables,
+        notes=tuple(_notes(unreadable, (*drained.notes, *found.notes))),
+        evidence=(*found.evidence, ("judged at", _clock(judged_at))),
+    )
+
+
+def _clock(time: datetime.datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _verdict(found: Verdict, drained: Verdict, *, incomplete: bool) -> Verdict:
+    """Return the worse of the two answers, with both sentences."""
+    text = f"{drained.text} {found.text}"
+    if incomplete:
+        return Verdict(UNKNOWN, "Incomplete", f"Some data cannot be read: see below. {text}")
+    if drained.level == BAD:
+        return Verdict(BAD, "Drains are blocked", text)
+    level = min(found.level, drained.level, key=LEVELS.index)
+    words = {BAD: found.word, SEVERE: "Needs attention", UNKNOWN: "Unknown", GOOD: "Ready"}
+    return Verdict(level, words[level], text)
+
+
+def _notes(
+    unreadable: Collection[str], notes: Iterable[tuple[str, tuple[str, ...]]]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if unreadable:
+        lines = (f"{kind}: their number and their findings are unknown" for kind in sorted(unreadable))
+        yield "Not readable", tuple(lines)
+    merged: dict[str, list[str]] = {}
+    for title, texts in notes:
+        merged.setdefault(title, []).extend(texts)
+    for title, several in merged.items():
+        yield title, tuple(dict.fromkeys(several))
+
+
+def outdated(page: Page, kinds: Collection[str]) -> Page:
+    """Return the page with the statement that changes of these kinds do not arrive."""
+    if not kinds:
+        return page
+    text = f"The API server sends no changes of {names(sorted(kinds))} ({count(len(kinds), 'kind')})."
+    verdict = Verdict(UNKNOWN, "Not current", f"{text} Last known: {page.verdict.word}. {page.verdict.text}")
+    return replace(page, verdict=verdict)
