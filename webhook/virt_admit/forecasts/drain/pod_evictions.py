@@ -155,7 +155,7 @@ def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
         if not _lost_its_vmi(pod, cluster):
             return None
         reason = f"its VMI {pod.annotations[DOMAIN]} does not exist, and KubeVirt refuses to evict the pod without it"
-        remedy = "Make sure that no guest runs in it, which would be shut down. Then delete the pod."
+        remedy = "Repair virt-controller and virt-handler, which end such a pod."
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False)
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
         return None
@@ -247,7 +247,7 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | None:
             return None
     never = never_allows(budget, cluster)
     if never:
-        remedy = "Loosen the budget, add replicas, or delete the budget during the drain."
+        remedy = _REMEDY_WITHOUT_SCALE if _lacks_scale(budget) else "Add a replica, or set maxUnavailable: 1."
         return Blocker(
             PDB.kind, budget.namespace, budget.name, f"{never}, so no pod can ever be evicted", remedy, False
         )
@@ -273,10 +273,15 @@ def never_allows(budget: Object, cluster: Cluster) -> str:
     desired = budget.at("status", "desiredHealthy").integer
     if least.text and desired and expected and desired >= expected:
         return f"minAvailable is {least.text} of {count(expected, 'pod')}, which is all of them"
-    condition = budget.condition("DisruptionAllowed")
-    if condition["reason"].text == "SyncFailed":
-        return "its pods have a controller without a scale"
-    return ""
+    return "its pods have a controller without a scale" if _lacks_scale(budget) else ""
+
+
+def _lacks_scale(budget: Object) -> bool:
+    """Return whether the disruption controller cannot count the pods: only an integer ``minAvailable`` needs no scale."""
+    return budget.condition("DisruptionAllowed")["reason"].text == "SyncFailed"
+
+
+_REMEDY_WITHOUT_SCALE: Final = "Write an integer minAvailable below the number of its pods."
 
 
 def _expected(budget: Object, cluster: Cluster) -> int:

@@ -6,7 +6,7 @@ these VMs down hangs.
 
 An integer ``minAvailable`` blocks as well if it is not less than the number of VMs that the selector names.
 
-**Fix.** Write ``minAvailable`` as an integer, or remove the budget: VMs that migrate do not need one.
+**Fix.** Write ``minAvailable`` as an integer below the number of VMs, or let the VMs migrate: a drain does not evict those.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
         yield Finding(
             limit.path,
             f"{show(limit.value)} needs a scale sub-resource, which VMs lack, so drains hang: 0 disruptions are allowed for "
-            f"{covered}. Write an integer minAvailable, or remove the budget.",
+            f"{covered}. Write an integer minAvailable.",
         )
 
 
@@ -58,7 +58,7 @@ def _too_many(budget: Object, selector: selectors.Selector, cluster: Cluster) ->
         yield Finding(
             least.path,
             f"minAvailable is {least.integer} for {pods}, so drains hang: a drain cannot evict {names(evicted, 70)}. "
-            "Remove the budget, or let the VM migrate.",
+            "Add a VM that the selector names, or let the VM migrate.",
         )
 
 

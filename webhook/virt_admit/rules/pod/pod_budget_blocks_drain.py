@@ -3,7 +3,7 @@
 **Why.** The Eviction API refuses every pod of the budget, whatever its health. The drain of each node with such a pod
 never completes, and an upgrade stops there.
 
-**Fix.** Write ``maxUnavailable: 1``, or run more replicas than ``minAvailable``. For one replica delete the budget.
+**Fix.** Add a replica, so that there are more than ``minAvailable``, or write ``maxUnavailable: 1``.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
     yield Finding(
         limit.path,
         f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
-        "Use maxUnavailable: 1 or more replicas, or delete the budget.",
+        "Add a replica, or use maxUnavailable: 1.",
     )
 
 

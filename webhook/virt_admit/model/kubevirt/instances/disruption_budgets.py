@@ -58,13 +58,13 @@ def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
     if len(found) > 1:
         selecting = names(sorted(budget.name for budget in found))
         reason = f"PodDisruptionBudgets {selecting} select its pod, and the Eviction API refuses such pods"
-        return Problem(reason, "let one budget alone select it, or delete the others during the drain")
+        return Problem(reason, "change the selectors so that only one budget selects it")
     for budget in found:
         allowed = budget.at("status", "disruptionsAllowed").integer
         if needs_scale(budget) or (allowed is not None and allowed <= 0):
-            remedy = "write an integer minAvailable" if needs_scale(budget) else "loosen it"
+            remedy = "write an integer minAvailable" if needs_scale(budget) else "add a replica"
             reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
-            return Problem(reason, f"{remedy}, or delete it during the drain")
+            return Problem(reason, remedy)
     return None
 
 

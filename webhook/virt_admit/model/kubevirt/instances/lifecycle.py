@@ -80,8 +80,8 @@ So does a reboot with ``rebootPolicy: Terminate`` (kubevirt:tests/compute/vm_lif
 """
 
 AFTER_NODE_LOSS: Final = (
-    "A node is lost only once the old pod is known to be gone: the node object deleted, the pod force-deleted, "
-    "or the out-of-service taint set. That is what health checks and remediators are for."
+    "A node is lost only once the old pod is known to be gone: the node object deleted, or the out-of-service taint "
+    "set after its power-off is confirmed. That is what health checks and remediators are for."
 )
 START_BACKOFF: Final = (
     "After the n-th failed start in a row the next one waits 10 s times n squared and up to half more, at most 300 s."
