@@ -263,6 +263,7 @@ def test_the_data():
             },
         ],
         "blockers": [],
+        "waits": [],
         "needs": [],
         "notes": [],
         "unseen": [],

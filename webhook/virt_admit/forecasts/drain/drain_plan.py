@@ -137,15 +137,17 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     unseen = [unread[kind] for kind in _needed(forecasts) if kind in unread]
     unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
     unseen += [found.unseen for found in forecasts if found.unseen]
+    pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
+    unseen += pods.unseen
     leaving = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room]
     packing = capacity.packing(leaving, cluster)
-    if packing.fits is None and not unseen:
+    if packing.fits is None and len(unseen) == len(pods.unseen):
         unseen += _without_room(forecasts, packing) or ["the search for room was given up"]
     return NodePlan(
         name,
         tuple(_state(node)),
         tuple(sorted(forecasts, key=_rank)),
-        pod_evictions.of_node(cluster, name, has_vms=bool(forecasts)),
+        pods,
         packing,
         tuple(dict.fromkeys(unseen)),
         tuple(node_notes.notes(node, cluster)) if node is not None else (),

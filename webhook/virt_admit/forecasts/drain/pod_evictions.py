@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from virt_admit.model import operator_budgets
 from virt_admit.model.kubernetes import clock, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
@@ -20,10 +21,12 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.messages import count
+from virt_admit.model.operator_eviction import Way
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final = union(
     clock.READS,
+    operator_budgets.READS,
     {
         NODE: CONDITIONS,
         PDB: ("spec", "status", "metadata.ownerReferences"),
@@ -73,6 +76,25 @@ class Blocker:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that a drain waits for, and that passes by itself."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    since: str | None = None
+    """RFC 3339. None: not known."""
+    until: str | None = None
+    """RFC 3339. None: not known."""
+
+    @property
+    def subject(self) -> str:
+        """Its kind and full name."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """A flag without which ``kubectl drain`` refuses, the pods that demand it, and what it costs."""
 
@@ -88,6 +110,9 @@ class PodEvictions:
 
     blockers: tuple[Blocker, ...]
     needs: tuple[Need, ...]
+    waits: tuple[Wait, ...] = ()
+    unseen: tuple[str, ...] = ()
+    """What could not be determined about budgets of operators."""
 
 
 def is_of_vm(pod: Object) -> bool:
@@ -101,10 +126,24 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
     ``has_vms``: whether VMs run there, also where their pods are not known.
     """
     pods = [pod for pod in cluster.cached(_by_node).get(node, ()) if is_evicted(pod)]
-    blockers = [blocker for pod in pods if (blocker := _blocker(pod, cluster)) is not None]
+    blockers: list[Blocker] = []
+    waits: list[Wait] = []
+    unseen: list[str] = []
+    for pod in pods:
+        try:
+            found = _obstacle(pod, cluster)
+        except Unseen as error:
+            unseen.append(error.what)
+            continue
+        if isinstance(found, Wait):
+            waits.append(found)
+        elif found is not None:
+            blockers.append(found)
     if not blockers and (pods or has_vms):
         blockers = list(_silent_node(node, cluster))
-    return PodEvictions(tuple(_once(blockers)), tuple(_needs(pods)))
+    return PodEvictions(
+        tuple(_once(blockers)), tuple(_needs(pods)), tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(unseen))
+    )
 
 
 def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
@@ -148,7 +187,12 @@ def _needs(pods: Sequence[Object]) -> Iterator[Need]:
 # --- budgets and pods that do not end ----------------------------------------------------------------------------
 
 
-def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
+def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
+    """Return what keeps a pod from being evicted at once; None if nothing does.
+
+    Raises:
+        Unseen: it depends on an operator, and what that does cannot be determined.
+    """
     if pod.deleted:
         return _stuck(pod, cluster)
     if is_of_vm(pod):
@@ -161,6 +205,8 @@ def _blocker(pod: Object, cluster: Cluster) -> Blocker | None:
         return None
     budgets = [budget for budget, selector in _budgets(cluster, pod.namespace) if selector.matches(pod.labels)]
     if len(budgets) > 1:
+        if (replacing := _replacing(budgets)) is not None:
+            return replacing
         names = ", ".join(sorted(budget.name for budget in budgets))
         reason = f"PodDisruptionBudgets {names} select the same pod, and the Eviction API refuses such pods"
         return Blocker("Pod", pod.namespace, pod.name, reason, "Let one budget alone select the pod.", now=False)
@@ -237,26 +283,44 @@ def _all_budgets(cluster: Cluster) -> Mapping[str, Sequence[tuple[Object, Select
     return found
 
 
-def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | None:
-    """Return why the Eviction API refuses to evict the pod because of a budget; None if it evicts it."""
+def _replacing(budgets: Sequence[Object]) -> Blocker | None:
+    """Return that an operator replaces its budget by another one, during which two select the same pod."""
+    operators = {operator_budgets.operator(budget) for budget in budgets}
+    if len(operators) > 1 or None in operators:
+        return None
+    reason = f"{next(iter(operators)).name} is replacing it by {budgets[1].name}, and both select the same pod"  # type: ignore[union-attr]
+    remedy = "Wait until one of them is left, or repair the operator."
+    return Blocker(PDB.kind, budgets[0].namespace, budgets[0].name, reason, remedy, now=True)
+
+
+def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | None:
+    """Return why the Eviction API refuses to evict the pod because of a budget; None if it evicts it.
+
+    Raises:
+        Unseen: an operator owns the budget, and what it does about it cannot be determined.
+    """
     status = budget["status"]
     if pod.condition("Ready")["status"].text != "True":
         healthy, desired = status["currentHealthy"].integer or 0, status["desiredHealthy"].integer or 0
         always = budget.at("spec", "unhealthyPodEvictionPolicy").text == "AlwaysAllow"
         if always or (desired > 0 and healthy >= desired):
             return None
+    kind, namespace, name = PDB.kind, budget.namespace, budget.name
     never = never_allows(budget, cluster)
+    answer = operator_budgets.judge(pod, budget, never, cluster)
+    if answer is not None:
+        if answer.way is Way.GOES:
+            return None
+        if answer.way is Way.WAITS:
+            return Wait(kind, namespace, name, answer.reason)
+        return Blocker(kind, namespace, name, answer.reason, answer.remedy, now=answer.way is Way.NOW)
     if never:
         remedy = _REMEDY_WITHOUT_SCALE if _lacks_scale(budget) else "Add a replica, or set maxUnavailable: 1."
-        return Blocker(
-            PDB.kind, budget.namespace, budget.name, f"{never}, so no pod can ever be evicted", remedy, False
-        )
+        return Blocker(kind, namespace, name, f"{never}, so no pod can ever be evicted", remedy, now=False)
     if (status["disruptionsAllowed"].integer or 0) > 0:
         return None
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
-    return Blocker(
-        PDB.kind, budget.namespace, budget.name, reason, "Wait until its pods are healthy, or repair them.", now=True
-    )
+    return Blocker(kind, namespace, name, reason, "Wait until its pods are healthy, or repair them.", now=True)
 
 
 def never_allows(budget: Object, cluster: Cluster) -> str:

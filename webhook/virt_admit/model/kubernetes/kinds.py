@@ -287,6 +287,12 @@ METAL3_TEMPLATE: Final = Kind(
 INFRASTRUCTURE: Final = Kind("config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False)
 CLUSTER_VERSION: Final = Kind("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False)
 CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
+LONGHORN_SETTING: Final = Kind("longhorn.io", ("v1beta2",), "settings", "Setting")
+LONGHORN_VOLUME: Final = Kind("longhorn.io", ("v1beta2",), "volumes", "Volume", numerous=True)
+LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica", numerous=True)
+CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster")
+CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
+ELASTICSEARCH: Final = Kind("elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch")
 
 ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
 

@@ -234,6 +234,8 @@ def _notes(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         for need in node.pods.needs
     )
     yield "Flags that kubectl drain needs", tuple(needs)
+    waits = [(f"{wait.subject}: {wait.reason}", node.name) for node in plan.nodes for wait in node.pods.waits]
+    yield "What the drain waits for", _by_text(waits)
     yield "Notes", _by_text([(note, node.name) for node in plan.nodes for note in node.notes])
     if plan.methods is not None:
         missed = _by_text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -17,9 +18,10 @@ def as_data(result: Plan) -> dict[str, Any]:
 
     ``drainable``: true, false, or null (unknown), for all ``nodes`` of the plan. ``nodes``: worst first, each with
     ``name``, ``state`` (of ``cordoned``, ``not Ready``, ``not seen``), ``drainable``, ``counts`` by outcome, and
-    ``vms``, worst first: ``namespace``, ``name``, ``outcome``, ``reason``, ``remedy`` (empty: none). ``updates`` (null
-    for a single node, or if the methods are unknown): ``methods``, ``counts`` by reach, and ``vms``: ``namespace``,
-    ``name``, ``reach``, ``reason``. ``unseen``: the data that could not be read.
+    ``vms``, worst first: ``namespace``, ``name``, ``outcome``, ``reason``, ``remedy`` (empty: none). ``waits``, what
+    passes by itself: ``kind``, ``namespace``, ``name``, ``reason``, ``since``, ``until`` (RFC 3339 or null).
+    ``updates`` (null for a single node, or if the methods are unknown): ``methods``, ``counts`` by reach, and ``vms``:
+    ``namespace``, ``name``, ``reach``, ``reason``. ``unseen``: the data that could not be read.
     """
     return {
         "version": 1,
@@ -58,6 +60,7 @@ def _node_data(node: NodePlan) -> dict[str, Any]:
             }
             for blocker in node.pods.blockers
         ],
+        "waits": [dataclasses.asdict(wait) for wait in node.pods.waits],
         "needs": [{"flag": need.flag, "pods": list(need.pods), "cost": need.cost} for need in node.pods.needs],
         "notes": list(node.notes),
         "unseen": list(node.unseen),

@@ -60,6 +60,8 @@ def _others(node: NodePlan) -> Iterator[str]:
         when = "blocks now" if blocker.now else "blocks the drain"
         yield f"  {when}: {blocker.subject}: {blocker.reason}"
         yield f"    to do: {blocker.remedy}"
+    for wait in node.pods.waits:
+        yield f"  waits for: {wait.subject}: {wait.reason}"
     for need in node.pods.needs:
         yield f"  kubectl drain needs {need.flag} for {names(need.pods)}. {need.cost}"
     for note in node.notes:

@@ -11,6 +11,7 @@ An integer ``minAvailable`` blocks as well if it is not less than the number of 
 
 from collections.abc import Iterator
 
+from virt_admit.model import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, VM, VMI
@@ -23,7 +24,7 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
     selector = budget.at("spec", "selector")
-    if not selector.is_map or not disruption_budgets.is_user_created(budget):
+    if not selector.is_map or not disruption_budgets.is_user_created(budget) or operator_budgets.operator(budget):
         return
     if not disruption_budgets.needs_scale(budget):
         yield from _too_many(budget, selectors.parse(selector.value), context.cluster)

@@ -4,11 +4,15 @@
 never completes, and an upgrade stops there.
 
 **Fix.** Add a replica, so that there are more than ``minAvailable``, or write ``maxUnavailable: 1``.
+
+Budgets that an operator writes, such as those of Longhorn and Rook, are not judged here: ``virt-admit drain`` says
+whether the operator makes way.
 """
 
 from collections.abc import Iterator
 
 from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.model import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Unseen, gather
 from virt_admit.model.kubernetes.kinds import PDB, POD
@@ -19,7 +23,8 @@ from virt_admit.rule import Action, Context, Finding, NoParams, Rule
 
 def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
     selector = budget.at("spec", "selector")
-    never = pod_evictions.never_allows(budget, context.cluster) if selector.is_map else ""
+    judged = selector.is_map and operator_budgets.operator(budget) is None
+    never = pod_evictions.never_allows(budget, context.cluster) if judged else ""
     if not never:
         return
     chosen = selectors.parse(selector.value)

@@ -1,0 +1,319 @@
+"""Budgets that an operator writes: healthy clusters drain, and what really blocks is named with the operator's object."""
+
+import pytest
+
+from tests.advice import risky
+from tests.builders import manifest
+from tests.model import operator_clusters as world
+from tests.model.operator_clusters import LONGHORN, budget, node, pod, policy, replica, volume
+from tests.rules.test_rules import ALL, context_of
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.reports.drain import html
+from virt_admit.reports.drain import json as drain_json
+from virt_admit.reports.drain import text as drain_text
+
+TWO = ("a", "b")
+COPIES = [replica("v1", on) for on in TWO]
+"""A volume with a healthy replica on two nodes."""
+
+
+def drained(objects, on="a", unreadable=()):
+    cluster = Snapshot(objects, complete=["*"], unreadable=unreadable)
+    result = plan(cluster, on)
+    (found,) = drain_json.as_data(result)["nodes"]
+    for each in found["blockers"]:
+        assert not risky(f"{each['kind']} {each['name']}: {each['reason']}: {each['remedy']}")
+    return found
+
+
+def blocker(objects, on="a"):
+    found = drained(objects, on)
+    (only,) = found["blockers"]
+    assert (found["drainable"], found["waits"]) == (False, [])
+    return only
+
+
+def wait(objects, on="a"):
+    found = drained(objects, on)
+    (only,) = found["waits"]
+    assert (found["drainable"], found["blockers"], found["unseen"]) == (True, [], [])
+    return only
+
+
+def unknown(objects, on="a", unreadable=()):
+    found = drained(objects, on, unreadable)
+    assert (found["drainable"], found["blockers"], found["waits"]) == (None, [], [])
+    (only,) = found["unseen"]
+    return only
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [world.longhorn(*COPIES), world.longhorn(), world.rook(), world.openshift()],
+    ids=["Longhorn", "Longhorn without volumes", "Rook", "OpenShift with ODF"],
+)
+def test_a_healthy_cluster_is_not_accused(objects):
+    for on in "abc":
+        found = drained(objects, on)
+        assert (found["drainable"], found["blockers"], found["unseen"]) == (True, [], [])
+    cluster = Snapshot(objects, complete=["*"])
+    rules = [rule for rule in ALL if kinds.PDB in rule.kinds]
+    assert {rule.id for rule in rules} >= {"pod-budget-blocks-drain", "pdb-blocks-vm-drain"}
+    budgets = cluster.known(kinds.PDB)
+    assert budgets
+    for rule in rules:
+        for each in budgets:
+            assert not list(rule.check(each, context_of(rule, {}, each, None, cluster))), (rule.id, each.full_name)
+
+
+# --- Longhorn ----------------------------------------------------------------------------------------------------
+
+
+def test_longhorn_waits_for_the_vms():
+    assert wait(world.longhorn(*COPIES)) == {
+        "kind": "PodDisruptionBudget",
+        "namespace": LONGHORN,
+        "name": "instance-manager-a",
+        "reason": "Longhorn removes it once the VMs and pods with its volumes have left node a",
+        "since": None,
+        "until": None,
+    }
+
+
+def test_a_wait_is_in_text_and_html():
+    result = plan(Snapshot(world.longhorn(*COPIES), complete=["*"]), "a")
+    assert f"waits for: PodDisruptionBudget {LONGHORN}/instance-manager-a: Longhorn removes" in drain_text.text(result)
+    assert any("instance-manager-a" in line for _, lines in html.page(result, None).notes for line in lines)
+
+
+def test_the_last_copy_of_a_volume_blocks():
+    found = blocker(world.longhorn(replica("v1", "a"), volume("v1", 1), policy("block-if-contains-last-replica")))
+    assert found["now"] is False
+    assert found["reason"] == "the only healthy copy of Longhorn volume v1 is on node a"
+    assert "Add a replica" in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replica("v1", "b", failed=True), replica("v1", "b", healthy=False), replica("v2", "b"), replica("v1", "x")],
+    ids=["failed", "never healthy", "of another volume", "on a node without an instance manager"],
+)
+def test_a_copy_that_does_not_count(other):
+    assert blocker(world.longhorn(replica("v1", "a"), other, volume("v1", 1)))["now"] is False
+
+
+def test_the_last_copy_of_a_volume_that_is_rebuilt_blocks_now():
+    assert blocker(world.longhorn(replica("v1", "a"), volume("v1", 2)))["now"] is True
+
+
+def test_a_copy_on_a_cordoned_node_does_not_count():
+    objects = [each for each in world.longhorn(*COPIES, volume("v1", 2)) if (each.kind, each.name) != ("Node", "b")]
+    assert blocker([*objects, node("b", cordoned=True)])["now"] is True
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [replica("v1", "a"), policy("always-allow")],
+        [replica("v1", "a", healthy=False)],  # never used: it holds no data
+        [replica("v1", "a", state="stopped"), policy("allow-if-replica-is-stopped")],
+        [*COPIES, policy("block-for-eviction-if-contains-last-replica")],
+        [replica("v1", "b"), policy("block-for-eviction")],
+    ],
+    ids=["always-allow", "unused", "stopped", "another copy", "no replica"],
+)
+def test_the_policy_allows(objects):
+    assert wait(world.longhorn(*objects))
+
+
+@pytest.mark.parametrize("value", ["block-for-eviction", "block-for-eviction-if-contains-last-replica"])
+def test_replicas_that_move_first(value):
+    assert "first moves 1 replica" in unknown(world.longhorn(replica("v1", "a"), policy(value)))
+
+
+def test_a_running_replica_whose_volume_may_be_detached_by_the_drain():
+    running = [replica("v1", "a"), policy("allow-if-replica-is-stopped")]
+    assert "may stop" in unknown(world.longhorn(*running, volume("v1", 1, on="a")))
+    assert blocker(world.longhorn(*running, volume("v1", 1, on="b")))["now"] is False
+
+
+@pytest.mark.parametrize("plural", ["replicas", "settings"])
+def test_longhorn_that_cannot_be_read(plural):
+    what = unknown(world.longhorn(*COPIES), unreadable=[f"{plural}.longhorn.io"])
+    assert "whether Longhorn makes way" in what
+    assert f"{plural}.longhorn.io" in what
+
+
+def test_the_only_csi_pod():
+    alone = [node("a"), pod("csi-attacher-a", LONGHORN, {"app": "csi-attacher"}, "a")]
+    found = blocker([*alone, budget("csi-attacher", LONGHORN, {"app": "csi-attacher"}, allowed=0, minAvailable=1)])
+    assert (found["now"], "csi-attacher" in found["remedy"]) == (False, True)
+
+
+# --- Rook-Ceph ---------------------------------------------------------------------------------------------------
+
+
+def without(objects, *kinds_and_names):
+    return [each for each in objects if (each.kind, each.name) not in kinds_and_names]
+
+
+def rook_without(*kinds_and_names):
+    return without(world.rook(), *kinds_and_names)
+
+
+OSD_BUDGET = ("PodDisruptionBudget", "rook-ceph-osd")
+CEPH = ("CephCluster", "ceph")
+
+
+def test_rook_lets_the_osds_of_a_node_go():
+    assert "about 1 minute" in wait(world.rook())["reason"]
+
+
+def test_the_node_that_drains_already():
+    found = drained([*rook_without(OSD_BUDGET), world.blocking_budget("b"), world.blocking_budget("c")])
+    assert (found["drainable"], found["waits"]) == (True, [])
+
+
+def test_another_node_drains():
+    found = blocker([*rook_without(OSD_BUDGET), world.blocking_budget("a"), world.blocking_budget("c")])
+    assert (found["now"], found["reason"]) == (True, "Ceph waits until b is back and its data is clean")
+
+
+def test_an_osd_of_another_node_is_down():
+    down = [*rook_without(OSD_BUDGET, CEPH, ("Pod", "rook-ceph-osd-2")), world.osd(2, "b", ready=False)]
+    found = blocker([*down, world.osd_budget(allowed=0), world.ceph("HEALTH_WARN")])
+    assert (found["now"], "an OSD of b is down" in found["reason"]) == (True, True)
+
+
+def test_ceph_whose_health_is_not_known():
+    assert "HEALTH_ERR" in unknown([*rook_without(CEPH), world.ceph("HEALTH_ERR")])
+    assert "cephclusters.ceph.rook.io" in unknown(rook_without(CEPH), unreadable=["cephclusters.ceph.rook.io"])
+
+
+def test_two_budgets_while_rook_replaces_one():
+    found = blocker([*world.rook(), world.blocking_budget("a")])
+    assert (found["now"], "Rook is replacing it" in found["reason"]) == (True, True)
+
+
+MONITORS = [node("a"), *world.monitors(allowed=0)]
+
+
+def test_a_monitor_is_down():
+    assert blocker(MONITORS)["now"] is True
+    unmanaged = world.ceph(disruptionManagement={"managePodBudgets": False})
+    assert blocker([*MONITORS, unmanaged])["now"] is False  # then the form decides
+
+
+# --- databases and queues ----------------------------------------------------------------------------------------
+
+CNPG = ("postgresql.cnpg.io/v1", "Cluster", "db")
+
+
+def postgres(*replicas, instances=1):
+    labels = {"cnpg.io/cluster": "db", "cnpg.io/instanceRole": "primary"}
+    return [
+        *(node(name) for name in TWO),
+        pod("db-1", "shop", labels, "a", owner="Cluster"),
+        budget("db-primary", "shop", labels, allowed=0, owner=CNPG, minAvailable=1),
+        manifest("postgresql.cnpg.io/v1", "Cluster", "db", "shop", spec={"instances": instances}),
+        *replicas,
+    ]
+
+
+def standby(on="b", *, ready=True):
+    labels = {"cnpg.io/cluster": "db", "cnpg.io/instanceRole": "replica"}
+    return pod("db-2", "shop", labels, on, ready=ready, owner="Cluster")
+
+
+def test_postgres():
+    assert "CloudNativePG moves the primary of Cluster db" in wait(postgres(standby(), instances=2))["reason"]
+    alone = blocker(postgres())
+    assert (alone["now"], "instances: 2" in alone["remedy"]) == (False, True)
+    assert blocker(postgres(standby(ready=False), instances=2))["now"] is True
+    assert blocker(postgres(standby("a"), instances=2))["now"] is True
+    assert "clusters.postgresql.cnpg.io" in unknown(
+        without(postgres(), ("Cluster", "db")), unreadable=["clusters.postgresql.cnpg.io"]
+    )
+
+
+def kafka(*more):
+    labels, owner = {"strimzi.io/cluster": "log"}, ("kafka.strimzi.io/v1beta2", "Kafka", "log")
+    strict = budget("log-kafka", "shop", labels, allowed=0, expected=3, owner=owner, maxUnavailable=0)
+    return [node("a"), pod("log-kafka-0", "shop", labels, "a", owner="StrimziPodSet"), strict, *more]
+
+
+def cleaner():
+    hook = {
+        "name": "strimzi-drain-cleaner.strimzi.io",
+        "rules": [{"resources": ["pods/eviction"]}],
+        "clientConfig": {"service": {"name": "strimzi-drain-cleaner", "namespace": "strimzi-drain-cleaner"}},
+    }
+    kind = "ValidatingWebhookConfiguration"
+    return manifest("admissionregistration.k8s.io/v1", kind, "strimzi-drain-cleaner", webhooks=[hook])
+
+
+def test_kafka():
+    assert "Strimzi operator moves the pods of Kafka log" in wait(kafka(cleaner()))["reason"]
+    found = blocker(kafka())
+    assert (found["now"], "Drain Cleaner" in found["remedy"]) == (False, True)
+    resource = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+    assert resource in unknown(kafka(), unreadable=[resource])
+
+
+def search(health, *node_sets):
+    labels, owner = {"elasticsearch.k8s.elastic.co/cluster-name": "logs"}, "elasticsearch.k8s.elastic.co/v1"
+    strict = budget("logs-es-default", "shop", labels, allowed=0, expected=3, minAvailable=3)
+    strict.data["metadata"]["ownerReferences"] = [{"apiVersion": owner, "kind": "Elasticsearch", "name": "logs"}]
+    spec, status = {"nodeSets": list(node_sets)}, {"health": health}
+    found = manifest(owner, "Elasticsearch", "logs", "shop", spec=spec, status=status)
+    return [node("a"), pod("logs-es-0", "shop", labels, "a", owner="StatefulSet"), strict, found]
+
+
+def test_elasticsearch():
+    several = {"count": 3}
+    masters = {"count": 3, "config": {"node.roles": ["master", "ingest"]}}
+    assert "health of Elasticsearch logs is yellow" in blocker(search("yellow", several))["reason"]
+    assert blocker(search("green", several))["now"] is True
+    found = blocker(search("green", masters, {"count": 1, "config": {"node": {"roles": ["data_hot"]}}}))
+    assert (found["now"], "single data node" in found["reason"]) == (False, True)
+    resource = "elasticsearches.elasticsearch.k8s.elastic.co"
+    assert resource in unknown(without(search("green"), ("Elasticsearch", "logs")), unreadable=[resource])
+
+
+# --- OpenShift, KubeVirt, and operators that are not known -------------------------------------------------------
+
+
+def test_guards():
+    labels = {"app": "guard"}
+    pods = [pod(f"etcd-guard-{on}", "openshift-etcd", labels, on, ready=on != "c", owner="Node") for on in "abc"]
+    strict = budget("etcd-guard-pdb", "openshift-etcd", labels, allowed=0, expected=3, minAvailable=2)
+    found = blocker([node("a"), *pods, strict])
+    assert (found["now"], found["reason"].startswith("c is not Ready")) == (True, True)
+
+
+def test_a_replica_of_kubevirt_is_not_ready():
+    labels, by = {"kubevirt.io": "virt-api"}, {"app.kubernetes.io/managed-by": "virt-operator"}
+    strict = budget("virt-api-pdb", "kubevirt", labels, allowed=0, own_labels=by, minAvailable=1)
+    assert blocker([node("a"), pod("virt-api-a", "kubevirt", labels, "a"), strict])["now"] is True
+
+
+def test_the_only_image_registry():
+    labels, space = {"docker-registry": "default"}, "openshift-image-registry"
+    strict = budget("image-registry", space, labels, allowed=0, minAvailable=1)
+    found = blocker([node("a"), pod("image-registry-a", space, labels, "a"), strict])
+    assert (found["now"], "replicas: 2" in found["remedy"]) == (False, True)
+
+
+def custom(owner, **limit):
+    strict = budget("cache", "shop", {"app": "cache"}, allowed=0, expected=3, owner=owner, **limit)
+    return [node("a"), pod("cache-0", "shop", {"app": "cache"}, "a"), strict]
+
+
+def test_the_owner_is_an_operator_that_is_not_known():
+    redis = ("cache.example.com/v1", "Redis", "cache")
+    assert "Redis cache writes it" in unknown(custom(redis, maxUnavailable=0))
+    assert blocker(custom(redis, maxUnavailable=1))["now"] is True
+    for owner in (None, ("apps/v1", "Deployment", "cache")):
+        assert blocker(custom(owner, maxUnavailable=0))["now"] is False

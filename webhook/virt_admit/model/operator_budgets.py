@@ -1,0 +1,339 @@
+"""PodDisruptionBudgets that an operator writes: whether it makes way for a drain, waits, or really refuses.
+
+The form of such a budget says little: the operator moves or removes it when a node is cordoned, and writes it back when
+another client changes it. It often protects the last copy of data. Sources:
+rook/rook:pkg/operator/ceph/disruption/clusterdisruption/osd.go#reconcilePDBsForOSDs,
+:pkg/operator/ceph/cluster/mon/drain.go#reconcileMonPDB;
+cloudnative-pg/cloudnative-pg:pkg/specs/poddisruptionbudget.go, :internal/controller/replicas.go#reconcileTargetPrimaryFromPods;
+strimzi/drain-cleaner:README.md; elastic/cloud-on-k8s:pkg/controller/elasticsearch/pdb/reconcile_default.go;
+openshift/library-go:pkg/operator/staticpod/controller/guard/guard_controller.go;
+openshift/cluster-image-registry-operator:pkg/resource/poddisruptionbudget.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.model import longhorn_budgets
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import (
+    BUILT_IN_GROUPS,
+    CEPH_CLUSTER,
+    CNPG_CLUSTER,
+    ELASTICSEARCH,
+    PDB,
+    VALIDATING_CONFIGURATION,
+)
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.messages import names
+from virt_admit.model.operator_eviction import (
+    GOES,
+    Answer,
+    Eviction,
+    Way,
+    is_ready,
+    is_schedulable,
+    node_of,
+    not_ready,
+    selected_labels,
+)
+
+READS: Final = union(
+    longhorn_budgets.READS,
+    {
+        VALIDATING_CONFIGURATION: ("webhooks.rules.resources", "webhooks.clientConfig.service.name"),
+        CEPH_CLUSTER: ("spec.disruptionManagement.managePodBudgets", "status.ceph.health"),
+        CNPG_CLUSTER: ("spec.instances",),
+        ELASTICSEARCH: ("spec.nodeSets", "status.health"),
+    },
+)
+"""The fields that show what an operator does with its budget during a drain."""
+
+
+class Operator(NamedTuple):
+    """An operator that writes budgets."""
+
+    name: str
+    wrote: Callable[[Object], bool]
+    """Whether a budget is one of its own."""
+    judge: Callable[[Eviction], Answer | None]
+    """What it does about an eviction. None: nothing, so that the form of the budget decides. Raises Unseen."""
+
+
+class Owner(NamedTuple):
+    """The object that an owner reference of a budget names."""
+
+    group: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def operator(budget: Object) -> Operator | None:
+    """Return the operator that writes a budget, or None if a user or a chart wrote it."""
+    return next((known for known in _OPERATORS if known.wrote(budget)), None)
+
+
+def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> Answer | None:
+    """Return what the operator of a budget does about the eviction of a pod. None: the form of the budget decides.
+
+    Args:
+        never: why the form of the budget can never allow an eviction; empty: it can.
+
+    Raises:
+        Unseen: it cannot be determined, with the operator, the budget and the reason.
+    """
+    known = operator(budget)
+    if known is None:
+        return None
+    try:
+        return known.judge(Eviction(pod, budget, never, cluster))
+    except Unseen as unseen:
+        about = f"{PDB.kind} {budget.full_name}"
+        raise Unseen(f"whether {known.name} makes way for {about} ({unseen.what})") from None
+
+
+def _owners(budget: Object) -> Iterator[Owner]:
+    for reference in budget.metadata["ownerReferences"].items():
+        group = (reference["apiVersion"].text or "").rpartition("/")[0]
+        yield Owner(group, reference["kind"].text or "", reference["name"].text or "")
+
+
+def _owner(budget: Object, *groups: str) -> Owner | None:
+    """Return the owner of a budget whose API group is one of these or below one of these."""
+    return next(
+        (owner for owner in _owners(budget) for group in groups if f".{owner.group}".endswith(f".{group}")), None
+    )
+
+
+# --- Rook-Ceph ---------------------------------------------------------------------------------------------------
+
+_ROOK: Final = "ceph.rook.io"
+_DOMAIN: Final = "topology-location-"
+"""Start of the label of OSD pods that names their failure domain."""
+
+
+def _is_of_rook(budget: Object) -> bool:
+    return _owner(budget, _ROOK) is not None or _is_of_monitors(budget)
+
+
+def _is_of_monitors(budget: Object) -> bool:
+    return budget.name == "rook-ceph-mon-pdb" and selected_labels(budget).get("app") == "rook-ceph-mon"
+
+
+def _rook(eviction: Eviction) -> Answer | None:
+    labels = selected_labels(eviction.budget)
+    domain = next((key for key in labels if key.startswith(_DOMAIN)), "")
+    if domain:
+        return _another_domain_drains(eviction, domain)
+    if labels.get("app") == "rook-ceph-osd":
+        return _osds(eviction)
+    if eviction.allowed:
+        return GOES
+    if _is_of_monitors(eviction.budget):
+        if any(map(_leaves_budgets_alone, eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace))):
+            return None
+        return Answer(Way.NOW, "a Ceph monitor is down", "Wait until all monitors are in the quorum, or repair them.")
+    owner = _owner(eviction.budget, _ROOK)
+    if eviction.never:
+        reason = f"{eviction.never}, and Rook keeps it for {owner}"
+        return Answer(Way.NEVER, reason, f"Add an instance or a standby in {owner}.")
+    return not_ready(f"a daemon of {owner}")
+
+
+def _leaves_budgets_alone(ceph: Object) -> bool:
+    return ceph.at("spec", "disruptionManagement", "managePodBudgets").boolean is False
+
+
+def _another_domain_drains(eviction: Eviction, label: str) -> Answer:
+    """Rook writes a budget of 0 for each failure domain but the one that is down."""
+    budgets = eviction.cluster.list(PDB, eviction.budget.namespace)
+    blocked = {value for budget in budgets if (value := selected_labels(budget).get(label))}
+    away = sorted({value for pod in eviction.pods if (value := pod.labels.get(label))} - blocked)
+    where = names(away) or "another failure domain"
+    reason = f"Ceph waits until {where} is back and its data is clean"
+    return Answer(Way.NOW, reason, f"Wait for that, and repair {where} if it does not come back.")
+
+
+def _osds(eviction: Eviction) -> Answer:
+    """The first OSD of a node goes; Rook then lets the others of its failure domain go."""
+    osds = list(eviction.selected)
+    if eviction.allowed >= sum(node_of(osd) == eviction.node for osd in osds):
+        return GOES
+    owner = _owner(eviction.budget, _ROOK)
+    ceph = eviction.cluster.get(CEPH_CLUSTER, eviction.budget.namespace, owner.name if owner else "")
+    health = ceph.at("status", "ceph", "health").text if ceph is not None else None
+    if health not in ("HEALTH_OK", "HEALTH_WARN"):
+        raise Unseen(f"the health of {owner} is {health or 'not known'}")
+    down = sorted({node_of(osd) or osd.name for osd in osds if not is_ready(osd)} - {eviction.node})
+    if not eviction.allowed and down and health != "HEALTH_OK":
+        reason = f"an OSD of {names(down)} is down, and Ceph waits until its data is clean"
+        return Answer(Way.NOW, reason, "Wait for that, and repair the OSD if it does not come back.")
+    return Answer(
+        Way.WAITS, f"Rook lets all OSDs of node {eviction.node} go about 1 minute after the first one is down"
+    )
+
+
+# --- databases and queues ----------------------------------------------------------------------------------------
+
+
+def _cloudnative_pg(eviction: Eviction) -> Answer:
+    """CloudNativePG makes a ready replica on another node the primary when the node of the primary is cordoned."""
+    if eviction.allowed:
+        return GOES
+    owner, namespace = _owner(eviction.budget, "postgresql.cnpg.io"), eviction.budget.namespace
+    if owner is None or not eviction.budget.name.endswith("-primary"):
+        return not_ready(f"a replica of {owner}")
+    if any(_is_standby(pod, owner.name, eviction) for pod in eviction.pods):
+        return Answer(Way.WAITS, f"CloudNativePG moves the primary of {owner} to a replica on another node")
+    cluster = eviction.cluster.get(CNPG_CLUSTER, namespace, owner.name)
+    if cluster is None:
+        raise Unseen(f"{owner} does not exist")
+    if cluster.at("spec", "instances").integer in (None, 1):
+        remedy = "Set instances: 2 in the Cluster, or open a maintenance window with its nodeMaintenanceWindow."
+        return Answer(Way.NEVER, f"{owner} has one instance, which CloudNativePG cannot move", remedy)
+    return not_ready(f"every replica of {owner} on other schedulable nodes")
+
+
+def _is_standby(pod: Object, cluster: str, eviction: Eviction) -> bool:
+    ours = pod.labels.get("cnpg.io/cluster") == cluster and not pod.deleted
+    return ours and is_ready(pod) and node_of(pod) != eviction.node and is_schedulable(node_of(pod), eviction.cluster)
+
+
+def _strimzi(eviction: Eviction) -> Answer:
+    """Strimzi's Drain Cleaner refuses the eviction and lets the operator roll the pod to another node."""
+    if eviction.allowed:
+        return GOES
+    owner = _owner(eviction.budget, "strimzi.io")
+    if any(map(_is_drain_cleaner, eviction.cluster.list(VALIDATING_CONFIGURATION))):
+        return Answer(Way.WAITS, f"the Strimzi operator moves the pods of {owner} at its next reconciliation")
+    if eviction.never:
+        remedy = f"Install Strimzi's Drain Cleaner, or set maxUnavailable: 1 in the template of {owner}."
+        return Answer(Way.NEVER, f"{eviction.never}, and Strimzi has no Drain Cleaner here", remedy)
+    return not_ready(f"a pod of {owner}")
+
+
+def _is_drain_cleaner(configuration: Object) -> bool:
+    return any(
+        "drain-cleaner" in (webhook.at("clientConfig", "service", "name").text or "")
+        and any(each.text == "pods/eviction" for rule in webhook["rules"].items() for each in rule["resources"].items())
+        for webhook in configuration["webhooks"].items()
+    )
+
+
+def _elasticsearch(eviction: Eviction) -> Answer:
+    """ECK allows one pod of a green cluster with several nodes of each role."""
+    if eviction.allowed:
+        return GOES
+    owner = _owner(eviction.budget, "elasticsearch.k8s.elastic.co")
+    found = eviction.cluster.get(ELASTICSEARCH, eviction.budget.namespace, owner.name if owner else "")
+    if found is None:
+        raise Unseen(f"{owner} does not exist")
+    health = found.at("status", "health").text or "unknown"
+    if health != "green":
+        reason = f"the health of {owner} is {health}, and ECK allows no disruption until it is green"
+        return Answer(Way.NOW, reason, f"Wait until {owner} is green, or repair it.")
+    role = _single_role(found)
+    if role:
+        reason = f"{owner} has a single {role} node, and ECK allows no disruption of the cluster"
+        return Answer(Way.NEVER, reason, f"Add a node with the role {role} to {owner}.")
+    return not_ready(f"a pod of {owner}")
+
+
+def _single_role(elasticsearch: Object) -> str:
+    """Return the role that only one node of a cluster of several nodes has; empty: none."""
+    node_sets = list(elasticsearch.at("spec", "nodeSets").items())
+    if sum(each["count"].integer or 0 for each in node_sets) < _SEVERAL:
+        return ""
+    of_role = {role: sum(each["count"].integer or 0 for each in node_sets if _has(each, role)) for role in _ROLES}
+    return next((role for role, number in of_role.items() if number == 1), "")
+
+
+_SEVERAL: Final = 2
+_ROLES: Final = ("master", "data", "ingest")
+
+
+def _has(node_set: Field, role: str) -> bool:
+    """Return whether the nodes of a node set have a role: all roles, unless ``node.roles`` lists them."""
+    config = node_set["config"]
+    roles = config["node.roles"] if config["node.roles"].present else config.at("node", "roles")
+    return not roles.is_list or any(
+        each.text == role or (each.text or "").startswith(f"{role}_") for each in roles.items()
+    )
+
+
+# --- OpenShift and KubeVirt --------------------------------------------------------------------------------------
+
+
+def _is_guard(budget: Object) -> bool:
+    return budget.name.endswith("-guard-pdb") and selected_labels(budget).get("app") == "guard"
+
+
+def _guard(eviction: Eviction) -> Answer:
+    """One control-plane node may be down at a time."""
+    if eviction.allowed:
+        return GOES
+    down = sorted({node_of(pod) for pod in eviction.selected if not is_ready(pod)} - {""})
+    reason = f"{names(down)} is not Ready" if down else "another control-plane node is not Ready"
+    remedy = "Wait until all control-plane nodes are Ready, or repair them."
+    return Answer(Way.NOW, f"{reason}, and only one control-plane node may be down at a time", remedy)
+
+
+def _is_image_registry(budget: Object) -> bool:
+    return (budget.namespace, budget.name) == ("openshift-image-registry", "image-registry")
+
+
+def _image_registry(eviction: Eviction) -> Answer:
+    if eviction.allowed:
+        return GOES
+    if eviction.never:
+        remedy = "Set replicas: 2 in the Config of the image registry."
+        return Answer(Way.NEVER, f"{eviction.never}, and the registry operator keeps it", remedy)
+    return not_ready("a pod of the image registry")
+
+
+_VIRT_COMPONENTS: Final = frozenset(("virt-api", "virt-controller", "virt-operator", "virt-exportproxy"))
+
+
+def _is_of_virt_operator(budget: Object) -> bool:
+    managed = budget.labels.get("app.kubernetes.io/managed-by") in ("virt-operator", "kubevirt-operator")
+    return managed or (budget.name.endswith("-pdb") and selected_labels(budget).get("kubevirt.io") in _VIRT_COMPONENTS)
+
+
+def _virt_operator(eviction: Eviction) -> Answer:
+    """The budget demands all replicas but one, and virt-operator writes none for a single replica."""
+    component = selected_labels(eviction.budget).get("kubevirt.io") or "KubeVirt"
+    return GOES if eviction.allowed else not_ready(f"a replica of {component}")
+
+
+# --- operators that are not known --------------------------------------------------------------------------------
+
+
+def _custom_owner(budget: Object) -> Owner | None:
+    """Return the owner of a budget whose kind comes with a CustomResourceDefinition."""
+    return next((owner for owner in _owners(budget) if "." in owner.group and owner.group not in BUILT_IN_GROUPS), None)
+
+
+def _custom(eviction: Eviction) -> Answer | None:
+    if eviction.never:
+        raise Unseen(f"{_custom_owner(eviction.budget)} writes it, and whether it makes way is not known")
+    return None
+
+
+_OPERATORS: Final = (
+    Operator("Longhorn", longhorn_budgets.is_instance_manager, longhorn_budgets.instance_manager),
+    Operator("Longhorn", longhorn_budgets.is_csi, longhorn_budgets.csi),
+    Operator("Rook", _is_of_rook, _rook),
+    Operator("CloudNativePG", lambda budget: _owner(budget, "postgresql.cnpg.io") is not None, _cloudnative_pg),
+    Operator("Strimzi", lambda budget: _owner(budget, "strimzi.io") is not None, _strimzi),
+    Operator("ECK", lambda budget: _owner(budget, "elasticsearch.k8s.elastic.co") is not None, _elasticsearch),
+    Operator("OpenShift", _is_guard, _guard),
+    Operator("OpenShift", _is_image_registry, _image_registry),
+    Operator("KubeVirt", _is_of_virt_operator, _virt_operator),
+    Operator("its operator", lambda budget: _custom_owner(budget) is not None, _custom),
+)
+"""The first one that wrote a budget judges it."""
