@@ -158,11 +158,40 @@ def test_vms_without_room_at_the_same_time_are_named():
     assert "  no room at the same time for shop/" in text(plan(seen([node("a"), small], vms), "a"))
 
 
-@pytest.mark.parametrize(("group", "code"), [(MIGRATING, 2), (BLOCKING, 1), (RESTARTING, 2), (STOPPING, 0)])
-def test_nodes_out_of_sight_matter_only_for_what_needs_room(group, code):
+@pytest.mark.parametrize(("group", "code"), [(MIGRATING, 2), (BLOCKING, 1), (RESTARTING, 2), (STOPPING, 2)])
+def test_nodes_out_of_sight_leave_all_but_a_no_open(group, code):
     cluster = Snapshot([NODES[1], *group], complete=["*"], unreadable=["nodes"])
 
     assert drain(cluster, group[0].at("status", "nodeName").text, "text")[1] == code
+
+
+@pytest.mark.parametrize("limit", ["parallelMigrationsPerCluster", "parallelOutboundMigrationsPerNode"])
+def test_an_unread_kubevirt_may_have_a_limit_of_zero(limit):
+    limits = {"configuration": {"migrations": {limit: 0}}}
+    objects = [node("a"), node("c"), vmi("web", "a"), vm("web"), made(KUBEVIRT, "KubeVirt", "kubevirt", spec=limits)]
+    blind = Snapshot(objects[:-1], ["*"], ["kubevirts.kubevirt.io"])
+
+    assert drain(Snapshot(objects, ["*"]), "a", "text")[1] == 1
+    assert drain(blind, "a", "text")[1] == 2
+    assert plan(blind, "a").nodes[0].forecasts[0].outcome == "unknown"
+    assert "kubevirts.kubevirt.io" in plan(blind, "a").unseen
+
+
+def test_an_unread_kubevirt_leaves_a_certain_no():
+    objects = [*NODES, *BLOCKING, *MIGRATING]
+    assert drain(Snapshot(objects, ["*"], ["kubevirts.kubevirt.io"]), "b", "text")[1] == 1
+
+
+def test_a_vm_that_may_stay_off_is_not_called_without_room():
+    small = node("c")
+    small.data["status"]["allocatable"]["pods"] = "0"
+    manual = vmi("batch", "a", "None")
+
+    whole = plan(seen([node("a"), small, manual, vm("batch", "Manual")]), "a").nodes[0]
+    blind = plan(Snapshot([node("a"), small, manual], ["*"], ["virtualmachines.kubevirt.io"]), "a").nodes[0]
+
+    assert (whole.drainable, whole.packing.fits) == (True, True)
+    assert (blind.drainable, blind.packing.fits) == (None, None)
 
 
 def test_what_certainly_blocks_blocks_whatever_cannot_be_seen():

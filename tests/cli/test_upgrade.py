@@ -221,6 +221,52 @@ def test_what_could_not_be_read_leaves_the_answer_open(kind):
     assert any(kind in what for what in data["unseen"])
 
 
+POOLS = "machineconfigpools.machineconfiguration.openshift.io"
+DEPLOYMENTS = "machinedeployments.cluster.x-k8s.io"
+CAPI_MACHINES = "machines.cluster.x-k8s.io"
+
+
+@pytest.mark.parametrize("kind", [POOLS, DEPLOYMENTS])
+def test_unread_drivers_leave_the_answer_open(kind):
+    data = rehearse([node("a"), node("b")], vm("db", "a"), kubevirt(), unreadable=[kind])
+
+    assert data["possible"] is None
+    assert data["unseen"] == [kind]
+
+
+def test_a_paused_pool_out_of_sight():
+    nodes = [node(name, {"node-role.kubernetes.io/worker": ""}) for name in "abcd"]
+
+    assert rehearse(nodes, pool(paused=True), kubevirt())["possible"] is False
+    assert rehearse(nodes, kubevirt(), unreadable=[POOLS])["possible"] is None
+
+
+@pytest.mark.parametrize(
+    ("driver", "unread", "possible"),
+    [
+        (Driver.PLAIN, (POOLS, DEPLOYMENTS, CAPI_MACHINES), True),
+        (Driver.MACHINE_CONFIG, (DEPLOYMENTS, CAPI_MACHINES), True),
+        (Driver.MACHINE_CONFIG, (POOLS,), None),
+        (Driver.CLUSTER_API, (POOLS,), True),
+        (Driver.CLUSTER_API, (CAPI_MACHINES,), None),
+        (None, (DEPLOYMENTS, CAPI_MACHINES), True),  # the pools decide first
+    ],
+)
+def test_a_driver_needs_its_own_kinds_alone(driver, unread, possible):
+    worker = {"node-role.kubernetes.io/worker": ""}
+    labels = {"labels": {"cluster.x-k8s.io/deployment-name": "workers"}}
+    machines = [
+        manifest(
+            "cluster.x-k8s.io/v1beta1", "Machine", name, "capi", metadata=labels, status={"nodeRef": {"name": name}}
+        )
+        for name in "ab"
+    ]
+    deployment = manifest("cluster.x-k8s.io/v1beta1", "MachineDeployment", "workers", "capi", spec={})
+    groups = ([node(name, worker) for name in "ab"], vm("db", "a"), kubevirt(), pool(), deployment, machines)
+
+    assert rehearse(*groups, unreadable=unread, driver=driver)["possible"] is possible
+
+
 def test_an_empty_snapshot():
     assert rehearse(complete=())["possible"] is None
 

@@ -64,7 +64,7 @@ def test_a_node_that_cannot_be_seen_may_take_it():
     objects = [HERE, node("b", unschedulable=True), subject, vm("Always"), kubevirt()]
 
     assert vm_outcomes.forecast(subject, Snapshot(objects, complete=["*"])).outcome is VmOutcome.BLOCKS
-    assert vm_outcomes.forecast(subject, Snapshot(objects)).outcome is VmOutcome.MIGRATES
+    assert vm_outcomes.forecast(subject, Snapshot(objects)).outcome is VmOutcome.UNKNOWN
 
 
 def test_a_refused_eviction_needs_nothing_else_to_be_seen():
@@ -124,8 +124,8 @@ def test_without_labels_on_nodes_kubevirt_is_believed(nodes):
     assert foretold(vmi("LiveMigrate", True), *nodes).outcome is VmOutcome.MIGRATES
 
 
-def test_with_nodes_out_of_sight_kubevirt_is_believed():
-    assert vm_outcomes.forecast(vmi("LiveMigrate", True), Snapshot()).outcome is VmOutcome.MIGRATES
+def test_with_nodes_out_of_sight_it_cannot_be_determined_whether_it_migrates():
+    assert vm_outcomes.forecast(vmi("LiveMigrate", True), Snapshot()).outcome is VmOutcome.UNKNOWN
 
 
 def test_a_restart_that_finds_no_node_says_so():

@@ -18,7 +18,10 @@ def vmi(strategy=None, migratable=None, *, owner="VirtualMachine", on="a", phase
     )
 
 
-HERE, THERE = node("a"), node("b")
+ROOM = {"cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"} | {
+    f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net")
+}
+HERE, THERE = node("a", allocatable=ROOM), node("b", allocatable=ROOM)
 
 
 def budget(selector, allowed=None, owner=None, **spec):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, vm_outcomes
@@ -138,11 +138,12 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
     unseen += [found.unseen for found in forecasts if found.unseen]
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
-    unseen += pods.unseen
-    leaving = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room]
-    packing = capacity.packing(leaving, cluster)
-    if packing.fits is None and len(unseen) == len(pods.unseen):
+    packing = _packing(forecasts, cluster)
+    if packing.fits and any(kind in unread for kind in (VMI, POD)):
+        packing = replace(packing, fits=None)
+    if packing.fits is None and not unseen:
         unseen += _without_room(forecasts, packing) or ["the search for room was given up"]
+    unseen += pods.unseen
     return NodePlan(
         name,
         tuple(_state(node)),
@@ -152,6 +153,18 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
         tuple(dict.fromkeys(unseen)),
         tuple(node_notes.notes(node, cluster)) if node is not None else (),
     )
+
+
+def _packing(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
+    """Return whether the VMs that need room find it at the same time.
+
+    Without room for all of them the answer is no only if those that certainly need room find none.
+    """
+    packing = capacity.packing([Leaving(found.vmi, found.target) for found in forecasts if found.needs_room], cluster)
+    if packing.fits is not False or not any(found.may_stop for found in forecasts):
+        return packing
+    certain = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room and not found.may_stop]
+    return packing if capacity.packing(certain, cluster).fits is False else replace(packing, fits=None)
 
 
 def _without_room(forecasts: Sequence[Forecast], packing: Packing) -> list[str]:
@@ -164,9 +177,7 @@ def _without_room(forecasts: Sequence[Forecast], packing: Packing) -> list[str]:
 
 def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
     """Yield the kinds of which every object must be known before a node is called drainable."""
-    yield from (VMI, POD, PDB)
-    if any(found.needs_room for found in forecasts):
-        yield NODE
+    yield from (VMI, POD, PDB, NODE)
     if any(found.outcome is VmOutcome.MIGRATES for found in forecasts):
         yield from (LIMIT_RANGE, RESOURCE_QUOTA, VMIM)
 

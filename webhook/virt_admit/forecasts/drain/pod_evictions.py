@@ -15,7 +15,7 @@ from typing import Final
 
 from virt_admit.model import operator_budgets
 from virt_admit.model.kubernetes import clock, selectors
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
@@ -223,9 +223,12 @@ def _lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
     if pod.labels.get("kubevirt.io") != "virt-launcher" or not name:
         return False
     age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
-    if age is not None and age < _SETTLED:
-        return False
     try:
+        if age is None:
+            for unread in more_may_exist(cluster, NODE):  # their heartbeats are the clock
+                raise unread
+        elif age < _SETTLED:
+            return False
         return cluster.get(VMI, pod.namespace, name) is None
     except Unseen:
         return False

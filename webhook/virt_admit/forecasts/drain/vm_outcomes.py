@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import enum
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,8 +18,8 @@ from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather, more_may_exist
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -75,6 +75,8 @@ class Forecast:
     """Where it could go: the target pod of its migration, or a fresh pod for a VM that restarts."""
     unseen: str = ""
     """What could not be read, so that the outcome is unknown."""
+    may_stop: bool = False
+    """Whether the VM may need no room elsewhere, because what decides that could not be read."""
 
     @property
     def placement(self) -> Placement:
@@ -98,6 +100,13 @@ class _Verdict(NamedTuple):
     reason: str
     remedy: str = ""
     unseen: str = ""
+    may_stop: bool = False
+
+    @classmethod
+    def unread(cls, blind: Unseen, *, may_stop: bool = True) -> _Verdict:
+        """Return that the outcome cannot be determined."""
+        reason = f"cannot see {blind.what}"
+        return cls(VmOutcome.UNKNOWN, reason, "let virt-admit read it", blind.what, may_stop)
 
 
 _Find = Callable[[bool], SchedulingTarget]
@@ -110,9 +119,9 @@ def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     try:
         verdict = _judge(vmi, cluster, find)
     except Unseen as blind:
-        verdict = _Verdict(VmOutcome.UNKNOWN, f"cannot see {blind.what}", "let virt-admit read it", blind.what)
+        verdict = _Verdict.unread(blind)
     moves = verdict.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)
-    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), verdict.unseen)
+    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), verdict.unseen, verdict.may_stop)
 
 
 def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
@@ -122,6 +131,8 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
     if vmi.deleted:
         return _shut_down(vmi, cluster, find, "it is being stopped already")
     said = expand.strategy(vmi, cluster)
+    if not vmi.at("status", "conditions").present and vmi.at("status", "phase").present:
+        raise Unseen(f"status.conditions of {VMI} {vmi.full_name}")
     match lifecycle.eviction(said.value, vmis.migratable(vmi)):
         case Eviction.REFUSED:
             reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
@@ -131,21 +142,10 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
             remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
             return _Verdict(VmOutcome.BLOCKS, reason, remedy)
         case Eviction.MIGRATES:
-            problem = (
-                _failing(vmi, cluster)
-                or cluster.cached(parallel_migrations.none_starts)
-                or no_target.reason(find(True), cluster, moves=True)
-                or quotas.refusal(vmi, cluster)
-            )
-            if problem is not None:
-                return _Verdict(VmOutcome.BLOCKS, f"{said.phrase}, but {problem.reason}", problem.remedy)
-            doubt = _doubt(vmi, cluster)
-            if doubt is not None:
-                reason = f"{said.phrase}, but {doubt.reason}"
-                return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
-            if preempting := preemption_effects.problem(find(True), cluster):
-                return _Verdict(VmOutcome.UNKNOWN, f"{said.phrase}, but {preempting.reason}", preempting.remedy)
-            return _Verdict(VmOutcome.MIGRATES, f"{said.phrase}, LiveMigratable")
+            try:
+                return _migrate(vmi, cluster, find, said.phrase)
+            except Unseen as blind:
+                return _Verdict.unread(blind, may_stop=False)
     refused = disruption_budgets.blocking(vmi, cluster)
     if refused is not None:
         return _Verdict(VmOutcome.BLOCKS, refused.reason, refused.remedy)
@@ -153,14 +153,64 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
     return _shut_down(vmi, cluster, find, f"{said.phrase}{hindered}")
 
 
+def _migrate(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict:
+    """Return what becomes of a VMI that KubeVirt wants to migrate.
+
+    Raises:
+        Unseen: nothing that was read keeps it from migrating, but something that was not read may.
+    """
+    problem = first_known(
+        (
+            lambda: _failing(vmi, cluster),
+            lambda: cluster.cached(parallel_migrations.none_starts),
+            lambda: no_target.reason(find(True), cluster, moves=True),
+            lambda: quotas.refusal(vmi, cluster),
+        )
+    )
+    if problem is not None:
+        return _Verdict(VmOutcome.BLOCKS, f"{why}, but {problem.reason}", problem.remedy)
+    doubt = _doubt(vmi, cluster)
+    if doubt is not None:
+        reason = f"{why}, but {doubt.reason}"
+        return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
+    if preempting := preemption_effects.problem(find(True), cluster):
+        return _Verdict(VmOutcome.UNKNOWN, f"{why}, but {preempting.reason}", preempting.remedy)
+    for unread in _unread(vmi, find(True).placement, cluster):
+        raise Unseen(unread)
+    return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable")
+
+
+def _unread(vmi: Object, placement: Placement, cluster: Cluster) -> Iterator[str]:
+    """Yield what could not be read although it may keep a VMI from migrating."""
+    if placement.certain is None and not placement.has_candidate:
+        yield from placement.unseen
+        yield from (f"room on node {name}" for name in placement.undetermined)
+        yield str(NODE)
+    for kind in (LIMIT_RANGE, RESOURCE_QUOTA, VMIM):
+        unseen = _of_namespace(cluster, kind, vms.namespace_of(vmi))
+        if unseen:
+            yield unseen
+
+
+def _of_namespace(cluster: Cluster, kind: Kind, namespace: str) -> str:
+    """Return what could not be read if more objects of a kind may exist in a namespace; empty: all are known."""
+    return gather(cluster.list(kind, namespace))[1]
+
+
 def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why a VMI that is being stopped will not end: it is long after the time that its guest has."""
-    asked = clock.since(vmi.metadata["deletionTimestamp"].text, cluster)
-    if asked is None:
+    """Return why a VMI that is being stopped will not end: it is long after the time that its guest has.
+
+    Raises:
+        Unseen: it is not late by the known Nodes, whose heartbeats are the clock, and more Nodes may exist.
+    """
+    if not vmi.deleted:
         return None
+    asked = clock.since(vmi.metadata["deletionTimestamp"].text, cluster)
     grace = vmi.at("spec", "terminationGracePeriodSeconds").integer
-    late = asked - datetime.timedelta(seconds=_GRACE if grace is None else max(0, grace))
-    if late < pod_evictions.STUCK_AFTER:
+    late = asked - datetime.timedelta(seconds=_GRACE if grace is None else max(0, grace)) if asked is not None else None
+    if late is None or late < pod_evictions.STUCK_AFTER:
+        for unread in more_may_exist(cluster, NODE):
+            raise unread
         return None
     minutes = int(late.total_seconds() // 60)
     reason = f"it is being stopped, and should have ended {minutes} minutes ago"

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import CSI_NODE, NAMESPACE, NODE, POD, PV, PVC, STORAGE_CLASS, VMI
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
+from virt_admit.model.kubernetes.kinds import CSI_NODE, KUBEVIRT, NAMESPACE, NODE, POD, PV, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand as effective_module
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.scheduler import pod_size, pods, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline, Placement
 from virt_admit.model.scheduler.pod_size import PodSize
@@ -120,12 +121,15 @@ def scheduler(cluster: Cluster) -> FilterPipeline:
 def _scheduler(cluster: Cluster) -> FilterPipeline:
     nodes, unseen_nodes = gather(cluster.list(NODE))
     found, unseen_pods = gather(cluster.list(POD))
-    namespaces, _ = gather(cluster.list(NAMESPACE))
     bound = [_read(pod) for pod in found if _counts(pod)]
+    unseen = (unseen_pods,) if unseen_pods else ()
     if not unseen_pods:
-        bound += _of_vmis_without_pod(cluster)
-    state = SchedulerSnapshot.of(map(read_node, nodes), bound, {item.name: item.labels for item in namespaces})
-    return FilterPipeline(state, _volumes(cluster), (unseen_pods,) if unseen_pods else (), complete=not unseen_nodes)
+        computed, unseen_sizes = gather(_of_vmis_without_pod(cluster))
+        bound += computed
+        unseen = (unseen_sizes,) if unseen_sizes else ()
+    namespaces = {item.name: item.labels for item in cluster.known(NAMESPACE)}  # ``_unseen_of`` says if there are more
+    state = SchedulerSnapshot.of(map(read_node, nodes), bound, namespaces)
+    return FilterPipeline(state, _volumes(cluster), unseen, complete=not unseen_nodes)
 
 
 def _counts(pod: Object) -> bool:
@@ -148,15 +152,26 @@ def _read(pod: Object) -> Pod:
 
 
 def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
-    """Yield a pod for each running VMI that has none in the snapshot, with the requests that KubeVirt computes."""
+    """Yield a pod for each running VMI that has none in the snapshot, with the requests that KubeVirt computes.
+
+    Raises:
+        Unseen: after the others, if what decides on the requests of some could not be read.
+    """
     known = launchers(cluster)
+    unseen = ""
     for vmi in cluster.known(VMI):
         node = vmi.at("status", "nodeName").text
         if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES and known.on_node(vmi) is None:
             given = expand(vmi, cluster)
+            blind = next(launcher_resources.unseen(given, cluster), "")
+            if blind:
+                unseen = unseen or blind
+                continue
             requests = launcher_resources.pod(given, cluster).requests
             unknown = LOWEST if given.spec["priorityClassName"].text else 0
             yield replace(launcher_pod.fresh_pod(given, cluster, requests), node=node, priority=unknown)
+    if unseen:
+        raise Unseen(unseen)
 
 
 def preemption(cluster: Cluster) -> Preemption:
@@ -248,6 +263,14 @@ def new_pod(vmi: Object, cluster: Cluster) -> PodSize:
     return launcher_resources.pod(expand(vmi, cluster), cluster)
 
 
+def unseen_size(vmi: Object, cluster: Cluster) -> str:
+    """Return what could not be read although the requests of the launcher pod rest on it; empty: they are certain."""
+    known = launchers(cluster)
+    if known.on_node(vmi) is not None:
+        return ""
+    return known.unseen or next(launcher_resources.unseen(expand(vmi, cluster), cluster), "")
+
+
 class SchedulingTarget(NamedTuple):
     """The pod for which a VMI needs a place, and the nodes on which it would be schedulable now."""
 
@@ -274,6 +297,8 @@ def target(vmi: Object, cluster: Cluster, *, moves: bool) -> SchedulingTarget:
         launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *attached))
         placement = filters.place(pod, without=here, gone=gone)
         unseen += tuple(_out_of_reach(launched_on, placement))
+    if unseen_size(vmi, cluster) or ((pod.affinity or pod.spread) and (filters.unseen or _more_namespaces(cluster))):
+        placement = replace(placement, guessed=True)
     placement = preemption(cluster).weigh(pod, placement, gone)
     return SchedulingTarget(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
 
@@ -284,6 +309,10 @@ def _out_of_reach(launched_on: Iterable[str], placement: Placement) -> Iterator[
     missed = set(launched_on) - set(placement.candidates)
     if missed and placement.candidates:
         yield f"whether kube-scheduler chooses a node with the hotplugged volumes, not {min(missed)}"
+
+
+def _more_namespaces(cluster: Cluster) -> bool:
+    return next(more_may_exist(cluster, NAMESPACE), None) is not None
 
 
 def _is_own(pod: Pod, vmi: Object) -> bool:
@@ -303,8 +332,14 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
             cluster.get(kind, "", name)
         except Unseen as unseen:
             yield unseen.what
+    if pod.affinity or pod.anti_affinity:
+        yield from (unread.what for unread in more_may_exist(cluster, NAMESPACE))
     for claim in vmi.at("spec", "resourceClaims").items():  # dynamic resource allocation: no ResourceSlices are read
         yield f"the nodes with devices for resource claim {claim['name'].text}"
     given = expand(vmi, cluster)
-    alone = launchers(cluster).on_node(vmi) is None
-    yield from launcher_resources.unseen(given, cluster) if alone else given.unseen
+    if launchers(cluster).on_node(vmi) is None:
+        yield from launcher_resources.unseen(given, cluster)
+        return
+    yield from given.unseen
+    if configuration.is_unread(cluster):  # its node selectors and CPU model count for every pod
+        yield str(KUBEVIRT)

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import migration_demand
+from virt_admit.forecasts.placement import candidates, migration_demand
 from virt_admit.forecasts.placement.migration_demand import Demand
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
@@ -32,12 +32,18 @@ _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why a LimitRange or a quota refuses what a migration creates; None: none does, as far as known."""
+    """Return why a LimitRange or a quota refuses what a migration creates; None: none does, as far as known.
+
+    Raises:
+        Unseen: one may refuse a pod whose requests could not be read.
+    """
     namespace = vms.namespace_of(vmi)
     ranges = limit_ranges.of_namespace(cluster, namespace)
     found = cluster.known(RESOURCE_QUOTA, namespace)
     if not found and not ranges:
         return None
+    if unseen := candidates.unseen_size(vmi, cluster):
+        raise Unseen(unseen)
     demand = migration_demand.demand(vmi, cluster)
     for pod, words in ((demand.launcher, "a second pod"), (demand.attachment, "the pod that attaches its volumes")):
         refused = limit_ranges.refusal(pod, ranges) if pod is not None else ""

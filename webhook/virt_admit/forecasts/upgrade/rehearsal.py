@@ -113,10 +113,10 @@ def rehearse(
     driver = options.driver or rollouts.default_driver(cluster)
     progress("judging the drain of every node")
     plan = drain_plan.plan(cluster)
-    unseen = list(plan.unseen)
+    unseen = [*plan.unseen, *(blind.what for blind in rollouts.unread(cluster, options.driver))]
     try:
-        found = limits(cluster)
         pools = rollouts.pools(driver, cluster, options.max_unavailable, _emptiest_first(plan))
+        found = limits(cluster)
     except Unseen as blind:
         return _unknown(driver, plan, (*unseen, blind.what))
     if plan.nodes and not any(pool.nodes for pool in pools):

@@ -8,15 +8,15 @@ kubernetes-sigs/cluster-api core/reconcilers/machinedeployment/mdutil/util.go#Re
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.remediation.inactive_reasons import CURRENT_CONFIG, DESIRED_CONFIG
 from virt_admit.model.kubernetes import nodes, selectors
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
@@ -58,11 +58,37 @@ class Pool:
     obstacle: Obstacle | None = None
 
 
+_READ_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
+    Driver.MACHINE_CONFIG: (MACHINE_CONFIG_POOL,),
+    Driver.CLUSTER_API: (MACHINE_DEPLOYMENT, CAPI_MACHINE),
+    Driver.PLAIN: (),
+}
+"""The kinds that each driver reads, besides Nodes."""
+_DECIDED_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
+    Driver.MACHINE_CONFIG: (),
+    Driver.CLUSTER_API: (MACHINE_CONFIG_POOL,),
+    Driver.PLAIN: (MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT),
+}
+"""The kinds of which no object may exist where a driver is the default."""
+
+
 def default_driver(cluster: Cluster) -> Driver:
     """Return who probably updates this cluster, by the kinds of which objects are known."""
     if cluster.known(MACHINE_CONFIG_POOL):
         return Driver.MACHINE_CONFIG
     return Driver.CLUSTER_API if cluster.known(MACHINE_DEPLOYMENT) else Driver.PLAIN
+
+
+def unread(cluster: Cluster, driver: Driver | None) -> Iterator[Unseen]:
+    """Yield the kinds of which more objects may exist, which may change the order or stop it.
+
+    ``driver``: the one that the administrator named; None: that of ``default_driver``, which then rests also on the
+    kinds that decide before it.
+    """
+    used = driver or default_driver(cluster)
+    before = _DECIDED_BY[used] if driver is None else ()
+    for kind in dict.fromkeys((*before, *_READ_BY[used])):
+        yield from more_may_exist(cluster, kind)
 
 
 def pools(driver: Driver, cluster: Cluster, max_unavailable: str | None, load: Sequence[str]) -> tuple[Pool, ...]:

@@ -140,6 +140,26 @@ def gather(items: Iterable[T]) -> tuple[list[T], str]:
     return found, ""
 
 
+def first_known(checks: Iterable[Callable[[], T | None]]) -> T | None:
+    """Return the first result that is not None, whatever the other checks cannot read. None: no check has a result.
+
+    Raises:
+        Unseen: no check has a result, and one of them could not read what it needs.
+    """
+    blind: Unseen | None = None
+    for check in checks:
+        try:
+            found = check()
+        except Unseen as unseen:
+            blind = blind or unseen
+            continue
+        if found is not None:
+            return found
+    if blind is not None:
+        raise blind
+    return None
+
+
 def more_may_exist(cluster: Cluster, kind: Kind) -> Iterator[Unseen]:
     """Yield ``Unseen`` if more objects of the kind may exist than are known. Rules yield it after their findings."""
     try:

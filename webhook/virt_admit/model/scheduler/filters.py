@@ -55,6 +55,8 @@ class Placement:
     """Whether every node of the cluster is known."""
     preempting: str = ""
     """A node that would take the pod without its pods of lower priority, where no node takes it as it is."""
+    guessed: bool = False
+    """Whether more than labels and taints refuse the pod only by what could not be read, such as its requests."""
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -64,8 +66,12 @@ class Placement:
     @property
     def undetermined(self) -> tuple[str, ...]:
         """Nodes on which nothing is known to be wrong, but not everything could be read."""
-        blind = [name for name, causes in self.judged.items() if causes is None]
+        blind = [name for name, causes in self.judged.items() if causes is None or (causes and self._may_take(name))]
         return tuple(sorted((*blind, *self._open()))) if self.unseen else tuple(sorted(blind))
+
+    def _may_take(self, name: str) -> bool:
+        """Return whether a node that refuses the pod may take it after all."""
+        return self.guessed and name not in self.by_labels.refusing
 
     def _open(self) -> Iterator[str]:
         for name in self.by_labels.accepting:
@@ -76,7 +82,7 @@ class Placement:
     def refusals(self) -> dict[str, str]:
         """The nodes that refuse the pod, each with all causes."""
         found = {name: causes for name, causes in self.by_labels.refusing.items() if name != self.without}
-        return found | {name: causes for name, causes in self.judged.items() if causes}
+        return found | {name: causes for name, causes in self.judged.items() if causes and not self._may_take(name)}
 
     @property
     def has_candidate(self) -> bool:

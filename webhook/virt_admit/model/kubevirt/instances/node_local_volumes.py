@@ -6,11 +6,11 @@ pkg/scheduler/framework/plugins/volumebinding.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 from collections.abc import Iterable
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, first_known
 from virt_admit.model.kubernetes.kinds import PV, PVC, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -73,14 +73,15 @@ def reason(obj: Object, claim: str, access: Access, cluster: Cluster) -> str:
 def host_path_claim(namespace: str, claims: Iterable[str], cluster: Cluster) -> str:
     """Return the first of these claims whose volume is a directory of any node that mounts it; empty: none.
 
-    Claims and volumes that cannot be read, or do not exist, are left out.
+    Raises:
+        Unseen: none is known to be one, and a claim or its volume cannot be read.
     """
-    for claim in claims:
-        with contextlib.suppress(Unseen):
-            volume = _volume(cluster.get(PVC, namespace, claim), cluster)
-            if volume is not None and volume.at("spec", "hostPath").is_map:
-                return claim
-    return ""
+
+    def found(claim: str) -> str | None:
+        volume = _volume(cluster.get(PVC, namespace, claim), cluster)
+        return claim if volume is not None and volume.at("spec", "hostPath").is_map else None
+
+    return first_known(functools.partial(found, claim) for claim in claims) or ""
 
 
 def _volume(claim: Object | None, cluster: Cluster) -> Object | None:

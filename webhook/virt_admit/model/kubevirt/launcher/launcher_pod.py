@@ -328,8 +328,14 @@ def _forbidden(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> Iterator[
 
 
 def uses_host_model(vmi: ExpandedVmi, cluster: Cluster) -> bool:
-    """Return whether the VMI runs with ``host-model``, which is also KubeVirt's default (defaults.go)."""
-    return (_model(vmi, cluster) or configuration.HOST_MODEL) == configuration.HOST_MODEL
+    """Return whether the VMI runs with ``host-model``, which is also KubeVirt's default (defaults.go).
+
+    False if that cannot be read: then nothing is demanded because of it.
+    """
+    model = _model(vmi, cluster)
+    if model or vmi.instancetype_unseen or configuration.is_unread(cluster):
+        return model == configuration.HOST_MODEL
+    return True
 
 
 def _model(vmi: ExpandedVmi, cluster: Cluster) -> str:

@@ -154,6 +154,11 @@ def _in_effect(cluster: Cluster) -> Object | Unseen | None:
     return found
 
 
+def is_unread(cluster: Cluster) -> bool:
+    """Return whether KubeVirt's settings cannot be determined. If it does not exist (yet), its defaults count."""
+    return isinstance(cluster.cached(_in_effect), Unseen)
+
+
 def require_kubevirt(cluster: Cluster) -> Object:
     """Return the KubeVirt resource, for settings that cannot be determined without one.
 

@@ -51,11 +51,12 @@ def limits(cluster: Cluster) -> MigrationLimits:
 
 
 def none_starts(cluster: Cluster) -> Problem | None:
-    """Return why KubeVirt starts no migration at all: a limit below 1. None: it does, or that is unknown."""
-    try:
-        found = limits(cluster)
-    except Unseen:
-        return None
+    """Return why KubeVirt starts no migration at all: a limit below 1. None: it does.
+
+    Raises:
+        Unseen: see ``limits``.
+    """
+    found = limits(cluster)
     for name, limit in ((PER_CLUSTER, found.cluster), (PER_NODE, found.node)):
         if limit < 1:
             return Problem(f"{name} is {limit} ({found.source}), so no migration starts", f"set {name} to at least 1")

@@ -1,0 +1,79 @@
+"""What was not read never turns a no or an unknown into a yes, nor a yes into a no: ``drain``, ``upgrade``, ``explain``.
+
+More clusters: ``BLINDNESS_SEEDS=1000 pytest tests/cli/test_blindness.py``.
+"""
+
+import os
+from random import Random
+
+import pytest
+
+from tests import blindness
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.remediation.explanation import KINDS, explain
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.forecasts.upgrade.rollouts import Driver
+
+SEEDS = int(os.environ.get("BLINDNESS_SEEDS", "12"))
+GROUPS = 4
+VM_VERDICTS = {VmOutcome.BLOCKS: False, VmOutcome.MIGRATES: True}
+
+
+def verdicts(cluster):
+    """Every answer by what was asked: True, False, or None where it cannot be determined."""
+    return {**drained(cluster), **upgraded(cluster), **explained(cluster)}
+
+
+def drained(cluster):
+    whole = plan(cluster)
+    found = {("drain",): whole.drainable}
+    for node in whole.nodes:
+        found["drain", node.name] = node.drainable
+        found["fits", node.name] = node.packing.fits
+        for row in node.forecasts:
+            found["drain", node.name, row.vmi.full_name] = VM_VERDICTS.get(row.outcome)
+    return found
+
+
+def upgraded(cluster):
+    found = {}
+    for driver in (None, *Driver):
+        found["upgrade", driver] = rehearse(cluster, Options(driver), forecast_only=True).possible
+    return found
+
+
+def explained(cluster):
+    found = {}
+    for kind in KINDS:
+        for check in cluster.known(kind):
+            said = explain(check, cluster)
+            found["explain", check.full_name, "acts"] = False if said.obstacles else None if said.unseen else True
+            found["explain", check.full_name, "ends"] = False if said.timeline.never else None if said.unseen else True
+            for fate in said.fates:
+                found["explain", check.full_name, fate.vmi.full_name] = fate.comes
+    return found
+
+
+def contradictions(whole, hidden):
+    """The answers that must not be given when less is known."""
+    for asked, answer in whole.items():
+        less = hidden.get(asked)
+        if (less is True and answer is not True) or (less is False and answer is True):
+            yield asked, answer, less
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_what_is_hidden_never_turns_an_answer(group):
+    wrong = []
+    for seed in range(group, SEEDS, GROUPS):
+        objects = blindness.random_cluster(seed)
+        whole = verdicts(blindness.everything(objects))
+        for hidden in blindness.hidings(objects, Random(seed)):
+            found = contradictions(whole, verdicts(hidden.cluster))
+            wrong += [
+                f"seed {seed} without {hidden.what}: {' '.join(map(str, asked))}: {answer} became {less}"
+                for asked, answer, less in found
+            ]
+
+    assert not wrong, "\n".join(wrong)
