@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model import messages
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import lifecycle, vms
-from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
 
@@ -61,6 +61,8 @@ def _receiver(strategy: Field, cluster: Cluster) -> Iterator[Finding]:
     elif release is not None and not versions.gate_may_be_on(cluster, _GATE):
         why = f"needs feature gate {_GATE.gate}, which is off by default in KubeVirt {release}"
         remedy = "Write Halted, or enable the gate."
+    elif configuration.is_unread(cluster):
+        raise Unseen(str(KUBEVIRT))
     else:
         return
     yield Finding(
