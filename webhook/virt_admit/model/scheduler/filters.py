@@ -324,6 +324,8 @@ class FilterPipeline:
             new = {claim.handle for claim in claims if claim.driver == driver} - here
             if new and len(here) + len(new) > limit:
                 yield f"volumes of {driver}: {len(here) + len(new) - limit} more than the limit of {limit}"
+            elif new and node.name in self._index.unread:
+                raise Unseen(self._index.unread[node.name])
 
 
 def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:

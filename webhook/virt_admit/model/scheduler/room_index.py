@@ -40,6 +40,8 @@ class RoomIndex:
         self._by_driver: dict[str, _Sorted] = {}
         self._by_key: dict[str, dict[str, set[str]]] = {}
         self._attached: dict[str, dict[str, set[str]]] = {}
+        self.unread: dict[str, str] = {}
+        """By node, a claim of its pods that could not be read: its driver may have a limit."""
 
     @functools.cached_property
     def _free(self) -> Mapping[str, Resources]:
@@ -106,7 +108,7 @@ class RoomIndex:
                 }
                 index = self._by_driver[driver] = _Sorted(left)
             found.update(index.below(sum(claim.driver == driver for claim in claims)))
-        return found
+        return found | (self.unread.keys() & self._limits.keys())
 
     def attached(self, node: str, driver: str) -> set[str]:
         """Return the volumes of a driver that the pods of a node use."""
@@ -120,7 +122,8 @@ class RoomIndex:
                 for name in pod.claims:
                     try:
                         claim = self._volumes.claim(pod.namespace, name)
-                    except Unseen:
+                    except Unseen as blind:
+                        self.unread.setdefault(node, blind.what)
                         continue
                     if claim.driver:
                         found.setdefault(claim.driver, set()).add(claim.handle)
