@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from virt_admit.cli import main
-from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
+from virt_admit.engine.applicable import applicable_rules
 from virt_admit.model import releases
 from virt_admit.model.kubernetes.kinds import KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
@@ -114,7 +114,7 @@ def test_a_request_of_the_api_server_has_no_target():
     request = Request("CREATE", KUBEVIRT, Object(CLUSTER), name="kubevirt", namespace="kubevirt")
     rules = load_rules()
 
-    assert not {rule.id for rule in review.applicable_rules(request, rules)} & ABOUT_TARGETS
+    assert not {rule.id for rule in applicable_rules(request, rules)} & ABOUT_TARGETS
     assert not {rule.id for rule in rules.at_admission} & ABOUT_TARGETS
     assert len(ABOUT_TARGETS) >= 7
 

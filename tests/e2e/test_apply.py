@@ -20,7 +20,7 @@ SNAPSHOT = {
     "apiVersion": "virt-admit.io/v1alpha1",
     "kind": "Snapshot",
     "complete": ["*"],
-    "items": [KUBEVIRT],
+    "items": [KUBEVIRT, vm("source", "clones", runStrategy="Always")],
 }
 
 
@@ -96,6 +96,26 @@ def test_a_warning(plane, namespace):
     assert answer.returncode == 0, answer.stderr
     assert "Warning: " in answer.stderr
     assert "HostDeviceNotLiveMigratable" in answer.stderr
+
+
+def test_a_clone_that_would_be_a_denied_vm(plane):
+    """KubeVirt's controller would create it, and its requests are not reviewed."""
+    plane.kubectl("create", "namespace", "clones", check=True)
+    clone = {
+        "apiVersion": "clone.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClone",
+        "metadata": {"name": "copy", "namespace": "clones"},
+        "spec": {
+            "source": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "source"},
+            "patches": [json.dumps({"op": "add", "path": "/spec/running", "value": True})],
+        },
+    }
+    answer = apply(plane, clone)
+    print(answer.stderr)
+    assert answer.returncode == 0
+    assert "Warning: spec.patches[0]: the policy denies the VM that this gives" in answer.stderr
+    assert "vm-running-and-run-strategy (spec.running)" in answer.stderr
+    assert answer.stderr.rstrip().endswith("[virt-admit/clone-patch-denied]")
 
 
 def test_a_server_side_dry_run_decides_alike_and_stores_nothing(plane, namespace):

@@ -83,7 +83,7 @@ WRONG = {
         ("registration", "virtual-machines.mutate.virt-admit.io has failurePolicy Fail"),
     ),
     "our own namespace": (
-        lambda c: c.entries()[3].pop("namespaceSelector"),
+        lambda c: c.entries()[4].pop("namespaceSelector"),
         ("own namespace", "machines.validate.virt-admit.io would send objects of our own namespace"),
     ),
     "no Service": (
@@ -123,15 +123,15 @@ WRONG = {
         ("trust", "the certificate is for w.other.svc, not for virt-admit-webhook.virt-admit.svc"),
     ),
     "another CA": (
-        lambda c: c.entries()[2]["clientConfig"].update(caBundle=encoded(STRANGER.cert)),
+        lambda c: c.entries()[3]["clientConfig"].update(caBundle=encoded(STRANGER.cert)),
         ("trust", "health-checks.validate.virt-admit.io: caBundle does not trust the served certificate"),
     ),
     "no bundle": (
-        lambda c: c.entries()[2]["clientConfig"].pop("caBundle"),
+        lambda c: c.entries()[3]["clientConfig"].pop("caBundle"),
         ("trust", "health-checks.validate.virt-admit.io: caBundle is empty"),
     ),
     "a bundle of garbage": (
-        lambda c: c.entries()[2]["clientConfig"].update(caBundle=base64.b64encode(b"no PEM").decode()),
+        lambda c: c.entries()[3]["clientConfig"].update(caBundle=base64.b64encode(b"no PEM").decode()),
         ("trust", "health-checks.validate.virt-admit.io: caBundle has no valid CA certificate"),
     ),
     "a right is missing": (

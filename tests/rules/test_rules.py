@@ -10,16 +10,18 @@ import yaml
 from tests.rule_results import result_of
 from tests.rules import cases, never_break_world
 from virt_admit import forecasts, model
-from virt_admit.engine.admission_review import MAX_WARNING, Verdict
+from virt_admit.engine.admission_review import MAX_WARNING, Request, Verdict
+from virt_admit.engine.review import NO_LIMITS, _Evaluation
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import json_patch, kinds, reads
 from virt_admit.model.kubernetes.cluster import ReviewCache, Snapshot
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.policy.parser import parse
+from virt_admit.policy.parser import load, parse
 from virt_admit.rule import Action, Context, Operation
 from virt_admit.rules import load_rules
 
 ALL = list(load_rules())
+DEFAULT = load("default", load_rules())
 PAIRS = list(cases.read(load_rules()))
 CASES = [pytest.param(rule, case, id=f"{rule.id}/{case.get('name')}") for rule, case in PAIRS]
 SHARED = {
@@ -88,7 +90,15 @@ def context_of(rule, case, obj, old, cluster):
         case.get("subresource", ""),
         kinds.of(obj) or rule.kinds[0],
         releases.parse(case["target"]) if "target" in case else releases.NO_TARGET,
+        judge_of(case, obj, cluster),
     )
+
+
+def judge_of(case, obj, cluster):
+    """The judge that the engine gives to a rule. The look-ups of the other rules are theirs."""
+    others = cluster.cluster if isinstance(cluster, Recorder) else cluster
+    request = Request("CREATE", kinds.of(obj), obj, namespace=obj.namespace, user=case.get("user", ""))
+    return _Evaluation(request, obj, load_rules(), others, DEFAULT, NO_LIMITS).judge
 
 
 def params_of(rule, values):

@@ -103,6 +103,20 @@ def duration(default: str, doc: str) -> Any:
     return field(default=parse_duration(default), metadata={"doc": doc, "unit": "duration"})
 
 
+class Judgement(NamedTuple):
+    """What the policy says about an object that another controller would create because of the request."""
+
+    denied: Mapping[tuple[Any, ...], str]
+    """The rule and the field of each denial in words, by what identifies the denial in other versions of the object."""
+    unseen: tuple[str, ...] = ()
+    """What the rules that deny could not read."""
+
+
+def no_judge(_obj: Object) -> Judgement:
+    """Judge nothing: for rules that run without a policy."""
+    return Judgement({})
+
+
 class Context(NamedTuple, Generic[P]):
     """Everything a check may know besides the object."""
 
@@ -121,6 +135,8 @@ class Context(NamedTuple, Generic[P]):
     """The kind of the request; the object of a sub-resource has another one (``Scale``)."""
     target: UpgradeTarget = NO_TARGET
     """The releases that ``--target`` names; empty at admission."""
+    judge: Callable[[Object], Judgement] = no_judge
+    """Judges a derived object by all rules, as if the user of the request created it."""
 
     def cached(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
         """Return ``function(obj, cluster)``, computed once per review for all rules."""

@@ -24,12 +24,12 @@ class KnownFindings:
         """False: the rule was stopped. Whether another finding is new cannot be determined, so it never denies."""
 
     def add(self, finding: Finding, old: Object, action: Action) -> None:
-        key = _key(finding, old)
+        key = identity(finding, old)
         self._actions[key] = max(action, self._actions.get(key, Action.OFF))
 
     def ratchet(self, finding: Finding, obj: Object, action: Action) -> Action | None:
         """Return the action of a finding on the new object, at most the given one; None: leave the finding out."""
-        before = self._actions.get(_key(finding, obj), None if self.complete else Action.DENY)
+        before = self._actions.get(identity(finding, obj), None if self.complete else Action.DENY)
         if before is Action.DENY:
             return min(action, Action.WARN)
         if before is Action.WARN and action <= Action.WARN:
@@ -37,8 +37,8 @@ class KnownFindings:
         return action
 
 
-def _key(finding: Finding, obj: Object) -> tuple[tuple[str, ...], Any]:
-    """Return what identifies a finding in both objects: its path without indices, and its value."""
+def identity(finding: Finding, obj: Object) -> tuple[tuple[str, ...], Any]:
+    """Return what identifies a finding in several versions of an object: its path without indices, and its value."""
     value = obj.root.at(*finding.path).value if finding.value is FROM_OBJECT else finding.value
     try:
         hash(value)

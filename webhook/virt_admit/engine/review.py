@@ -19,15 +19,16 @@ from virt_admit.engine.admission_review import (
     encode,
     strongest_first,
 )
+from virt_admit.engine.applicable import applicable_rules
 from virt_admit.engine.decoding import decode
-from virt_admit.engine.ratchet import KnownFindings
-from virt_admit.model.kubernetes import json_patch
+from virt_admit.engine.ratchet import KnownFindings, identity
+from virt_admit.model.kubernetes import json_patch, kinds
 from virt_admit.model.kubernetes.cluster import OUT_OF_TIME, Cluster, OutOfTime, ReviewCache, TimedCluster, Unseen
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubevirt.settings import trusted_accounts
 from virt_admit.policy.annotations import ignored_annotation
 from virt_admit.policy.policy import EffectiveSettings, Exemption, Policy
-from virt_admit.rule import Action, Context, Finding, Operation, Rule
+from virt_admit.rule import Action, Context, Finding, Judgement, Operation, Rule
 from virt_admit.rules import Rules, listed_rules
 
 NO_FINDINGS: Final = Response()
@@ -108,35 +109,6 @@ def _log_failure(rule: Rule, obj: Object) -> None:
     logging.getLogger(__name__).exception("rule failed", extra=extra)
 
 
-def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
-    """Return the rules to run for a request.
-
-    Empty for kinds and sub-resources without rules, and for objects being deleted, because their finalizers must stay
-    removable. Also empty for updates that change nothing a rule reads (status writes, storage migration), and for
-    updates of kinds that are only reviewed on creation.
-    """
-    if request.kind is None or request.subject is None:
-        return ()
-    if request.subject.deleted:
-        return ()
-    if request.operation == Operation.UPDATE and (request.kind.created_only or _unchanged(request, rules)):
-        return ()
-    return rules.asked(request.kind, request.operation, request.subresource, request.target)
-
-
-def _unchanged(request: Request, rules: Rules) -> bool:
-    obj, old = request.obj, request.old
-    if obj is None or old is None or request.kind is None or obj.data.get("spec") != old.data.get("spec"):
-        return False
-    if any(obj.metadata[part].texts != old.metadata[part].texts for part in request.kind.judged_metadata):
-        return False
-    return all(_metadata(obj, key) == _metadata(old, key) for key in rules.metadata.get(request.kind, ()))
-
-
-def _metadata(obj: Object, key: str) -> tuple[Any, Any]:
-    return obj.annotation(key).value, obj.label(key).value
-
-
 def fix(
     request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS, own: bool = False
 ) -> Response:
@@ -152,7 +124,7 @@ def fix(
     rules_run = applicable_rules(request, rules)
     if not rules_run:
         return NO_FINDINGS
-    evaluation = _Evaluation(request, obj, cluster, policy, limits)
+    evaluation = _Evaluation(request, obj, rules, cluster, policy, limits)
     fixed: list[Verdict] = []
     for rule in rules_run:
         decision = policy.decide(rule, request.namespace) if rule.fixable else None
@@ -177,8 +149,15 @@ def _compatible(fixed: Iterable[Verdict]) -> list[Verdict]:
     return found
 
 
-def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits = NO_LIMITS) -> Response:
-    """Review one request (``/validate``)."""
+def review(
+    request: Request,
+    rules: Rules,
+    cluster: Cluster,
+    policy: Policy,
+    limits: Limits = NO_LIMITS,
+    weakest: Action = Action.AUDIT,
+) -> Response:
+    """Review one request (``/validate``), by the rules to which the policy gives at least the action ``weakest``."""
     if request.too_large:
         return _not_read(request, rules, policy)
     obj = request.subject
@@ -187,12 +166,12 @@ def review(request: Request, rules: Rules, cluster: Cluster, policy: Policy, lim
         return NO_FINDINGS
     never_denied = request.kind.never_denied or request.operation == Operation.DELETE
     ceiling = Action.WARN if never_denied else Action.DENY
-    evaluation = _Evaluation(request, obj, cluster, policy, limits)
+    evaluation = _Evaluation(request, obj, rules, cluster, policy, limits)
     verdicts: list[Verdict] = []
     active: list[Rule] = []
     for rule in rules_run:
         decision = policy.decide(rule, request.namespace)
-        if decision.action is not Action.OFF:
+        if decision.action >= weakest:
             active.append(rule)
             verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
     return evaluation.response(verdicts=strongest_first(verdicts), rules_run=tuple(active))
@@ -213,8 +192,11 @@ def _not_read(request: Request, rules: Rules, policy: Policy, fixing: bool = Fal
 class _Evaluation:
     """One evaluation: runs rules on an object, and records missing data, failures and rules that did not end."""
 
-    def __init__(self, request: Request, obj: Object, cluster: Cluster, policy: Policy, limits: Limits) -> None:
-        self.request, self.obj, self.cluster, self.policy, self.limits = request, obj, cluster, policy, limits
+    def __init__(
+        self, request: Request, obj: Object, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits
+    ) -> None:
+        self.request, self.obj, self.rules, self.cluster = request, obj, rules, cluster
+        self.policy, self.limits = policy, limits
         self.operation = Operation(request.operation)
         self.facts = ReviewCache(cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired))
         self._contexts: dict[int, Context[Any]] = {}
@@ -237,8 +219,38 @@ class _Evaluation:
                 request.subresource,
                 request.kind,
                 request.target,
+                self.judge,
             )
         return found
+
+    def judge(self, obj: Object) -> Judgement:
+        """Judge an object that another controller would create, as if the user of this request created it.
+
+        Raises:
+            OutOfTime: the time of this review is over.
+        """
+        derived = self.request._replace(
+            operation=Operation.CREATE,
+            kind=kinds.of(obj),
+            obj=obj,
+            old=None,
+            name=obj.name,
+            namespace=obj.namespace,
+            subresource="",
+        )
+        limits = self.limits._replace(verdicts=math.inf) if self.limits is not NO_LIMITS else NO_LIMITS
+        response = review(derived, self.rules, self.cluster, self.policy, limits, Action.DENY)
+        self.gaps.errors += response.errors
+        if response.not_judged:
+            raise OutOfTime
+        denials = [verdict for verdict in response.verdicts if verdict.action is Action.DENY]
+        return Judgement(
+            {
+                (verdict.rule.id, *identity(verdict.finding, obj)): f"{verdict.rule.id} ({verdict.finding.path})"
+                for verdict in denials
+            },
+            tuple(dict.fromkeys(what for _, what in response.unseen)),
+        )
 
     def findings(self, rule: Rule, params: Any) -> Iterator[Finding]:
         return run(rule, self.obj, self._context(params), self.gaps, self.limits)
@@ -306,6 +318,7 @@ class _Evaluation:
             kind=request.kind,
             subresource=request.subresource,
             target=request.target,
+            judge=self.judge,
         )
         known, gaps = KnownFindings(), Gaps()
         for finding in run(rule, old, context, gaps, self.limits):

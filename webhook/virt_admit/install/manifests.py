@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from virt_admit import __version__
 from virt_admit.forecasts.upgrade import rehearsal
-from virt_admit.kube.field_filter import looked_up_kinds, lookup_namespace
+from virt_admit.kube.field_filter import looked_up_at_admission, looked_up_kinds, lookup_namespace
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubevirt.settings.trusted_accounts import TRUSTED_NAMESPACES
@@ -136,6 +136,8 @@ ENTRIES: Final = (
         conditions=(NOT_DELETED, not_kubevirt),
         without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES,
     ),
+    # Of its own, because requests for clones must never fail: findings on them are warnings
+    Entry(name="clones", without=SYSTEM_NAMESPACES + KUBEVIRT_NAMESPACES),
     Entry(name="health-checks"),
     Entry(name="machines", timeout=3),
     Entry(name="maintenance"),
@@ -261,7 +263,7 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
     policy_namespace, _, policy_name = POLICY_CONFIGMAP.partition("/")
     policy = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [policy_name], "verbs": ["get"]}
     return [
-        *_granted(READER, _lookup_rules(looked_up_kinds(rules), rules, WATCH), [SERVICE]),
+        *_granted(READER, _lookup_rules(looked_up_at_admission(rules), rules, WATCH), [SERVICE]),
         *_granted(f"{NAME}-configurations", [configurations], [SERVICE]),
         *_granted(f"{NAME}-certs", [secret], [SERVICE], NAMESPACE),
         *_granted(f"{NAME}-policy", [policy], [SERVICE, SCAN, WATCHER], policy_namespace),
@@ -271,13 +273,14 @@ def rbac(rules: Rules) -> list[dict[str, Any]]:
 def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
     """Return, by namespace, the roles for kinds that are looked up in that namespace alone: for the webhook and the scan.
     They are separate, because not every cluster has these namespaces."""
-    namespaces = sorted({lookup_namespace(kind, rules) for kind in looked_up_kinds(rules)} - {""})
+    namespaces = sorted({lookup_namespace(kind, rules) for kind in looked_up_at_admission(rules)} - {""})
     return {
         namespace: list(
             _granted(
                 READER,
                 _read_rules(
-                    (kind for kind in looked_up_kinds(rules) if lookup_namespace(kind, rules) == namespace), WATCH
+                    (kind for kind in looked_up_at_admission(rules) if lookup_namespace(kind, rules) == namespace),
+                    WATCH,
                 ),
                 [SERVICE, SCAN, WATCHER],
                 namespace,
@@ -289,6 +292,7 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 
 def scan_rbac(rules: Rules, name: str = SCAN) -> list[dict[str, Any]]:
     """Return the role of the scan, or of the watch: read what rules judge and look up, and what an upgrade depends on."""
+    rules = rules.in_scan
     judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *rehearsal.READS})
     verbs = WATCH if name == WATCHER else ("list",)
     return list(_granted(name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)))

@@ -250,6 +250,7 @@ def lookup_stores(rules: Rules) -> list[KindStore]:
     return [
         KindStore(kind, lookup_namespace(kind, rules), fields, summary=_SUMMARIES.get(kind))
         for kind, fields in retained_fields(rules).items()
+        if not kind.not_at_admission
     ]
 
 

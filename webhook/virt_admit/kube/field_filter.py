@@ -68,8 +68,13 @@ def retained_fields(rules: Rules, also: Reads = NO_READS) -> Mapping[Kind, Field
 
 
 def looked_up_kinds(rules: Rules) -> tuple[Kind, ...]:
-    """Return the kinds that these rules look up: for RBAC and informers."""
+    """Return the kinds that these rules look up: for RBAC and stores."""
     return tuple(retained_fields(rules))
+
+
+def looked_up_at_admission(rules: Rules) -> tuple[Kind, ...]:
+    """Return the kinds of these that the webhook looks up: for its RBAC and informers."""
+    return tuple(kind for kind in looked_up_kinds(rules) if not kind.not_at_admission)
 
 
 def lookup_namespace(kind: Kind, rules: Rules) -> str:

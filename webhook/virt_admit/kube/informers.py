@@ -29,7 +29,7 @@ from virt_admit.kube.client import (
     path_of,
     pause,
 )
-from virt_admit.kube.field_filter import looked_up_kinds
+from virt_admit.kube.field_filter import looked_up_at_admission
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, Kind
 from virt_admit.rules import Rules
@@ -245,7 +245,7 @@ class LiveCluster(ClusterCache):
         Raises:
             SettingError: neither is configured. An API server that does not respond is not an error.
         """
-        return cls(ApiClient.connect(kubeconfig, context, connections=len(looked_up_kinds(rules)) + 1), rules)
+        return cls(ApiClient.connect(kubeconfig, context, connections=len(looked_up_at_admission(rules)) + 1), rules)
 
     def start(self) -> None:
         """Start all threads; returns at once."""

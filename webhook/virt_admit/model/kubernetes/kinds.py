@@ -39,6 +39,8 @@ class Kind(NamedTuple):
     """The only namespace in which rules look at admission. Empty: every namespace."""
     snapshot_filtered: bool = False
     """Whether a snapshot file holds only the fields that rules read: most objects belong to other applications."""
+    not_at_admission: bool = False
+    """Whether the webhook never looks the kind up, because the objects would fill its memory. The command line does."""
 
     @property
     def resource(self) -> str:
@@ -80,6 +82,13 @@ VMIRS: Final = Kind(
     "VirtualMachineInstanceReplicaSet",
     entry="virtual-machines",
     judged_metadata=("annotations", "labels"),
+)
+VM_CLONE: Final = Kind(
+    "clone.kubevirt.io",
+    ("v1beta1", "v1alpha1"),
+    "virtualmachineclones",
+    "VirtualMachineClone",
+    entry="clones",
 )
 VMI: Final = Kind(
     "kubevirt.io",
@@ -248,6 +257,22 @@ RESOURCE_QUOTA: Final = Kind("", ("v1",), "resourcequotas", "ResourceQuota")
 LIMIT_RANGE: Final = Kind("", ("v1",), "limitranges", "LimitRange")
 MACHINE_CONFIG_POOL: Final = Kind(
     "machineconfiguration.openshift.io", ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False
+)
+VM_SNAPSHOT: Final = Kind(
+    "snapshot.kubevirt.io",
+    ("v1beta1", "v1alpha1"),
+    "virtualmachinesnapshots",
+    "VirtualMachineSnapshot",
+    numerous=True,
+    not_at_admission=True,
+)
+VM_SNAPSHOT_CONTENT: Final = Kind(
+    "snapshot.kubevirt.io",
+    ("v1beta1", "v1alpha1"),
+    "virtualmachinesnapshotcontents",
+    "VirtualMachineSnapshotContent",
+    numerous=True,
+    not_at_admission=True,
 )
 DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
 DATA_SOURCE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datasources", "DataSource")

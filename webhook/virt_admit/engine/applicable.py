@@ -1,0 +1,39 @@
+"""Which rules a request asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from virt_admit.engine.admission_review import Request
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.rule import Operation, Rule
+from virt_admit.rules import Rules
+
+
+def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
+    """Return the rules to run for a request.
+
+    Empty for kinds and sub-resources without rules, and for objects being deleted, because their finalizers must stay
+    removable. Also empty for updates that change nothing a rule reads (status writes, storage migration), and for
+    updates of kinds that are only reviewed on creation.
+    """
+    if request.kind is None or request.subject is None:
+        return ()
+    if request.subject.deleted:
+        return ()
+    if request.operation == Operation.UPDATE and (request.kind.created_only or _unchanged(request, rules)):
+        return ()
+    return rules.asked(request.kind, request.operation, request.subresource, request.target)
+
+
+def _unchanged(request: Request, rules: Rules) -> bool:
+    obj, old = request.obj, request.old
+    if obj is None or old is None or request.kind is None or obj.data.get("spec") != old.data.get("spec"):
+        return False
+    if any(obj.metadata[part].texts != old.metadata[part].texts for part in request.kind.judged_metadata):
+        return False
+    return all(_metadata(obj, key) == _metadata(old, key) for key in rules.metadata.get(request.kind, ()))
+
+
+def _metadata(obj: Object, key: str) -> tuple[Any, Any]:
+    return obj.annotation(key).value, obj.label(key).value

@@ -1,0 +1,1 @@
+"""Rules about clones of virtual machines."""
