@@ -33,7 +33,7 @@ from virt_admit.cli.options import (
 from virt_admit.cli.output import Progress, failure, progress, tell
 from virt_admit.documents.reader import DocumentError
 from virt_admit.engine import review
-from virt_admit.engine.admission_review import Request
+from virt_admit.engine.admission_review import Request, Response
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
@@ -46,6 +46,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
+from virt_admit.model.kubevirt import clones
 from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics
@@ -237,7 +238,7 @@ class _Scan:
     def _stores(self) -> list[KindStore]:
         """Return stores for what the rules need, and what the metrics or a snapshot need besides."""
         if self.options.save:
-            return stores(load_rules(), _OF_A_SNAPSHOT, whole=True)
+            return stores(load_rules().in_scan, _OF_A_SNAPSHOT, whole=True)
         return stores(self.rules, READS if self.options.metrics else NO_READS)
 
     def _is_selected(self, obj: Object) -> bool:
@@ -338,8 +339,23 @@ def _judge(
     obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy, target: UpgradeTarget, label: str
 ) -> ObjectResult:
     request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
-    response = review.review(request, rules, cluster, policy)
+    response = _with_origin(obj, review.review(request, rules, cluster, policy))
     return ObjectResult(without_object(request, label), response)
+
+
+def _with_origin(obj: Object, response: Response) -> Response:
+    """Add to each denial of a VM that KubeVirt itself restored or cloned that no review has seen it."""
+    maker = clones.maker(obj)
+    if response.allowed or not maker:
+        return response
+    origin = f"KubeVirt's controller wrote this VM for a {maker}, and its requests are not reviewed"
+    verdicts = (
+        verdict._replace(note=". ".join(filter(None, (verdict.note, origin))))
+        if verdict.action is Action.DENY
+        else verdict
+        for verdict in response.verdicts
+    )
+    return response._replace(verdicts=tuple(verdicts))
 
 
 def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreadable: frozenset[str]) -> None:
