@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,6 +33,16 @@ FIELD_MANAGER: Final = "virt-admit-certs"
 TIMEOUT: Final = urllib3.Timeout(connect=3.0, read=5.0)
 """Seconds. The next round of the reconcile loop is the retry."""
 
+LARGEST_BODY: Final = 256 << 20
+"""Bytes of one response after decompression. A page of 500 pods has about 10 MB."""
+
+BODY_TIMEOUT: Final = 300.0
+"""Seconds for the whole body of one response, however often a piece of it arrives."""
+
+_PIECE: Final = 1 << 16
+"""Bytes that are read and decompressed at once."""
+_LONGEST_REASON: Final = 500
+"""Characters of an error message; parts of it come from the server."""
 _NOTHING: Final[Mapping[str, str]] = {}
 _REASONS: Final = {
     0: "unreachable",
@@ -151,7 +162,10 @@ class KubeApi:
         if not 200 <= response.status < 300:
             return ApiResponse(response.status, {}, date)
         with unreachable_as_error():
-            return ApiResponse(response.status, json.loads(text), date)
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise ValueError("the answer is not a JSON object")
+            return ApiResponse(response.status, found, date)
 
     def _headers(self) -> dict[str, str]:
         """Return the headers of every request. Tokens are read each time, because they are renewed meanwhile."""
@@ -160,13 +174,55 @@ class KubeApi:
         return headers | {credential["key"]: credential["value"] for credential in credentials.values()}
 
 
-def read_body(response: urllib3.BaseHTTPResponse) -> bytes:
-    """Return the whole body of a response and free its connection. Raise ApiError if it breaks off."""
-    with unreachable_as_error():
-        try:
-            return response.data
-        finally:
-            response.release_conn()
+class TooLarge(ApiError):
+    """The API server sends more, or for a longer time, than a real one does. A second attempt would not help."""
+
+
+def read_body(response: urllib3.BaseHTTPResponse, most: int = LARGEST_BODY, seconds: float = BODY_TIMEOUT) -> bytes:
+    """Return the whole body of a response and free its connection.
+
+    Args:
+        response: its body is not read yet.
+        most: the largest number of bytes after decompression.
+        seconds: the longest time for the whole body.
+
+    Raises:
+        TooLarge: the body is larger, or takes longer.
+        ApiError: the body breaks off.
+    """
+    late = threading.Event()
+    # a read time-out starts again with each byte, so only a second thread can end a body that arrives byte by byte
+    timer = threading.Timer(seconds, _interrupt, (response, late))
+    timer.daemon = True
+    timer.start()
+    body = bytearray()
+    try:
+        with unreachable_as_error():
+            for piece in response.stream(_PIECE):
+                body += piece
+                if len(body) > most:
+                    raise TooLarge(0, f"the API server sends a response of more than {most} bytes")
+    except ApiError:
+        response.close()  # the rest of the body must not become the next response
+        if late.is_set():
+            raise _slow(seconds) from None
+        raise
+    finally:
+        timer.cancel()
+        response.release_conn()
+    if late.is_set():  # a body without a length looks complete where it was interrupted
+        raise _slow(seconds)
+    return bytes(body)
+
+
+def _slow(seconds: float) -> TooLarge:
+    return TooLarge(0, f"the API server does not complete a response within {seconds:g} s")
+
+
+def _interrupt(response: urllib3.BaseHTTPResponse, late: threading.Event) -> None:
+    late.set()
+    with contextlib.suppress(OSError, RuntimeError, ValueError):  # the response has just ended
+        response.shutdown()
 
 
 @contextlib.contextmanager
@@ -176,10 +232,11 @@ def unreachable_as_error() -> Iterator[None]:
 
     try:
         yield
-    except ValueError as error:  # its text can quote the body, which can be a Secret
+    except (ValueError, RecursionError) as error:  # its text can quote the body, which can be a Secret
         raise ApiError(0, f"the API server does not answer: {type(error).__name__}") from None
     except (HTTPError, OSError, ConfigException) as error:
-        raise ApiError(0, f"the API server does not answer: {error}") from None
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise ApiError(0, f"the API server does not answer: {reason}") from None
 
 
 def cluster_configuration(kubeconfig: str | None = None, context: str | None = None) -> Configuration:

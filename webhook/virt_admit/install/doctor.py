@@ -14,7 +14,7 @@ from virt_admit import __version__
 from virt_admit.install import manifests, product_bundles
 from virt_admit.install.guard import GROUP, GUARD, PLURALS
 from virt_admit.install.impact import EMERGENCY_EXIT, failed_open, rejected_now
-from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable
+from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable, expected_form
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.install.observations import CheckResult, Observation, Outcome, Status
 from virt_admit.install.sweeps import check_sweeps
@@ -52,17 +52,19 @@ def diagnose(api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> l
 
 def _may_be_installed(installation: Installation) -> bool:
     try:
-        return bool(installation.ours()) or installation.deployment() is not None
+        with expected_form():
+            return bool(installation.ours()) or installation.deployment() is not None
     except Unreadable:
         return True
 
 
 def _observe(topic: str, outcomes: CheckResult) -> Iterator[Observation]:
     try:
-        for outcome in outcomes:
-            yield Observation(topic, *outcome)
+        with expected_form():
+            found = [Observation(topic, *outcome) for outcome in outcomes]
     except Unreadable as error:
-        yield Observation(topic, Status.UNKNOWN, str(error))
+        found = [Observation(topic, Status.UNKNOWN, str(error))]
+    yield from found
 
 
 def exit_code(observations: Iterable[Observation]) -> int:

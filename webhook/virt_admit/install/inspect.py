@@ -6,6 +6,7 @@ Everything is plain JSON that an ``ApiReader`` returns.
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,19 @@ POLICY_VARIABLE: Final = "VIRT_ADMIT_POLICY_CONFIGMAP"
 
 class Unreadable(Exception):
     """The API server did not return what was requested; the text says why."""
+
+
+@contextlib.contextmanager
+def expected_form() -> Iterator[None]:
+    """Raise Unreadable where an object of the API server has other types than its API defines.
+
+    The checks read objects as plain JSON. No request of the API server's own schema returns such an object.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__} in an object of the API server"
+        raise Unreadable(f"an object does not have the form of its kind ({reason})") from None
 
 
 class ApiReader(Protocol):

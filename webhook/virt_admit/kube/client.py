@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -15,8 +16,10 @@ from kubernetes.client import Configuration
 from virt_admit import __version__
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.messages import cut
+from virt_admit.model.sanitize import line
 from virt_admit.settings import SettingError
-from virt_admit_certs.kube_api import ApiError, KubeApi, read_body
+from virt_admit_certs.kube_api import ApiError, KubeApi, TooLarge, read_body
 
 PAGE: Final = 500
 """Objects a page, as kubectl and client-go request."""
@@ -30,6 +33,16 @@ LONGEST: Final = 5.0
 """Seconds: the longest wait before a retry."""
 PATIENCE: Final = 5
 """Failures in a row after which a sweep gives up."""
+MOST_PAGES: Final = 2_000
+"""Pages of one listing: a million objects."""
+MOST_BYTES: Final = 4 << 30
+"""Bytes of one listing. 100,000 pods with 20 kB each have 2 GB."""
+LISTING_TIMEOUT: Final = 600.0
+"""Seconds for one listing; a ``continue`` token is valid for about 300."""
+_LARGEST_ERROR: Final = 1 << 20
+"""Bytes of the body of an error."""
+_LONGEST_MESSAGE: Final = 500
+"""Characters of an error message of the API server."""
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -53,6 +66,44 @@ class NotFound(ApiError):
 
 class MalformedResponse(ApiError):
     """The response does not look like one of an API server."""
+
+
+class Pages:
+    """The requests of one listing. It ends, whatever the API server answers."""
+
+    def __init__(self, query: Mapping[str, str] = _NOTHING) -> None:
+        self.query = {"limit": str(PAGE), **query}
+        """The parameters of the next request."""
+        self._seen: set[str] = set()
+        self._bytes = 0
+        self._deadline = time.monotonic() + LISTING_TIMEOUT
+
+    def proceed(self, size: int, metadata: Mapping[str, Any]) -> bool:
+        """Prepare the next request after a page. Return whether there is one.
+
+        Args:
+            size: the bytes of the page.
+            metadata: the metadata of the page.
+
+        Raises:
+            TypeError: the ``continue`` token is not text.
+            TooLarge: the listing has more pages or bytes, or takes longer, than one of a real cluster.
+        """
+        token = metadata.get("continue") or ""
+        if not isinstance(token, str):
+            raise TypeError("continue is not text")
+        self._bytes += size
+        if not token:
+            return False
+        if token in self._seen:
+            raise TooLarge(0, "the API server sends a listing without an end: the same continue token twice")
+        self._seen.add(token)
+        if len(self._seen) >= MOST_PAGES or self._bytes > MOST_BYTES:
+            raise TooLarge(0, f"the API server sends a listing of more than {MOST_PAGES} pages or {MOST_BYTES} bytes")
+        if time.monotonic() > self._deadline:
+            raise TooLarge(0, f"the API server does not complete a listing within {LISTING_TIMEOUT:g} s")
+        self.query["continue"] = token
+        return True
 
 
 class ApiClient(KubeApi):
@@ -119,14 +170,14 @@ class ApiClient(KubeApi):
         Raises:
             ApiError: a request failed.
         """
-        rest = {"limit": str(PAGE), **query}
-        while True:
+        pages, more = Pages(query), True
+        while more:
+            body = self.body(path, pages.query)
             with malformed_as_error():
-                page = json_codec.loads(self.body(path, rest))
-                items, rest["continue"] = page.get("items") or (), page["metadata"].get("continue") or ""
+                page = json_codec.loads(body)
+                items = page_items(page)
+                more = pages.proceed(len(body), page["metadata"])
             yield from items
-            if not rest["continue"]:
-                return
 
     def _ask(
         self, method: str, path: str, read_timeout: float, headers: Mapping[str, str] = _NOTHING, **content: Any
@@ -135,7 +186,8 @@ class ApiClient(KubeApi):
         response = self.request(method, path, timeout=timeout, headers=headers, **content)
         if response.status in (200, 201, 202):
             return response
-        raise ApiError(response.status, _message(read_body(response)) or f"HTTP status {response.status}")
+        message = _message(read_body(response, _LARGEST_ERROR)) or f"HTTP status {response.status}"
+        raise ApiError(response.status, message)
 
     def body(self, path: str, query: dict[str, str]) -> bytes:
         """Return a whole response body.
@@ -152,7 +204,10 @@ class ApiClient(KubeApi):
             ApiError: the request failed.
         """
         with malformed_as_error():
-            return str(json_codec.loads(self.body("/version", {}))["gitVersion"])
+            version = json_codec.loads(self.body("/version", {}))["gitVersion"]
+            if not isinstance(version, str):
+                raise TypeError("gitVersion is not text")
+            return cut(line(version), _LONGEST_MESSAGE)
 
     def has_namespace(self, name: str) -> bool:
         """Return False only if the namespace certainly does not exist; a 403 does not tell."""
@@ -178,12 +233,22 @@ def malformed_as_error() -> Iterator[None]:
     """Raise MalformedResponse where a response does not have the expected form."""
     try:
         yield
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise MalformedResponse(0, f"this is not the answer of an API server: {error!r}") from None
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        reason = cut(line(repr(error)), _LONGEST_MESSAGE)
+        raise MalformedResponse(0, f"this is not the answer of an API server: {reason}") from None
+
+
+def page_items(page: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects of a page. Raise TypeError if they are not objects."""
+    items = page.get("items") or []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise TypeError("items is not a list of objects")
+    return items
 
 
 def _message(body: bytes) -> str:
     try:
-        return str(json_codec.loads(body)["message"])
-    except (LookupError, TypeError, ValueError):
+        message = json_codec.loads(body)["message"]
+    except (LookupError, RecursionError, TypeError, ValueError):
         return ""
+    return cut(line(message), _LONGEST_MESSAGE) if isinstance(message, str) else ""

@@ -20,12 +20,13 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from virt_admit.kube.cache import ByNamespace, ClusterCache, Informed, KindStore, State, lookup_stores
 from virt_admit.kube.client import (
     LONGEST,
-    PAGE,
     PATIENCE,
     ApiClient,
     MalformedResponse,
     NotFound,
+    Pages,
     malformed_as_error,
+    page_items,
     path_of,
     pause,
 )
@@ -33,7 +34,7 @@ from virt_admit.kube.field_filter import looked_up_at_admission
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, Kind
 from virt_admit.rules import Rules
-from virt_admit_certs.kube_api import ApiError
+from virt_admit_certs.kube_api import ApiError, TooLarge
 
 log = logging.getLogger(__name__)
 
@@ -97,22 +98,22 @@ def read(api: ApiClient, store: KindStore, progress: Callable[[int], None] = lam
 def _pages(api: ApiClient, path: str, store: KindStore, progress: Callable[[int], None]) -> tuple[ByNamespace, str]:
     by_namespace: ByNamespace = {}
     count = 0
-    query = {"limit": str(PAGE)}
-    while True:
-        body = api.body(path, query)
+    pages, more, resource_version = Pages(), True, ""
+    while more:
+        body = api.body(path, pages.query)
+        size = len(body)
         with malformed_as_error(), api.one_page:
             page = json_codec.loads(body)
             del body
-            items = page.get("items") or ()
+            items = page_items(page)
             for item in items:
                 store.add(by_namespace, item)
             metadata = page["metadata"]
             resource_version = str(metadata["resourceVersion"])
-            query["continue"] = metadata.get("continue") or ""
+            more = pages.proceed(size, metadata)
         count += len(items)
         progress(count)
-        if not query["continue"]:
-            return by_namespace, resource_version
+    return by_namespace, resource_version
 
 
 class Informer:
@@ -338,7 +339,7 @@ def _sweep(api: ApiClient, store: KindStore, namespace: str, progress: Callable[
                 store.namespace = namespace
             elif error.status == 403:
                 store.replace({}, State.REFUSED)
-            elif error.status == 401 or failures == PATIENCE:
+            elif error.status == 401 or isinstance(error, TooLarge) or failures == PATIENCE:
                 raise
             else:
                 failures += 1

@@ -18,7 +18,7 @@ from virt_admit.cli.options import output_option
 from virt_admit.install.doctor import diagnose, exit_code
 from virt_admit.install.inspect import Json, Unreadable
 from virt_admit.install.observations import Observation, Status
-from virt_admit.kube.client import ApiClient
+from virt_admit.kube.client import ApiClient, malformed_as_error
 from virt_admit.model.sanitize import cell
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
@@ -57,12 +57,13 @@ class InspectedApi:
 
     def get(self, path: str, **query: str) -> Json | None:
         try:
-            found: Json = json.loads(self._api.body(path, query))
+            body = self._api.body(path, query)
+            with malformed_as_error():
+                return _object(json.loads(body))
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise Unreadable(str(error)) from None
-        return found
 
     def text(self, path: str) -> str:
         try:
@@ -72,9 +73,17 @@ class InspectedApi:
 
     def post(self, path: str, body: dict[str, Any]) -> Json:
         try:
-            return self._api.post(path, body)
+            found = self._api.post(path, body)
+            with malformed_as_error():
+                return _object(found)
         except ApiError as error:
             raise Unreadable(str(error)) from None
+
+
+def _object(found: Any) -> Json:
+    if not isinstance(found, dict):
+        raise TypeError("not a JSON object")
+    return found
 
 
 def connect(url: str, bundle: str) -> str:

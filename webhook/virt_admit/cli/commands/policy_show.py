@@ -16,7 +16,7 @@ from virt_admit.cli.commands.doctor import InspectedApi
 from virt_admit.cli.commands.doctor import connect as open_tls
 from virt_admit.cli.options import ClusterOptions, output_option
 from virt_admit.cli.output import failure
-from virt_admit.install.inspect import Installation, Unreadable
+from virt_admit.install.inspect import Installation, Unreadable, expected_form
 from virt_admit.model.messages import count, did_you_mean
 from virt_admit.model.sanitize import escape_json, line
 from virt_admit.policy import files
@@ -96,7 +96,8 @@ def _deployed_configmap(source: ClusterOptions) -> str:
         InspectedApi(connect(source)), load_rules(), datetime.datetime.now(datetime.UTC), open_tls
     )
     try:
-        return installation.policy_configmap() or POLICY_CONFIGMAP
+        with expected_form():
+            return installation.policy_configmap() or POLICY_CONFIGMAP
     except Unreadable:
         return POLICY_CONFIGMAP
 
