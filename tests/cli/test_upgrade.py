@@ -317,7 +317,7 @@ def test_the_text_says_the_verdict_first(tmp_path):
 @pytest.mark.parametrize(
     ("objects", "driver", "verdict"),
     [
-        ([], None, "Yes: the cluster has no nodes, so there is nothing to update."),
+        ([], None, "Cannot be determined: the nodes of the cluster: none is known."),
         ([node("a")], None, "Yes: 1 node in 10 min."),
         (
             [node("a", {"node-role.kubernetes.io/worker": ""}), pool()],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -71,10 +74,49 @@ def find(paths: Iterable[str], stdin: str = "<stdin>", excludes: Sequence[Exclud
 
 def _content(name: str) -> bytes | DocumentError:
     try:
-        with open(name, "rb") as file:
-            return file.read()
+        return read_file(name)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         return DocumentError(getattr(error, "strerror", None) or str(error), name)
+
+
+PIPE_TIMEOUT: Final = 5.0
+"""Seconds until some process must have opened a named pipe for writing."""
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file or a pipe. It does not wait forever for the writer of a named pipe.
+
+    Raises:
+        OSError: the file cannot be read, or no process writes to the pipe.
+        ValueError: the name is not valid.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        descriptor, start = file.fileno(), b""
+        # the parent of this process connected its descriptors, such as /dev/fd/63 of a process substitution
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not os.fspath(path).startswith("/dev/"):
+            start = _first_piece(descriptor, path)
+        os.set_blocking(descriptor, True)
+        return start + file.read()
+
+
+def _first_piece(pipe: int, path: str | os.PathLike[str]) -> bytes:
+    """Return what has been written to a pipe when its writer has opened it."""
+    deadline = time.monotonic() + PIPE_TIMEOUT
+    hung_up = select.poll()
+    hung_up.register(pipe, 0)
+    while time.monotonic() < deadline:
+        try:
+            piece = os.read(pipe, 1 << 16)  # empty without a writer, see fifo(7)
+        except BlockingIOError:
+            return b""
+        if piece or hung_up.poll(0):
+            return piece
+        time.sleep(0.01)
+    raise OSError(errno.ETIMEDOUT, "No process writes to this pipe", os.fspath(path))
+
+
+def _is_special(mode: int) -> bool:
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _walk(folder: str, excludes: Sequence[Exclude]) -> Iterator[str]:
@@ -101,7 +143,7 @@ def is_special(path: str | os.PathLike[str]) -> bool:
         mode = os.stat(path).st_mode
     except OSError:
         return False  # reading it reports the error
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+    if not _is_special(mode):
         return False
     import logging  # noqa: PLC0415 - importing it takes time, and such files are rare
 

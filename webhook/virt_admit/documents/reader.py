@@ -226,6 +226,7 @@ def parse(content: bytes, file: str) -> Iterator[Document | DocumentError]:
 
 _BRACE: Final = re.compile(r"\s*\{")
 _SEPARATOR: Final = re.compile(r"\n---(?=\s|\Z)")  # ten times faster than ^--- with re.MULTILINE
+_DOCUMENT_END: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*[ \t]*(?:#.*)?(?:---(?=\s|\Z)|\Z)")
 _PROLOGUE: Final = re.compile(r"(?:[ \t]*(?:[#%].*)?\r?\n)*")  # what may precede the --- of a document
 
 
@@ -252,20 +253,30 @@ def _parsed(parts: Iterable[TextChunk]) -> Iterator[Document | DocumentError]:
 
 
 def _json(file: str, text: str) -> Iterator[Document | DocumentError]:
-    """Yield the documents of a JSON stream. From the first text that is not JSON on, parse YAML, as kubectl does."""
+    """Yield the documents of a JSON stream.
+
+    kubectl reads YAML instead if the first text is not JSON, and after a ``---`` (k8s.io/apimachinery
+    pkg/util/yaml/decoder.go#YAMLOrJSONDecoder).
+    """
     from virt_admit.documents.json_reader import JsonReader, NotJsonError  # noqa: PLC0415 - most files are YAML
 
     whole = TextChunk(file, text)
     reader = JsonReader(text)
+    start_of_next = 0
     while (start := reader.space()) < len(text):
         try:
             tree = reader.document()
         except NotJsonError:
+            if start_of_next and not _DOCUMENT_END.match(text, start):
+                problem = "kubectl rejects the file: a JSON document is followed by text that is not JSON. Write --- before it"
+                yield DocumentError(problem, file, *whole.place(start))
+                return
             yield from _parsed(_parts(file, text, start))
             return
         except MarkupError as error:
             yield whole.error(error)
             return
+        start_of_next = reader.position
         yield from _documents(whole, tree)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from virt_admit.documents import reader
-from virt_admit.documents.files import walk_linked
+from virt_admit.documents.files import read_file, walk_linked
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, FieldSet, retained_fields
 from virt_admit.model.kubernetes import json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -91,7 +91,7 @@ def _names(document: Object, key: str, file: Path) -> set[str]:
 
 
 def _read(file: Path) -> Iterator[Any]:
-    text = file.read_bytes()
+    text = read_file(file)
     # JSON such as the output of `scan --save`, for which the reader takes 50 times as long. Only the reader says where a
     # fault is.
     if text.lstrip()[:1] == b"{" and not _HALF.search(text):

@@ -123,9 +123,11 @@ def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] |
     return None if covered.unseen and found else tuple(sorted(found))
 
 
-def _all_unseen(plans: Iterable[NodePlan], cluster: Cluster, *, whole: bool) -> tuple[str, ...]:
+def _all_unseen(plans: Sequence[NodePlan], cluster: Cluster, *, whole: bool) -> tuple[str, ...]:
     found = [what for node in plans for what in node.unseen]
     unread = cluster.cached(_unread)
+    if whole and not plans:  # every cluster has nodes: an empty list is not an answer
+        found.append("the nodes of the cluster: none is known")
     return tuple(dict.fromkeys((*found, *(unread[kind] for kind in (NODE, VMI) if whole and kind in unread))))
 
 

@@ -32,7 +32,7 @@ def read_node(node: Object, *, moment: bool = True) -> Node:
 
     ``moment``: whether its cordon, its condition Ready and its allocatable resources are read too.
     """
-    labels = node.metadata["labels"].map
+    labels = node.labels
     taints = tuple(taint.value for taint in node.at("spec", "taints").items() if taint["effect"].text in _HARD)
     if not moment:
         return Node(node.name, labels, taints)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -74,4 +75,14 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (folder / name).write_bytes(text.encode(errors="backslashreplace"))
+        _replace(folder / name, text.encode(errors="backslashreplace"))
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Write a file of the folder. A symlink of that name is replaced: it may lead to a file of someone else.
+
+    ``O_EXCL`` refuses a symlink that another process creates between the two steps.
+    """
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as output:
+        output.write(content)
