@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from virt_admit_certs.errors import error_text
+from virt_admit_certs.response_body import BODY_TIMEOUT, LARGEST_BODY, LimitExceeded, bounded_body
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
@@ -33,14 +33,6 @@ FIELD_MANAGER: Final = "virt-admit-certs"
 TIMEOUT: Final = urllib3.Timeout(connect=3.0, read=5.0)
 """Seconds. The next round of the reconcile loop is the retry."""
 
-LARGEST_BODY: Final = 256 << 20
-"""Bytes of one response after decompression. A page of 500 pods has about 10 MB."""
-
-BODY_TIMEOUT: Final = 300.0
-"""Seconds for the whole body of one response, however often a piece of it arrives."""
-
-_PIECE: Final = 1 << 16
-"""Bytes that are read and decompressed at once."""
 _LONGEST_REASON: Final = 500
 """Characters of an error message; parts of it come from the server."""
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -181,48 +173,15 @@ class TooLarge(ApiError):
 def read_body(response: urllib3.BaseHTTPResponse, most: int = LARGEST_BODY, seconds: float = BODY_TIMEOUT) -> bytes:
     """Return the whole body of a response and free its connection.
 
-    Args:
-        response: its body is not read yet.
-        most: the largest number of bytes after decompression.
-        seconds: the longest time for the whole body.
-
     Raises:
-        TooLarge: the body is larger, or takes longer.
+        TooLarge: the body has more bytes after decompression, or takes longer.
         ApiError: the body breaks off.
     """
-    late = threading.Event()
-    # a read time-out starts again with each byte, so only a second thread can end a body that arrives byte by byte
-    timer = threading.Timer(seconds, _interrupt, (response, late))
-    timer.daemon = True
-    timer.start()
-    body = bytearray()
-    try:
-        with unreachable_as_error():
-            for piece in response.stream(_PIECE):
-                body += piece
-                if len(body) > most:
-                    raise TooLarge(0, f"the API server sends a response of more than {most} bytes")
-    except ApiError:
-        response.close()  # the rest of the body must not become the next response
-        if late.is_set():
-            raise _slow(seconds) from None
-        raise
-    finally:
-        timer.cancel()
-        response.release_conn()
-    if late.is_set():  # a body without a length looks complete where it was interrupted
-        raise _slow(seconds)
-    return bytes(body)
-
-
-def _slow(seconds: float) -> TooLarge:
-    return TooLarge(0, f"the API server does not complete a response within {seconds:g} s")
-
-
-def _interrupt(response: urllib3.BaseHTTPResponse, late: threading.Event) -> None:
-    late.set()
-    with contextlib.suppress(OSError, RuntimeError, ValueError):  # the response has just ended
-        response.shutdown()
+    with unreachable_as_error():
+        try:
+            return bounded_body(response, most, seconds)
+        except LimitExceeded as error:
+            raise TooLarge(0, f"the API server {error}") from None
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import os
 import select
 import stat
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -101,17 +100,15 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 
 def _first_piece(pipe: int, path: str | os.PathLike[str]) -> bytes:
     """Return what has been written to a pipe when its writer has opened it."""
-    deadline = time.monotonic() + PIPE_TIMEOUT
     hung_up = select.poll()
     hung_up.register(pipe, 0)
-    while time.monotonic() < deadline:
+    for _ in range(int(PIPE_TIMEOUT * 100)):
         try:
             piece = os.read(pipe, 1 << 16)  # empty without a writer, see fifo(7)
         except BlockingIOError:
             return b""
-        if piece or hung_up.poll(0):
+        if piece or hung_up.poll(10):  # milliseconds
             return piece
-        time.sleep(0.01)
     raise OSError(errno.ETIMEDOUT, "No process writes to this pipe", os.fspath(path))
 
 

@@ -66,8 +66,6 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> Verdict:
     if result.possible is None or result.duration is None:
         return Verdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
     until = f" It ends {_when(result.duration, start)}." if start else ""
-    if not result.waves:
-        return Verdict(GOOD, "Yes", "The cluster has no nodes, so there is nothing to update.")
     within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
     return Verdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
 

@@ -43,8 +43,6 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> str:
         return f"No: the upgrade stops ({count(len(result.stops), 'cause')})."
     if result.possible is None or result.duration is None:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
-    if not nodes:
-        return "Yes: the cluster has no nodes, so there is nothing to update."
     until = f", until {_clock(start, result.duration)}" if start is not None else ""
     return f"Yes: {count(nodes, 'node')} {_BY[result.driver]}in {span(result.duration)}{until}."
 
