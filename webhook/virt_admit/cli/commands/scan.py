@@ -46,7 +46,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
-from virt_admit.model.kubevirt import clones
+from virt_admit.model.kubevirt.instances import clones
 from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics

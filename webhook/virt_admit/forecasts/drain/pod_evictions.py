@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model import operator_budgets
+from virt_admit.forecasts.drain import operator_budgets
+from virt_admit.forecasts.drain.operator_eviction import Way
 from virt_admit.model.kubernetes import clock, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
@@ -21,7 +22,6 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.messages import count
-from virt_admit.model.operator_eviction import Way
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final = union(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import VM_CLONE
 from virt_admit.model.kubernetes.objects import Object, Path
-from virt_admit.model.kubevirt import clones
+from virt_admit.model.kubevirt.instances import clones
 from virt_admit.model.messages import names
 from virt_admit.rule import Action, Context, Finding, Judgement, NoParams, Rule
 

@@ -11,7 +11,7 @@ An integer ``minAvailable`` blocks as well if it is not less than the number of 
 
 from collections.abc import Iterator
 
-from virt_admit.model import operator_budgets
+from virt_admit.forecasts.drain import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, VM, VMI

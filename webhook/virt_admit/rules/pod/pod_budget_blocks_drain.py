@@ -11,8 +11,7 @@ whether the operator makes way.
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.model import operator_budgets
+from virt_admit.forecasts.drain import operator_budgets, pod_evictions
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Unseen, gather
 from virt_admit.model.kubernetes.kinds import PDB, POD

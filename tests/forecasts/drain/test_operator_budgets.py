@@ -4,8 +4,8 @@ import pytest
 
 from tests.advice import risky
 from tests.builders import manifest
-from tests.model import operator_clusters as world
-from tests.model.operator_clusters import LONGHORN, budget, node, pod, policy, replica, volume
+from tests.forecasts.drain import operator_clusters as world
+from tests.forecasts.drain.operator_clusters import LONGHORN, budget, node, pod, policy, replica, volume
 from tests.rules.test_rules import ALL, context_of
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes import kinds

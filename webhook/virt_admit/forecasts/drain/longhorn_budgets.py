@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from virt_admit.model import operator_eviction
+from virt_admit.forecasts.drain import operator_eviction
+from virt_admit.forecasts.drain.operator_eviction import (
+    GOES,
+    Answer,
+    Eviction,
+    Way,
+    is_schedulable,
+    not_ready,
+    selected_labels,
+)
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING, LONGHORN_VOLUME, PDB
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import count, names
-from virt_admit.model.operator_eviction import GOES, Answer, Eviction, Way, is_schedulable, not_ready, selected_labels
 
 READS: Final = union(
     operator_eviction.READS,

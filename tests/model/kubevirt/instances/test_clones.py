@@ -9,7 +9,7 @@ import pytest
 
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt import clones
+from virt_admit.model.kubevirt.instances import clones
 
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "db", "tier": "gold"}, "annotations": {"a": "1"}},

@@ -12,13 +12,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model.kubernetes import json_codec, kinds
+from virt_admit.model.kubernetes import go_json_patch, json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.go_json_patch import NotApplied
 from virt_admit.model.kubernetes.kinds import VM, VM_SNAPSHOT, VM_SNAPSHOT_CONTENT
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
-from virt_admit.model.kubevirt import go_json_patch
-from virt_admit.model.kubevirt.go_json_patch import NotApplied
 from virt_admit.model.kubevirt.instances import vms
 
 LAST_RESTORE: Final = "restore.kubevirt.io/lastRestoreUID"

@@ -15,7 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from virt_admit.model import longhorn_budgets
+from virt_admit.forecasts.drain import longhorn_budgets
+from virt_admit.forecasts.drain.operator_eviction import (
+    GOES,
+    Answer,
+    Eviction,
+    Way,
+    is_ready,
+    is_schedulable,
+    node_of,
+    not_ready,
+    selected_labels,
+)
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     BUILT_IN_GROUPS,
@@ -28,17 +39,6 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import names
-from virt_admit.model.operator_eviction import (
-    GOES,
-    Answer,
-    Eviction,
-    Way,
-    is_ready,
-    is_schedulable,
-    node_of,
-    not_ready,
-    selected_labels,
-)
 
 READS: Final = union(
     longhorn_budgets.READS,
