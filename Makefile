@@ -53,6 +53,7 @@ demo: .venv/.ready
 test: .venv/.ready
 	@$(BIN)/python -m tests.apiserver.binaries
 	@$(BIN)/python -m tests.upstream.renderer
+	@$(BIN)/python -m tests.definitions
 	@$(BIN)/python -m tests.apiserver.helm
 	@$(PARALLEL) -n $(WORKERS) --ignore=tests/image $(ARGS)
 

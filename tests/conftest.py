@@ -10,6 +10,8 @@ from typing import Final
 import pytest
 from hypothesis import settings
 
+from tests import field_tables
+
 settings.load_profile("ci")
 
 LONG_FILES: Final = (
@@ -39,6 +41,12 @@ LONG_FILES: Final = (
 """Files of more than 15 seconds. A file stays with one process, because its tests share servers: a long file that began
 last would leave the other processes idle. Most of these files wait, so the quick ones after them find free processors.
 """
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which kinds the run could not check against the definitions of other projects."""
+    if missing := field_tables.not_compared():
+        terminalreporter.write_line(missing)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -94,6 +94,8 @@ def main() -> int:
             path.write_text(content)
         return 0
     stale = [path for path, content in wanted.items() if not path.exists() or path.read_text() != content]
+    if missing := field_tables.not_compared():
+        print(missing, file=sys.stderr)
     for path in stale:
         print(f"{path.relative_to(ROOT)} is stale: run make docs manifests", file=sys.stderr)
     return int(bool(stale))

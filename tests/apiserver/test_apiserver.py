@@ -8,17 +8,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.apiserver import binaries as toolchain
 from tests.apiserver.binaries import NAMES, Unavailable, binaries
 from tests.apiserver.control_plane import Server, free_port
-from tests.apiserver.crds import permissive_crds, real_crds
 from tests.paths import ROOT
-from virt_admit.model.kubernetes import kinds
 
 GO = """#!/bin/sh
 test "$1" = env && { echo "$FAKE_GOVERSION"; exit; }
@@ -274,21 +270,3 @@ def test_ports_of_processes_that_run_at_the_same_time_differ() -> None:
             each.communicate("\n")
     assert len(first) == len(second) == 400
     assert not first & second
-
-
-def test_permissive_definitions_are_like_the_real_ones() -> None:
-    """Same names, scope, storage version and sub-resources, wherever the real one is at hand."""
-    crds = {crd["metadata"]["name"]: crd["spec"] for crd in permissive_crds(kinds.ALL)}
-    for path in real_crds():
-        real = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]
-        if ours := crds.get(path.stem):
-            assert _shape(ours) == _shape(real), path.stem
-
-    assert "machinehealthchecks.machine.openshift.io" in crds
-    assert "nodes" not in crds
-
-
-def _shape(spec: dict[str, Any]) -> tuple[Any, ...]:
-    storage = next(version for version in spec["versions"] if version["storage"])
-    names = spec["names"]["plural"], spec["names"]["singular"], spec["names"]["kind"]
-    return spec["group"], names, spec["scope"], storage["name"], storage.get("subresources") or {}

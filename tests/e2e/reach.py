@@ -16,8 +16,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.crds import WITHOUT_STATUS
 from tests.apiserver.webhook import Webhook, register
 from tests.rule_cases import rule_cases
 from tests.waiting import eventually
@@ -140,7 +140,7 @@ class Reach:
     @contextmanager
     def stored(self, obj: dict[str, Any]) -> Iterator[None]:
         """The object is there, its status too, whatever rules say. Raises Refused if its schema does not take it."""
-        status = "status" in obj and kinds.of(Object(obj)) not in WITHOUT_STATUS
+        status = "status" in obj and kinds.of(Object(obj)) not in definitions.WITHOUT_STATUS
         try:
             for verb in ("create", "replace --subresource=status") if status else ("create",):
                 code, text = self.kubectl(verb, obj, "--validate=ignore", user=BEFORE)
@@ -208,6 +208,8 @@ def must_be_met(asker: Reach, rule: Rule, cases: Sequence[dict[str, Any]]) -> No
 
 def must_be_refused(asker: Reach, rule: Rule, cases: Sequence[dict[str, Any]], words: str) -> None:
     """None of the cases gets through to the rule, and the API server says so in these words."""
+    for kind in {kinds.of(Object(case["object"])) for case in cases} if "unknown field" not in words else ():
+        definitions.needs_real(kind)
     for case in cases:
         answer = asker.ask(rule, case)
         assert words in answer

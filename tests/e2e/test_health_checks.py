@@ -28,4 +28,6 @@ def binary() -> Path:
 def test_our_health_checks_agree_with_upstream(binary: Path) -> None:
     found = dict(compare(binary, range(200)))
 
+    if not found:
+        pytest.skip("no real definition of a health check at hand (tests/definitions.py)")
     assert {seed: differs for seed, differs in found.items() if differs} == {}

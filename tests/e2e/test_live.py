@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.crds import install_crds, permissive_crds, wait_until_discovered
+from tests.apiserver.crds import install_crds, wait_until_discovered
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.waiting import eventually
@@ -188,7 +189,6 @@ def test_rights_are_taken_away_and_given_back(plane: ControlPlane, follow: Any) 
 
 
 def test_a_kind_that_is_installed_later_and_removed_again(plane: ControlPlane, follow: Any) -> None:
-    definitions = permissive_crds([VM])
     name = f"crd/{VM.resource}"
     before = plane.kubectl("get", name, "-o", "json", check=True).stdout
     plane.kubectl("delete", name, check=True)
@@ -200,7 +200,7 @@ def test_a_kind_that_is_installed_later_and_removed_again(plane: ControlPlane, f
         "kind": "VirtualMachine",
         "metadata": {"name": "db", "namespace": "shop"},
     }
-    apply(plane, *definitions)
+    apply(plane, definitions.own(VM))
     wait_until_discovered(plane, {VM.resource})
     apply(plane, machine)
     eventually(lambda: answer(live, VM, "db") == "there")

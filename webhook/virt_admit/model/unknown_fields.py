@@ -1,7 +1,7 @@
 """Fields that no known release of a custom resource defines, each with the nearest real field.
 
-The tables in ``field_tables/`` are generated from the CustomResourceDefinitions in ``tests/data/crds`` by
-``make docs``. Each kind has its own file, which is read when the first object of the kind is judged.
+The tables in ``field_tables/`` are generated from CustomResourceDefinitions by ``make docs``. Each kind has its own file,
+which is read when the first object of the kind is judged.
 """
 
 from __future__ import annotations
@@ -147,7 +147,13 @@ def load(kind: Kind) -> FieldTable | None:
     if not file.is_file():
         return None
     data = json.loads(file.read_text(encoding="utf-8"))
-    return FieldTable(data["types"], data["versions"])
+    types = [{key: _item(below) for key, below in fields.items()} for fields in data["types"]]
+    return FieldTable(types, data["versions"])
+
+
+def _item(below: int | list[Any]) -> int:
+    """Return the type of the items of a list, which the file writes as ``[7]``; other types as they are."""
+    return _item(below[0]) if isinstance(below, list) else below
 
 
 def _all_known(value: Mapping[str, Any], nodes: frozenset[int], table: FieldTable) -> bool:
