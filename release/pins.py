@@ -1,7 +1,7 @@
 """The digests that a release needs: the commits of GitHub's actions and the digest of the base image.
 
-The repository names actions by tag and the base image by tag. `make release-pins` looks both up at the time of a release
-and writes them; `make release-check` refuses a release without them. A digest is never typed by hand.
+Actions are named by commit, with the tag as a comment, and the base image by tag. `make release-pins` looks both up again at a
+release and writes them; `make release-check` refuses a release without them. A digest is never typed by hand.
 """
 
 from __future__ import annotations
@@ -9,27 +9,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from release.settings import run
 from release.tools import tool
 
 USES = re.compile(r"uses: (?P<action>[\w.-]+/[\w.-]+)(?P<path>[\w./-]*)@(?P<ref>\S+)(?: +# (?P<tag>\S+))?")
 BASE = re.compile(r"^ARG PYTHON=(?P<image>[^@\s]+)(?P<digest>@sha256:[0-9a-f]{64})?$", re.MULTILINE)
-COMMIT = re.compile(r"[0-9a-f]{40}")
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 Lookup = Callable[[str, str], str]
 
 
 def files(root: Path) -> list[Path]:
     """Return the files that name actions."""
-    return [*sorted((root / ".github" / "workflows").glob("*.yaml")), root / "action.yml"]
+    return [*sorted((root / ".github" / "workflows").glob("*.y*ml")), root / "action.yml"]
+
+
+def actions(node: Any) -> Iterator[str]:
+    """Yield each action that a workflow or an action uses, however the YAML is written."""
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    if isinstance(node, dict) and isinstance(used := node.get("uses"), str):
+        yield used
+    for child in children:
+        yield from actions(child)
 
 
 def missing(root: Path) -> Iterator[str]:
     """Yield a line for each digest that is missing."""
     for file in files(root):
-        for found in USES.finditer(file.read_text()):
-            if not COMMIT.fullmatch(found["ref"]):
-                yield f"{file.relative_to(root)}: {found['action']}@{found['ref']} is a tag, which can be moved"
+        for used in actions(yaml.safe_load(file.read_text())):
+            if not PINNED.fullmatch(used):
+                yield f"{file.relative_to(root)}: {used} has no commit, so its code can change"
     base = BASE.search((root / "Dockerfile").read_text())
     if base is None or not base["digest"]:
         yield "Dockerfile: the base image has no digest"

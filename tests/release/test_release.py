@@ -91,7 +91,7 @@ def test_a_release_stops_until_digests_and_changelog_are_there(checkout):
     lines = not_ready(checkout, "v9.8.7")
     assert f"the tag is v9.8.7, but the version is {__version__}" in lines
     assert "charts/virt-admit does not exist" in lines
-    assert any("release.yaml: actions/checkout@v5 is a tag" in line for line in lines)
+    assert any("release.yaml: actions/checkout@v5 has no commit" in line for line in lines)
     assert "Dockerfile: the base image has no digest: make release-pins" in lines
     (checkout / "charts" / "virt-admit").mkdir(parents=True)
     prepare(checkout, "9.8.7", DAY)
@@ -100,6 +100,18 @@ def test_a_release_stops_until_digests_and_changelog_are_there(checkout):
         assert not_ready(checkout, "v9.8.7") == []
         assert " # v5\n" in (checkout / ".github" / "workflows" / "release.yaml").read_text()
         assert f"ARG PYTHON=docker.io/library/python:3.13-slim@sha256:{'a' * 64}\n" in dockerfile.read_text()
+
+
+@pytest.mark.parametrize(
+    "use", ["'a/b@v1'", "a/b@main", "docker://a/b:1", "./local", f"a/b@{'c' * 39}", "a/b/c.yaml@v1"]
+)
+def test_an_action_without_a_commit_stops_a_release_however_it_is_written(checkout, use):
+    (checkout / ".github" / "workflows" / "other.yml").write_text(
+        f"jobs:\n  a: {{steps: [{{name: x, uses: {use}}}]}}\n"
+    )
+    assert any(
+        line.startswith(f".github/workflows/other.yml: {use.strip(chr(39))} ") for line in pins.missing(checkout)
+    )
 
 
 def _commit(action: str, tag: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from release import __main__ as steps
-from release import dry_run
+from release import dry_run, pins
 from release.tools import tool
 from tests.apiserver.binaries import Unavailable
 from tests.paths import ROOT
@@ -51,7 +51,7 @@ def test_the_dry_run_executes_each_command_of_the_release_in_its_order():
         command.removeprefix("sudo --preserve-env ") for command in commands(ROOT / ".github/workflows/release.yaml")
     ]
     assert list(dry_run.steps()) == release
-    assert [command.rpartition("-")[2] for command in release][:3] == ["check", "login", "files"]
+    assert [command.rpartition("-")[2] for command in release][:3] == ["check", "files", "login"]
     assert {command.rpartition("-")[2] for command in release} == {*steps.STEPS, "image"}
 
 
@@ -60,9 +60,19 @@ def test_a_workflow_has_few_rights_and_runs_no_input(workflow):
     content = yaml.safe_load(workflow.read_text())
     assert content["permissions"] in ({}, {"contents": "read"})
     assert all("${{" not in command for command in commands(workflow))
-    for job in content["jobs"].values():
+    for name, job in content["jobs"].items():
         assert job["timeout-minutes"] <= 90
+        rights = job.get("permissions", content["permissions"])
+        writes = {right for right, access in rights.items() if access == "write"}
+        assert len(writes) <= 1 or (name, writes) == ("sign", {"id-token", "packages"})
+        token = "GH_TOKEN" in {**content.get("env", {}), **job.get("env", {})}
+        assert token == (not writes.isdisjoint({"contents", "packages"})), name
         uses = [step["uses"] for step in job["steps"] if "uses" in step]
         assert all(re.fullmatch(r"[\w.-]+/[\w./-]+@(v[\d.]+|[0-9a-f]{40})", use) for use in uses), uses
         checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
         assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+
+
+def test_only_the_action_whose_commit_is_looked_up_at_a_release_has_a_tag():
+    lines = [line for line in pins.missing(ROOT) if not line.startswith("Dockerfile")]
+    assert [line.split()[1] for line in lines] == ["pypa/gh-action-pypi-publish@v1.13.0"]
