@@ -20,7 +20,8 @@ RESOURCES: Final = {
     "additionalProperties": False,
     "properties": {"requests": QUANTITIES, "limits": QUANTITIES},
 }
-URL: Final = {"type": "string", "pattern": "^https?://"}
+URL: Final = {"type": "string", "pattern": r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"}
+"""An address of pages as ``reports/findings/formats/places.py#docs_url`` accepts it."""
 BOOLEAN: Final = {"type": "boolean"}
 
 

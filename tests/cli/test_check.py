@@ -57,6 +57,14 @@ def test_a_finding_with_its_place(check):
     assert err.startswith("checked 1 object of 1 kind in 1 file; ")
 
 
+@pytest.mark.parametrize("output", ["markdown", "sarif"])
+def test_an_address_of_the_pages_that_is_not_valid(check, monkeypatch, output):
+    monkeypatch.setenv("VIRT_ADMIT_DOCS_URL", "docs")
+    code, out, err = check("-o", output, ".", vm=BOTH)
+    assert (code, out) == (2, "")
+    assert err == "VIRT_ADMIT_DOCS_URL docs is not the URL of a folder: write it like https://virt-admit.io/docs"
+
+
 def test_what_the_webhook_mends_fails_nothing(check):
     policy = "rules: {vm-eviction-strategy-default: {action: deny, fix: true}}\n"
     code, out, _ = check("vm.yaml", "--policy", "policy.yaml", "-o", "json", vm=UNSET, policy=policy)

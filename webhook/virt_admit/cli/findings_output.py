@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from virt_admit.cli.options import ReportOptions
-from virt_admit.cli.output import tell, wants_color, write
+from virt_admit.cli.output import failure, tell, wants_color, write
 from virt_admit.policy.policy import Policy
 from virt_admit.reports.findings.formats import FORMATS
 from virt_admit.reports.findings.report import Report
 from virt_admit.rule import Action
+from virt_admit.settings import SettingError
 
 if TYPE_CHECKING:
     from virt_admit.reports.html.owners import Owners
@@ -27,7 +28,7 @@ def publish(
     """Write the report in each format to its file or to stdout.
 
     Raises:
-        ClickException: a file cannot be written.
+        ClickException: a file cannot be written, or a setting of a format is not valid.
     """
     grouped = not reporting.all_lines
     for name, file in outputs:
@@ -42,10 +43,18 @@ def publish(
             render = partial(text.render, paint=paint, grouped=grouped and grouped_text)
         elif name == "markdown":
             render = partial(_markdown, grouped=grouped)
-        write(render(result), file)
+        write(_rendered(render, result), file)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if name == "github" and summary:
-            write(_markdown(result, grouped=grouped), summary, "ab")
+            write(_rendered(partial(_markdown, grouped=grouped), result), summary, "ab")
+
+
+def _rendered(render: Callable[[Report], str], result: Report) -> str:
+    """Return the report in a format. Raises ClickException if a setting of the format is not valid."""
+    try:
+        return render(result)
+    except SettingError as error:
+        raise failure(error) from None
 
 
 def _markdown(result: Report, *, grouped: bool) -> str:

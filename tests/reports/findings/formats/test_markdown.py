@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.test_check import BOTH, FINE
 from tests.reports.findings.formats.reports import DEPRECATED, RULE, both_keys, scanned, unclear
 from virt_admit.reports.findings.formats import markdown
 from virt_admit.reports.findings.places import rule_page
 from virt_admit.reports.findings.report import Report
-from virt_admit.settings import DOCS_URL
+from virt_admit.settings import DOCS_URL, SettingError
 
 
 def rows(text):
@@ -58,3 +60,24 @@ def test_links_lead_to_the_copy_of_the_pages_that_the_installer_names(monkeypatc
     monkeypatch.setenv("VIRT_ADMIT_DOCS_URL", "https://git.example.com/virt-admit/docs/")
     link = rule_page("vm-running-deprecated")
     assert link == "https://git.example.com/virt-admit/docs/rules.md#vm-running-deprecated"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "docs",
+            "javascript:alert(1)",
+            "https://",
+            "https:///docs",
+            "ftp://git.example.com/docs",
+            "https://[::1/docs",
+        ),
+        *("https://git.example.com/docs?page=", "https://git.example.com/docs#", "https://me@git.example.com/docs"),
+        *("https://git.example.com/a docs", "https://git.example.com/docs\n"),
+    ],
+)
+def test_an_address_of_the_pages_that_no_page_can_follow_is_a_setting_error(monkeypatch, url):
+    monkeypatch.setenv("VIRT_ADMIT_DOCS_URL", url)
+    with pytest.raises(SettingError, match="VIRT_ADMIT_DOCS_URL"):
+        rule_page("vm-running-deprecated")

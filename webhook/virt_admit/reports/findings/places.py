@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePath
+from urllib.parse import urlsplit
 
 from virt_admit.reports.findings.report import DUPLICATE_KEY
-from virt_admit.settings import DOCS_URL
+from virt_admit.settings import DOCS_URL, SettingError
 
 
 def docs_url() -> str:
-    """Return the URL of the folder ``docs``: the installer's, or the project's."""
-    return (os.environ.get("VIRT_ADMIT_DOCS_URL") or DOCS_URL).rstrip("/")
+    """Return the URL of the folder ``docs``: the installer's, or the project's.
+
+    Raises:
+        SettingError: the installer's is not an http or https URL with a host and at most a path.
+    """
+    url = os.environ.get("VIRT_ADMIT_DOCS_URL") or DOCS_URL
+    if not _is_folder(url):
+        raise SettingError(f"VIRT_ADMIT_DOCS_URL {url} is not the URL of a folder: write it like {DOCS_URL}")
+    return url.rstrip("/")
+
+
+def _is_folder(url: str) -> bool:
+    """Return whether a page's name can follow the URL. A link of another scheme could run a script in the reader's browser."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:  # an IPv6 address that does not end
+        return False
+    only_a_path = url.isprintable() and not set("?# ") & set(url) and parts.username is None
+    return parts.scheme in ("http", "https") and bool(host) and only_a_path
 
 
 def rule_page(rule: str) -> str:
