@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import yaml
 
-from tests.apiserver.crds import permissive_crds, wait_until_discovered
+from tests import definitions
+from tests.apiserver.crds import custom, wait_until_discovered
 from tests.apiserver.nodes import Cluster
 from tests.apiserver.webhook import VIRT_ADMIT
 from tests.paths import EXAMPLES, MANIFESTS
@@ -45,7 +46,9 @@ class Installed:
         shutil.copytree(MANIFESTS, folder / "manifests")
         shutil.copytree(EXAMPLES, folder / "examples")
         (folder / "policy.yaml").write_text(POLICY)
-        crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": permissive_crds(VM_KINDS)})
+        crds = json.dumps(
+            {"apiVersion": "v1", "kind": "List", "items": [definitions.own(kind) for kind in custom(VM_KINDS)]}
+        )
         cluster.kubectl("apply", "--server-side", "-f", "-", input=crds, check=True)
         wait_until_discovered(cluster, {f"{kind.plural}.{kind.group}" for kind in VM_KINDS})
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.apiserver.crds import permissive_crds, wait_until_discovered
+from tests import definitions
+from tests.apiserver.crds import custom, wait_until_discovered
 from tests.apiserver.nodes import NODES, Cluster
 from tests.e2e.installed import Installed
 from tests.e2e.test_manifests import THIRD_PARTY
@@ -63,7 +64,9 @@ def installed(nodes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     installed = Installed(nodes, tmp_path_factory.mktemp("pages"))
     installed.customise()
     installed.install()
-    further = json.dumps({"apiVersion": "v1", "kind": "List", "items": permissive_crds(THIRD_PARTY)})
+    further = json.dumps(
+        {"apiVersion": "v1", "kind": "List", "items": [definitions.own(kind) for kind in custom(THIRD_PARTY)]}
+    )
     nodes.kubectl("apply", "--server-side", "-f", "-", input=further, check=True)
     wait_until_discovered(nodes, {f"{kind.plural}.{kind.group}" for kind in THIRD_PARTY})
     for command in (
