@@ -14,8 +14,8 @@ from tests.paths import ROOT
 from virt_admit.cli.commands.rules import page
 from virt_admit.install import manifests
 from virt_admit.install.guard import guard
-from virt_admit.rule import Rule
-from virt_admit.rules import INDEX, InvalidRule, index, load_rules
+from virt_admit.rule import InvalidRule, Rule
+from virt_admit.rules import INDEX, index, load_rules
 
 NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
 

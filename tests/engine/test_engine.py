@@ -14,7 +14,7 @@ from virt_admit.model.kubernetes.cluster import NOTHING, Unseen
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.policy.policy import Exemption, Layer, Policy, RuleSettings
-from virt_admit.rule import Action, Finding, Operation, Rule
+from virt_admit.rule import Action, Finding, Operation, rule
 from virt_admit.rules import Rules
 
 SIZE = Path("spec", "size")
@@ -22,7 +22,7 @@ SIZE = Path("spec", "size")
 
 def make_rule(check, *, name="too-big", **more):
     settings = {"kinds": (kinds.VM,), "action": Action.DENY} | more
-    return Rule(module=f"x.{name.replace('-', '_')}", doc="", check=check, **settings)
+    return rule(id=name, **settings)(check)
 
 
 def too_big(obj, context):

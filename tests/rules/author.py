@@ -12,7 +12,8 @@ from tests.paths import ROOT, RULE_FOLDER
 from tests.rules import cases
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import Kind
-from virt_admit.rules import InvalidRule, load_rules
+from virt_admit.rule import InvalidRule
+from virt_admit.rules import load_rules
 
 LONGEST_ID = 56
 """The annotation that exempts an object from the rule has a name of at most 63 characters."""
@@ -24,27 +25,14 @@ RULE = '''"""The bad pattern in one sentence.
 **Fix.** What to write instead.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import {name}
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import {name}, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(kinds=({name},), action=Action.WARN, sources=("owner/repository:path/to/file.go#function",))
+def check(obj: Object, _context: Context) -> Findings:
     field = obj.at("spec", "example")
     if field.text == "bad":
         yield Finding(field.path, "example bad does this harm. Use good.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=({name},),
-    action=Action.WARN,
-    check=check,
-    sources=("owner/repository:path/to/file.go#function",),
-)
 '''
 
 CASES = """# yaml-language-server: $schema=../../../../docs/case.schema.json

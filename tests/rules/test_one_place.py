@@ -23,8 +23,8 @@ from virt_admit.kube.field_filter import lookup_namespace, retained_fields
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kubernetes.kinds import NODE, PVC, VM, Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Finding, Rule
-from virt_admit.rules import InvalidRule, Rules, load_rules, problems
+from virt_admit.rule import Action, Finding, InvalidRule, Rule, rule
+from virt_admit.rules import Rules, declared, load_rules, problems
 
 SCHEDULER = Kind("example.io", ("v1",), "schedulers", "Scheduler", namespaced=False)
 """A kind that no rule reads yet."""
@@ -44,14 +44,15 @@ def check_look_up(vm: Object, context: Any) -> Any:
         yield Finding(vm["spec"].path, "claim disk is lost while the scheduler is paused. Restore the claim.")
 
 
-def synthetic(module: str, **fields: Any) -> Rule:
+def synthetic(rule_id: str, **fields: Any) -> Rule:
     doc = "A synthetic rule.\n\n**Why.** To see it everywhere.\n\n**Fix.** Nothing.\n"
-    return Rule(module=f"virt_admit.rules.{module}", doc=doc, action=Action.WARN, sources=("none",), **fields)
+    check = fields.pop("check")
+    return rule(id=rule_id, doc=doc, action=Action.WARN, sources=("none",), **fields)(check)
 
 
-ON_NODES = synthetic("node.node_zone_frozen", kinds=(NODE,), check=check_node, metadata=(ZONE,))
+ON_NODES = synthetic("node-zone-frozen", kinds=(NODE,), check=check_node, metadata=(ZONE,))
 LOOKING_UP = synthetic(
-    "vm.vm_claim_lost",
+    "vm-claim-lost",
     kinds=(VM,),
     check=check_look_up,
     reads={PVC: ("status.phase",), SCHEDULER: ("spec.paused",)},
@@ -203,11 +204,12 @@ def test_the_template_is_a_rule_with_a_bad_and_a_good_case(tmp_path: Any, rule_i
     stem = tmp_path / rule_id.partition("-")[0] / rule_id.replace("-", "_")
     module = types.ModuleType(f"virt_admit.rules.{stem.name}")
     exec(compile(stem.with_suffix(".py").read_text(), str(stem), "exec"), module.__dict__)
-    rule = dataclasses.replace(module.RULE, module=module.__name__, doc=module.__doc__)
-    assert list(problems(rule)) == []
-    assert list(cases.problems(Rules([rule]), tmp_path)) == []
+    (declared_rule,) = declared(module)
+    assert declared_rule.id == rule_id
+    assert list(problems(declared_rule)) == []
+    assert list(cases.problems(Rules([declared_rule]), tmp_path)) == []
     bad, good = (
-        findings(rule, case["object"], ClusterCache([]))
+        findings(declared_rule, case["object"], ClusterCache([]))
         for case in yaml.safe_load(stem.with_suffix(".yaml").read_text())
     )
     assert (bad, good) == (["spec.example"], [])
@@ -223,8 +225,8 @@ def test_an_id_that_is_not_valid(tmp_path: Any, rule_id: str) -> None:
 
 
 def test_every_rule_is_in_the_folder_of_its_first_word() -> None:
-    for rule in load_rules():
-        assert rule.module.split(".")[-2] == rule.id.partition("-")[0], f"move {rule.module}"
+    for each in load_rules():
+        assert each.module.split(".")[-2] == each.id.partition("-")[0], f"move {each.module}"
 
 
 # --- the worked examples of CONTRIBUTING.md
@@ -236,11 +238,11 @@ _BLOCKS = re.findall(r"```python\n(.*?)```\n```yaml\n(.*?)```", (ROOT / "CONTRIB
 def test_the_examples_in_contributing_work(tmp_path: Any, python: str, text: str) -> None:
     module = types.ModuleType("virt_admit.rules.vm.vm_example")
     exec(compile(python, "CONTRIBUTING.md", "exec"), module.__dict__)
-    rule = dataclasses.replace(module.RULE, doc=python)
-    assert list(problems(rule)) == []
+    (example,) = declared(module)
+    assert list(problems(example)) == []
     (tmp_path / "vm_example.yaml").write_text(text)
-    assert list(cases.problems(Rules([rule]), tmp_path)) == []
+    assert list(cases.problems(Rules([example]), tmp_path)) == []
     for case in yaml.safe_load(text):
-        result, read = ask(rule, case)
-        assert read <= set(rule.reads)
+        result, read = ask(example, case)
+        assert read <= set(example.reads)
         as_expected(result, case)

@@ -1,23 +1,49 @@
-"""What a rule is: one named opinion about one or more kinds of objects. Rule authors need no other file."""
+"""What a rule is: one named opinion about one or more kinds of objects.
+
+Rule authors need no other file. Besides the names below they import from here every kind of ``model/kubernetes/kinds.py`` and the
+names of the model that most rules need: one line for all of them.
+"""
 
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
-from virt_admit.model.kubernetes.cluster import Cluster, ReviewCache, Unseen
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import Kind
-from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubernetes.cluster import Cluster as Cluster
+from virt_admit.model.kubernetes.cluster import ReviewCache
+from virt_admit.model.kubernetes.cluster import Unseen as Unseen
+from virt_admit.model.kubernetes.cluster import gather as gather
+from virt_admit.model.kubernetes.json_patch import Patch as Patch
+from virt_admit.model.kubernetes.kinds import *  # noqa: F403 - every kind
+from virt_admit.model.kubernetes.kinds import Kind as Kind
+from virt_admit.model.kubernetes.objects import Field as Field
+from virt_admit.model.kubernetes.objects import Object as Object
+from virt_admit.model.kubernetes.objects import Path as Path
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubernetes.units import parse_duration
+from virt_admit.model.kubernetes.reads import union as union
+from virt_admit.model.kubernetes.units import format_duration as format_duration
+from virt_admit.model.kubernetes.units import parse_duration as parse_duration
+from virt_admit.model.kubernetes.units import show as show
+from virt_admit.model.messages import count as count
+from virt_admit.model.messages import cut as cut
+from virt_admit.model.messages import did_you_mean
+from virt_admit.model.messages import first_that_fits as first_that_fits
+from virt_admit.model.messages import names as names
 from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 
 T = TypeVar("T")
-P = TypeVar("P")
+if TYPE_CHECKING:  # PEP 696, so that Context alone means a context without parameters; at run time from Python 3.13 on
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    P = TypeVarWithDefault("P", default="NoParams")
+else:
+    P = TypeVar("P")
+
+
+class InvalidRule(ValueError):
+    """A rule file that cannot be used. The message is one line: the file, the problem, what to write."""
 
 
 class Action(enum.IntEnum):
@@ -143,21 +169,19 @@ class Context(NamedTuple, Generic[P]):
         return self.facts.of(function, obj)
 
 
-Check = Callable[[Object, Context[Any]], Iterator[Finding | Unseen]]
+Findings: TypeAlias = Iterator[Finding | Unseen]
+"""What a check yields: findings, and ``Unseen`` where it is blind."""
+
+Check: TypeAlias = Callable[[Object, Context[Any]], Findings]
 """A rule's function: yields findings; raises or yields ``Unseen`` where it is blind."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rule:
-    """One named opinion. Everything outside the rules (registration, RBAC, docs) is made from these fields."""
+class RuleOptions:
+    """What a rule declares. Everything outside the rules (registration, RBAC, docs) is made from these fields."""
 
-    module: str
-    """``__name__`` of the rule's module; the id is its last part."""
-    doc: str | None
-    """``__doc__`` of the module: the rule's page. First line: the bad pattern. Then **Why.** and **Fix.**"""
     kinds: tuple[Kind, ...]
     """The kinds that are judged: these are registered with the API server."""
-    check: Check
     action: Action
     """The class out of the box."""
     event: str = POLICY_FINDING
@@ -186,15 +210,46 @@ class Rule:
     """Whether ``/mutate`` applies the fixes out of the box, not only if the policy says ``fix: true``."""
     sources: tuple[str, ...] = ()
 
-    @functools.cached_property
-    def id(self) -> str:
-        """The rule's name for users; it never changes: ``vm-running-and-run-strategy``."""
-        return self.module.rpartition(".")[2].replace("_", "-")
+    id: str = ""
+    """The rule's name for users; it never changes: ``vm-running-and-run-strategy``. By default the name of the module."""
+    doc: str = ""
+    """The rule's page, by default the docstring of the module. First line: the bad pattern. Then **Why.** and **Fix.**"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rule(RuleOptions):
+    """One named opinion: what the decorator ``@rule`` makes of a check."""
+
+    module: str
+    """``__name__`` of the module that declares the rule."""
+    check: Check
 
     @property
     def title(self) -> str:
         """The first line of the page: the bad pattern."""
-        return (self.doc or "").strip().partition("\n")[0]
+        return self.doc.strip().partition("\n")[0]
 
     def __repr__(self) -> str:
         return f"<Rule {self.id}>"
+
+
+class rule(RuleOptions):  # noqa: N801 - a decorator
+    """Declare the function below as a rule: ``@rule(kinds=(VM,), action=Action.WARN)``. The function becomes a ``Rule``."""
+
+    def __new__(cls, *_: object, **options: object) -> Self:
+        """Raise ``InvalidRule`` for options that do not exist and for those that are missing."""
+        known = {option.name: option for option in fields(RuleOptions)}
+        for name in options.keys() - known:
+            meant = did_you_mean(name, tuple(known))
+            hint = f"Did you mean {meant}?" if meant else f"Use one of {', '.join(known)}"
+            raise InvalidRule(f"unknown option {name} of @rule. {hint}")
+        for name, option in known.items():
+            if option.default is option.default_factory is MISSING and name not in options:
+                raise InvalidRule(f"@rule has no {name}. Write @rule(kinds=(VM,), action=Action.WARN, ...)")
+        return super().__new__(cls)
+
+    def __call__(self, check: Check) -> Rule:
+        name = check.__module__
+        doc = self.doc or check.__globals__["__doc__"] or ""
+        rule_id = self.id or name.rpartition(".")[2].replace("_", "-")
+        return Rule(**{**vars(self), "id": rule_id, "doc": doc}, module=name, check=check)

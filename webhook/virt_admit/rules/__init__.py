@@ -1,6 +1,6 @@
 """Opinions: one ``<id>.py`` and one ``<id>.yaml`` (its cases) per rule, a folder per first word of the ids.
 
-There is no list to edit: a module with a ``RULE`` is a rule. Its folder is the first word of its id.
+There is no list to edit: a function with ``@rule`` is a rule. Its folder is the first word of its id.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Final, NamedTuple, TypeVar
 
 from virt_admit.model.kubernetes import kinds, reads
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.messages import did_you_mean
 from virt_admit.model.releases import NO_TARGET, UpgradeTarget
-from virt_admit.rule import Rule
+from virt_admit.rule import InvalidRule, Rule
 
 FOLDER: Final = Path(__file__).parent
 INDEX: Final = FOLDER / "index.json"
@@ -126,16 +126,12 @@ class Rules:
         return tuple(sorted(self.by_kind))
 
 
-class InvalidRule(ValueError):
-    """A rule file that cannot be used. The message is one line: the file, the problem, what to write."""
-
-
 @functools.cache
 def load_rules() -> Rules:
     """Import every rule module of this package.
 
     Raises:
-        InvalidRule: a file has no valid ``RULE``.
+        InvalidRule: a file declares no rule, or one that is not valid.
     """
     rules = []
     for file in sorted(FOLDER.glob("*/[!_]*.py")):
@@ -179,14 +175,23 @@ def _imported(rule: Rule | Listed) -> Rule:
 
 def _load(file: Path) -> Rule:
     name = f"{file.parent.name}/{file.name}"
-    rule = getattr(importlib.import_module(f"{__name__}.{file.parent.name}.{file.stem}"), "RULE", None)
-    if not isinstance(rule, Rule):
-        raise InvalidRule(f"rules/{name}: RULE is missing. End the file with RULE = Rule(module=__name__, ...)")
-    if rule.id.partition("-")[0] != file.parent.name:
+    try:
+        module = importlib.import_module(f"{__name__}.{file.parent.name}.{file.stem}")
+    except InvalidRule as error:
+        raise InvalidRule(f"rules/{name}: {error}") from None
+    rules = declared(module)
+    if len(rules) != 1:
+        raise InvalidRule(f"rules/{name}: {len(rules)} rules. Write @rule(...) above one function")
+    if rules[0].id.partition("-")[0] != file.parent.name:
         raise InvalidRule(
-            f"rules/{name}: move the file to rules/{rule.id.partition('-')[0]}/, the first word of its id"
+            f"rules/{name}: move the file to rules/{rules[0].id.partition('-')[0]}/, the first word of its id"
         )
-    return rule
+    return rules[0]
+
+
+def declared(module: ModuleType) -> tuple[Rule, ...]:
+    """Return the rules that a module declares."""
+    return tuple(value for value in vars(module).values() if isinstance(value, Rule))
 
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+")

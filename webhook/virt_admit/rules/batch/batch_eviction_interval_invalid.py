@@ -6,16 +6,16 @@ accepts any string: HyperConverged rejects a malformed duration, KubeVirt only o
 **Fix.** Write a duration such as ``1m0s``, which is the default.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import parse_duration, show
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, parse_duration, rule, show
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     interval = workload_updates.block(obj)["batchEvictionInterval"]
     if not interval.present:
         return
@@ -28,13 +28,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         yield Finding(
             interval.path, f"{show(interval.value)} leaves no pause: all batches of VMs are evicted at once. Use 1m0s."
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.DENY,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
-)

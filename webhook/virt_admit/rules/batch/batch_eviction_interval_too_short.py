@@ -6,18 +6,19 @@ shutting down, so more VMs are down at once than ``batchEvictionSize`` allows.
 **Fix.** Write at least ``30s``. The default is ``1m0s``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import SECOND, parse_duration, show
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.model.kubernetes.units import SECOND
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, parse_duration, rule, show
 
 SHORTEST = 30 * SECOND  # half of the default, and about as long as a guest needs to shut down
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.WARN,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     interval = workload_updates.block(obj)["batchEvictionInterval"]
     try:
         nanoseconds = parse_duration(interval.value)
@@ -29,13 +30,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             f"{show(interval.value)} is too short: guests of one batch are still shutting down when the next is evicted. "
             "Use at least 30s.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.WARN,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
-)

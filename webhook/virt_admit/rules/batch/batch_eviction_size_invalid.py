@@ -5,16 +5,16 @@
 **Fix.** Write at least 1, or remove the field for the default of 10. To disable evictions, remove ``Evict``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     size = workload_updates.block(obj)["batchEvictionSize"]
     if not size.present:
         return
@@ -22,13 +22,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         yield Finding(size.path, f"{show(size.value)} is not an integer. Write the number of VMs to evict at once.")
     elif size.integer <= 0:
         yield Finding(size.path, f"{size.integer} means that KubeVirt never evicts a VM. Use at least 1.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.DENY,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
-)

@@ -8,21 +8,24 @@ one that is longer than 63 characters.
 For another cluster, create another health check.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import CAPI_MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
-from virt_admit.model.messages import first_that_fits
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.machines import CAPI_CLUSTER_LABEL
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, Action, Cause, Context, Finding, Findings, Object, first_that_fits, rule, show
 
 LONGEST: Final = 63
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(CAPI_MHC,),
+    action=Action.DENY,
+    sources=(
+        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
+        "kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckSpec",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     name = obj.at("spec", "clusterName")
     if not (name.text and len(name.text) <= LONGEST):
         problem = f"{show(name.value)} is not the name of a Cluster" if name.present else "clusterName is missing"
@@ -48,19 +51,6 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         short = f"{CAPI_CLUSTER_LABEL} differs from clusterName"
         yield Finding(
             selector.path,
-            first_that_fits(selector.path, RULE.id, f"{problem}, {effect}", f"{short}, {effect}"),
+            first_that_fits(selector.path, check.id, f"{problem}, {effect}", f"{short}, {effect}"),
             value=(name.value, labels[CAPI_CLUSTER_LABEL]),
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(CAPI_MHC,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
-        "kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckSpec",
-    ),
-)

@@ -6,13 +6,11 @@
 **Fix.** Remove the empty part, or write what it is to hold.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import CAPI_MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, rule
 
 OBJECTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("spec", "checks"): ("nodeStartupTimeoutSeconds", "unhealthyNodeConditions", "unhealthyMachineConditions"),
@@ -22,7 +20,12 @@ OBJECTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 """The objects that must not be empty, with their fields. The API server drops nulls and other fields first."""
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(CAPI_MHC,),
+    action=Action.DENY,
+    sources=("kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckChecks",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     newer = (
         view.time_key == "timeoutSeconds"
@@ -33,13 +36,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     empty += [field for field, fields in objects if field.is_map and not any(field[name].present for name in fields)]
     for field in empty:
         yield Finding(field.path, "is empty, so the schema rejects the check. Remove it, or write its content.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(CAPI_MHC,),
-    action=Action.DENY,
-    check=check,
-    sources=("kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckChecks",),
-)

@@ -9,29 +9,20 @@ release that virt-admit has a table of defines it. A newer release may define it
 reports the fields of the other version.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import unknown_fields
-from virt_admit.model.kubernetes.kinds import CAPI_MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import capi_versions
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    wrong_version = {field.path for field, _ in capi_versions.foreign_fields(obj)}
-    for unknown in unknown_fields.find(obj):
-        if unknown.path[:2] not in wrong_version:
-            yield Finding(unknown.path, unknown.message("capi-mhc-field-unknown"), cause=Cause.FORBIDDEN)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
+@rule(
     kinds=(CAPI_MHC,),
     action=Action.WARN,
-    check=check,
     at_admission=False,
     in_scan=False,
     sources=("kubernetes-sigs/cluster-api:core/config/crd/bases/cluster.x-k8s.io_machinehealthchecks.yaml",),
 )
+def check(obj: Object, _context: Context) -> Findings:
+    wrong_version = {field.path for field, _ in capi_versions.foreign_fields(obj)}
+    for unknown in unknown_fields.find(obj):
+        if unknown.path[:2] not in wrong_version:
+            yield Finding(unknown.path, unknown.message("capi-mhc-field-unknown"), cause=Cause.FORBIDDEN)

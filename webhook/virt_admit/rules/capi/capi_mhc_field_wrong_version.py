@@ -6,25 +6,16 @@ not have, so the check watches less than written. The dropped fields do not appe
 **Fix.** Move the value to the field that the message names, or use the apiVersion that has these fields.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import capi_versions
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    for field, replacement in capi_versions.foreign_fields(obj):
-        yield Finding(field.path, f"not a field of {obj.version}: the API server would drop it. Use {replacement}.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
+@rule(
     kinds=(CAPI_MHC,),
     action=Action.WARN,
-    check=check,
     at_admission=False,
     sources=("kubernetes-sigs/cluster-api:core/config/crd/bases/cluster.x-k8s.io_machinehealthchecks.yaml",),
 )
+def check(obj: Object, _context: Context) -> Findings:
+    for field, replacement in capi_versions.foreign_fields(obj):
+        yield Finding(field.path, f"not a field of {obj.version}: the API server would drop it. Use {replacement}.")

@@ -8,15 +8,11 @@ created, and its owner creates it again, in a loop.
 already covers machines that never become nodes.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import CAPI_MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, Rule, duration
+from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, duration, format_duration, rule
 
 _LATER_TRUE: Final = frozenset(("InfrastructureReady", "BootstrapConfigReady", "NodeReady", "NodeHealthy"))
 """Machine conditions that become True while a machine is created."""
@@ -27,7 +23,17 @@ class Params:
     shortest: int = duration("5m", "warn about shorter times: machines take minutes to be created")
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(CAPI_MHC,),
+    action=Action.WARN,
+    event="RemediationLoop",
+    params=Params(),
+    sources=(
+        "kubernetes-sigs/cluster-api:internal/controllers/machinehealthcheck/machinehealthcheck_targets.go#needsRemediation",
+        "kubernetes-sigs/cluster-api:internal/controllers/machine/machine_controller_status.go",
+    ),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     shortest = context.params.shortest
     for condition in context.cached(health_checks.view, obj).machine_entries():
         if condition.type not in _LATER_TRUE or condition.status not in ("False", "Unknown"):
@@ -40,18 +46,3 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
                 "the check deletes each new machine, in a loop. Use 600.",
                 value=(condition.type, condition.status, time),
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(CAPI_MHC,),
-    action=Action.WARN,
-    event="RemediationLoop",
-    check=check,
-    params=Params(),
-    sources=(
-        "kubernetes-sigs/cluster-api:internal/controllers/machinehealthcheck/machinehealthcheck_targets.go#needsRemediation",
-        "kubernetes-sigs/cluster-api:internal/controllers/machine/machine_controller_status.go",
-    ),
-)

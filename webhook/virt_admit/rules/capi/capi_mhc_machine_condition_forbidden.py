@@ -7,20 +7,21 @@ schema rejects them because they would be circular, and every type that is not a
 **Fix.** List a node condition for the state of the node, or a Machine condition of the provider or the control plane.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.kinds import CAPI_MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, Action, Cause, Context, Finding, Findings, Object, rule, show
 
 _FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"))
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(CAPI_MHC,),
+    action=Action.DENY,
+    sources=("kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go",),
+)
+def check(obj: Object, context: Context) -> Findings:
     for entry in context.cached(health_checks.view, obj).machine_conditions.items():
         if entry["type"].text in _FORBIDDEN:
             yield Finding(
@@ -35,13 +36,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 f"{show(entry['type'].text)} is not the name of a condition, so the schema rejects it. "
                 "Write letters, digits, - _ or ., with an optional DNS name and / before it.",
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(CAPI_MHC,),
-    action=Action.DENY,
-    check=check,
-    sources=("kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go",),
-)

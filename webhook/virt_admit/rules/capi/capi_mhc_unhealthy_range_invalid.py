@@ -7,15 +7,18 @@ fails.
 unhealthy.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(CAPI_MHC,),
+    action=Action.DENY,
+    sources=(
+        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#getUnhealthyRange",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.range.present:
         try:
@@ -25,15 +28,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 view.range.path,
                 f'{error}: every reconcile fails and no machine is remediated. Write a range such as "[1-3]".',
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(CAPI_MHC,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#getUnhealthyRange",
-    ),
-)

@@ -7,16 +7,20 @@ remediates nothing.
 **Fix.** Begin the range at 1 and end it at the number of machines that may be replaced at once: ``"[1-2]"``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes.kinds import CAPI_MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import check_scope, health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(CAPI_MHC,),
+    reads=machines.SELECT_READS,
+    action=Action.WARN,
+    sources=(
+        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#isAllowedRemediation",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if not view.range.present:
         return
@@ -38,16 +42,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             yield Finding(
                 view.range.path, f"the check {budget.limit_text}, so none is remediated. Write a lower number."
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(CAPI_MHC,),
-    reads=machines.SELECT_READS,
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#isAllowedRemediation",
-    ),
-)

@@ -8,16 +8,19 @@ uploads and clones then fail.
 **Fix.** Set both.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CDI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.settings import cert_settings
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CDI, Action, Cause, Context, Finding, Findings, Object, format_duration, rule
 
 
-def check(cdi: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(CDI,),
+    action=Action.DENY,
+    sources=(
+        "kubevirt/containerized-data-importer:pkg/operator/resources/cert/factory.go",
+        "kubevirt/containerized-data-importer:pkg/operator/api.go#GetCertConfigWithDefaults",
+    ),
+)
+def check(cdi: Object, _context: Context) -> Findings:
     for group in cert_settings.groups(cdi):
         duration, renew_before = group.duration_field, group.renew_before_field
         if duration.present == renew_before.present:
@@ -40,16 +43,3 @@ def check(cdi: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             cause=Cause.REQUIRED,
             max_action=max_action,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(CDI,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/containerized-data-importer:pkg/operator/resources/cert/factory.go",
-        "kubevirt/containerized-data-importer:pkg/operator/api.go#GetCertConfigWithDefaults",
-    ),
-)

@@ -6,14 +6,11 @@
 **Fix.** Write the name as CDI's documentation does, or remove the entry.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import CDI
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.versions import parse_version
-from virt_admit.model.messages import cut, did_you_mean
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.model.messages import did_you_mean
+from virt_admit.rule import CDI, Action, Cause, Context, Finding, Findings, Object, cut, rule
 
 KNOWN: Final = ("DataVolumeClaimAdoption", "HonorWaitForFirstConsumer", "WebhookPvcRendering")
 """The gates of CDI 1.58 to 1.66."""
@@ -22,7 +19,13 @@ KNOWN: Final = ("DataVolumeClaimAdoption", "HonorWaitForFirstConsumer", "Webhook
 NEWEST: Final = (1, 66)
 
 
-def check(cdi: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(CDI,),
+    action=Action.WARN,
+    at_admission=False,
+    sources=("kubevirt/containerized-data-importer:pkg/feature-gates/feature-gates.go#isFeatureGateEnabled",),
+)
+def check(cdi: Object, _context: Context) -> Findings:
     running = parse_version(cdi.at("status", "observedVersion").text)
     if running is not None and running[:2] > NEWEST:
         return  # it may know more gates
@@ -36,14 +39,3 @@ def check(cdi: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 value=gate.text,
                 cause=Cause.NOT_SUPPORTED,
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(CDI,),
-    action=Action.WARN,
-    at_admission=False,
-    check=check,
-    sources=("kubevirt/containerized-data-importer:pkg/feature-gates/feature-gates.go#isFeatureGateEnabled",),
-)

@@ -8,15 +8,19 @@ such a creation KubeVirt rejects every further edit.
 ``server.duration``, ``caOverlapInterval`` is ``ca.renewBefore``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import cert_settings
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT,),
+    action=Action.DENY,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",
+        "kubevirt/kubevirt:pkg/virt-operator/resource/apply/certificates.go",
+    ),
+)
+def check(kubevirt: Object, _context: Context) -> Findings:
     block = cert_settings.block(kubevirt)
     mixed = block[cert_settings.CA].present or block[cert_settings.SERVER].present
     for deprecated, (group, role) in cert_settings.DEPRECATED.items():
@@ -32,16 +36,3 @@ def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             cause=Cause.FORBIDDEN,
             max_action=Action.DENY if mixed else Action.WARN,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",
-        "kubevirt/kubevirt:pkg/virt-operator/resource/apply/certificates.go",
-    ),
-)

@@ -8,28 +8,19 @@ have expired when they are issued.
 **Fix.** Write numbers with units, in quotes: ``48h``, ``1h30m``. A unit for days does not exist.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import cert_settings
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    for written in cert_settings.written(obj):
-        if written.value is None:
-            yield Finding(written.field.path, f"certificates cannot be rotated, because {written.problem}")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
+@rule(
     kinds=(HCO, KUBEVIRT, CDI),
     action=Action.DENY,
-    check=check,
     sources=(
         "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#Handle",
         "OpenShift Virtualization, Node maintenance 11.4",
     ),
 )
+def check(obj: Object, _context: Context) -> Findings:
+    for written in cert_settings.written(obj):
+        if written.value is None:
+            yield Finding(written.field.path, f"certificates cannot be rotated, because {written.problem}")

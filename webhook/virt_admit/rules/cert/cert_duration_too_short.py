@@ -7,19 +7,20 @@ HyperConverged rejects less than ten minutes. KubeVirt and CDI accept it.
 **Fix.** Write at least ``10m``. Lifetimes of hours or days are usual.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import MINUTE, show
+from virt_admit.model.kubernetes.units import MINUTE
 from virt_admit.model.kubevirt.settings import cert_settings
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule, show
 
 SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, CDI),
+    action=Action.DENY,
+    sources=("kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     max_action = Action.DENY if kinds.of(obj) is HCO else Action.WARN
     lifetimes = tuple(cert_settings.written(obj))
     invalid = {written.group for written in lifetimes if written.value is None}
@@ -30,13 +31,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 f"{show(written.field.value)} is less than 10m; components would reject each other's certificates. Use hours.",
                 max_action=max_action,
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, CDI),
-    action=Action.DENY,
-    check=check,
-    sources=("kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",),
-)

@@ -8,16 +8,19 @@ shortened ``duration`` with the default ``renewBefore``.
 **Fix.** Set both, with ``renewBefore`` at about half of ``duration``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.settings import cert_settings
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, format_duration, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, CDI),
+    action=Action.DENY,
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",
+        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     for group in cert_settings.groups(obj):
         duration, renew_before = format_duration(group.duration), format_duration(group.renew_before)
         if not group.renew_before_field.present:
@@ -37,16 +40,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             continue
         value = (group.renew_before, group.duration)
         yield Finding(group.renew_before_field.path, message, value=value, max_action=max_action)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, CDI),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",
-        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",
-    ),
-)

@@ -7,16 +7,19 @@ reject this, CDI does not. Defaults count: a shortened ``ca.duration`` may be le
 **Fix.** Make ``ca.duration`` at least as long as the others, better twice as long.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.settings import cert_settings
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, format_duration, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, CDI),
+    action=Action.DENY,
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",
+        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     groups = {group.name: group for group in cert_settings.groups(obj)}
     ca = groups.pop(cert_settings.CA, None)
     if ca is None:
@@ -30,16 +33,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 "these certificates are rejected once it expires. Shorten them or lengthen ca.duration.",
                 value=(group.duration, ca.duration),
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, CDI),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",
-        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",
-    ),
-)

@@ -9,19 +9,26 @@ a patch that removes the fault.
 The clone is judged as if its user created the VM in the same namespace. Only rules whose class is `deny` there count.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import VM_CLONE
-from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubevirt.instances import clones
-from virt_admit.model.messages import names
-from virt_admit.rule import Action, Context, Finding, Judgement, NoParams, Rule
+from virt_admit.rule import VM_CLONE, Action, Context, Finding, Findings, Judgement, Object, Path, Unseen, names, rule
 
 SOURCE = Path("spec", "source", "name")
 
 
-def check(clone: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM_CLONE,),
+    reads=clones.READS,
+    action=Action.WARN,
+    in_scan=False,  # the VM of the clone is scanned itself, and the source has changed meanwhile
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/watch/clone/vm-target.go#generatePatches",
+        "kubevirt/kubevirt:pkg/storage/snapshot/restore.go#generateRestoredVMSpec",
+        "kubevirt/kubevirt:pkg/storage/snapshot/restore.go#patchVM",
+    ),
+)
+def check(clone: Object, context: Context) -> Findings:
     source = clones.source(clone, context.cluster)
     steps = clones.steps(clone, source)
     judged: dict[int, Judgement] = {}
@@ -59,19 +66,3 @@ def _message(path: Path, faults: str) -> str:
     if path == SOURCE:
         return f"the policy denies this VM, and KubeVirt clones it unreviewed: {faults}. Correct the source, or add a patch."
     return f"the policy denies the VM that this gives, and KubeVirt creates it unreviewed: {faults}. Change it."
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM_CLONE,),
-    reads=clones.READS,
-    action=Action.WARN,
-    in_scan=False,  # the VM of the clone is scanned itself, and the source has changed meanwhile
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/watch/clone/vm-target.go#generatePatches",
-        "kubevirt/kubevirt:pkg/storage/snapshot/restore.go#generateRestoredVMSpec",
-        "kubevirt/kubevirt:pkg/storage/snapshot/restore.go#patchVM",
-    ),
-)

@@ -8,21 +8,29 @@ stopped.
 running VM keeps the strategy that it was started with.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads=union(vmis.READS, expand.STRATEGY_READS, {VM: ("spec.template.spec.evictionStrategy",)}),
+    action=Action.WARN,
+    event="DrainBlocked",
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
+        "#admitLauncherPod",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     if configuration.eviction_strategy(context.cluster, obj).value != "LiveMigrate":
         return
     blocking = context.cluster.cached(_blocking_vms)
@@ -52,19 +60,3 @@ def _has_own_strategy(vmi: Object, cluster: Cluster) -> bool:
     except Unseen:
         return False
     return vm is not None and vms.vmi_spec(vm)["evictionStrategy"].present
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, expand.STRATEGY_READS, {VM: ("spec.template.spec.evictionStrategy",)}),
-    action=Action.WARN,
-    event="DrainBlocked",
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
-        "#admitLauncherPod",
-    ),
-)

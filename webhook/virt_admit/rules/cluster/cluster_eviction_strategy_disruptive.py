@@ -9,16 +9,21 @@ stops a VM. Controllers outside KubeVirt set ``External`` on the VMs that they h
 if they handle every VM without its own strategy.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads={HCO: (), NODE: ("metadata.labels",)},
+    action=Action.WARN,
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     strategy = setting(obj, Setting.EVICTION_STRATEGY)
     if strategy.value == "External":
         yield Finding(
@@ -32,17 +37,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "a drain stops every VM that does not set its own strategy, even if it could migrate. "
             "Set LiveMigrateIfPossible.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads={HCO: (), NODE: ("metadata.labels",)},
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
-    ),
-)

@@ -6,19 +6,23 @@ does not set its own strategy. virt-api then rejects that VM: such VMs can be ne
 **Fix.** Write ``LiveMigrate``, ``LiveMigrateIfPossible``, ``None`` or ``External`` exactly, or remove the field.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances.vms import EVICTION_STRATEGIES
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.messages import did_you_mean
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    fixable=True,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go"
+        "#validateLiveMigration",
+        "kubevirt/kubevirt:pkg/defaults/defaults.go#setDefaultEvictionStrategy",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     strategy = setting(obj, Setting.EVICTION_STRATEGY)
     if strategy.present and strategy.value not in EVICTION_STRATEGIES:
         suggestion = did_you_mean(strategy.value, EVICTION_STRATEGIES)
@@ -30,18 +34,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             fix=(Patch("replace", strategy.path, suggestion),) if suggestion else (),
             why="the value is misspelt",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.DENY,
-    fixable=True,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go"
-        "#validateLiveMigration",
-        "kubevirt/kubevirt:pkg/defaults/defaults.go#setDefaultEvictionStrategy",
-    ),
-)

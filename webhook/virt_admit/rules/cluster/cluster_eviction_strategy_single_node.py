@@ -6,16 +6,21 @@ HyperConverged chooses ``None`` for a single node.
 **Fix.** Set ``None``. Set ``LiveMigrateIfPossible`` if you plan to add nodes.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads={HCO: (), NODE: ("metadata.labels",)},
+    action=Action.WARN,
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/mutator/hyperConvergedMutator.go#mutateEvictionStrategy",
+        "kubevirt/hyperconverged-cluster-operator:pkg/internal/nodeinfo/nodeinfo.go#processNodeInfo",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     strategy = setting(obj, Setting.EVICTION_STRATEGY)
     if strategy.value == "LiveMigrate" and configuration.highly_available(context.cluster, obj) is False:
         yield Finding(
@@ -23,17 +28,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "the cluster has no other node to migrate VMs to, so a drain never completes. "
             "Set None, or LiveMigrateIfPossible if you plan to add nodes.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads={HCO: (), NODE: ("metadata.labels",)},
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/mutator/hyperConvergedMutator.go#mutateEvictionStrategy",
-        "kubevirt/hyperconverged-cluster-operator:pkg/internal/nodeinfo/nodeinfo.go#processNodeInfo",
-    ),
-)

@@ -6,17 +6,20 @@ drain and an upgrade do not complete. VMs of a lost node do not start again.
 **Fix.** Add a node, move or stop VMs, or lower ``maxUnavailable`` of the MachineConfigPools if several nodes drain at once.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.placement import headroom
-from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count
 from virt_admit.model.scheduler.resources import MEMORY, show
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, count, rule
 
 
-def check(node: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NODE,),
+    reads=headroom.READS,
+    action=Action.WARN,
+    event="MigrationImpossible",
+    at_admission=False,
+    sources=("OpenShift Virtualization, Postinstallation configuration 4.1.2, memory for live migrations",),
+)
+def check(node: Object, context: Context) -> Findings:
     found = headroom.headroom(context.cluster)
     if found is None or found.fullest != node.name or found.free >= found.needed:
         return
@@ -28,16 +31,3 @@ def check(node: Object, context: Context[NoParams]) -> Iterator[Finding]:
         "leaves VMs without room. Add a node or move VMs.",
         value=node.name,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NODE,),
-    reads=headroom.READS,
-    action=Action.WARN,
-    event="MigrationImpossible",
-    at_admission=False,
-    check=check,
-    sources=("OpenShift Virtualization, Postinstallation configuration 4.1.2, memory for live migrations",),
-)

@@ -6,18 +6,19 @@ rejects the second entry.
 **Fix.** Keep one entry for each pair of type and status.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    fixable=True,
+    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
@@ -37,14 +38,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             )
         elif all(pair):
             seen[pair] = condition.entry.value
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.DENY,
-    fixable=True,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go",),
-)

@@ -7,17 +7,17 @@ which the schema rejects even in a termination handler.
 **Fix.** Write all three, with the status in quotes: ``{type: Ready, status: "False", timeout: 300s}``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.health_checks import Condition, HealthCheck
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    sources=("openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     for condition in view.entries():
         if not view.handler:
@@ -34,7 +34,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             yield Finding(field.path, message, cause=Cause.TYPE)
 
 
-def _missing_parts(condition: Condition, view: HealthCheck) -> Iterator[Finding]:
+def _missing_parts(condition: Condition, view: HealthCheck) -> Findings:
     entry, key = condition.entry, view.time_key
     if not entry.is_map:
         yield Finding(entry.path, f"{show(entry.value)} is not a condition. Write type, status and {key}.")
@@ -58,13 +58,3 @@ def _never_matches(field: Field, expected: str) -> Finding:
         return Finding(field.path, message, cause=Cause.INVALID if field.text == "" else Cause.TYPE)
     message = f"{field.path[-1]} is missing, so the condition never matches. Write {expected}."
     return Finding(field.path, message, cause=Cause.REQUIRED)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.DENY,
-    check=check,
-    sources=("openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",),
-)

@@ -7,16 +7,17 @@ joined, or whose node was deleted. A node that stopped reporting a day ago count
 deleted nodes, list a condition that no node has.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    sources=("openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.has_entries or (view.kind is NHC and not view.conditions.present):  # the schema adds both
         return
@@ -42,13 +43,3 @@ def _idle(view: HealthCheck) -> bool:
     """Return whether a Cluster API check without node conditions has no other criterion."""
     criteria = (view.machine_conditions, view.obj.at("spec", "checks", "unhealthyExpressions"))
     return view.known_startup_time() == 0 and not any(any(field.items()) for field in criteria)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.DENY,
-    check=check,
-    sources=("openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",),
-)

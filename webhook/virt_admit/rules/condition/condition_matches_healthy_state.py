@@ -7,15 +7,19 @@ pressure condition with status ``"False"``, so the check would remediate all nod
 ``NetworkUnavailable``, list ``"True"``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    event="RemediationLoop",
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     for condition in context.cached(health_checks.view, obj).entries():
         if condition.well_known and condition.status == health_checks.HEALTHY[condition.type]:
             suggestion = '"False" or "Unknown"' if condition.type == "Ready" else '"True" or "Unknown"'
@@ -25,16 +29,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 f"Use {suggestion}.",
                 value=(condition.type, condition.status),
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.DENY,
-    event="RemediationLoop",
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",
-    ),
-)

@@ -6,13 +6,10 @@
 **Fix.** List both, usually with the same time.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findings, Object, rule
 
 _MEANING: Final = {
     "Unknown": "nodes that stop reporting (no power, no network)",
@@ -20,7 +17,8 @@ _MEANING: Final = {
 }
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(kinds=(MHC, CAPI_MHC, NHC), action=Action.WARN, sources=("Workload Availability, Fencing and remediation 1.7.1",))
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     listed = {condition.status for condition in view.entries() if condition.type == "Ready"}
     missing = [status for status in _MEANING if status not in listed]
@@ -30,13 +28,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f'Ready with status "{missing[0]}" is not listed: the check ignores {_MEANING[missing[0]]}. Add an entry for it.',
             value=missing[0],
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.WARN,
-    check=check,
-    sources=("Workload Availability, Fencing and remediation 1.7.1",),
-)

@@ -8,17 +8,21 @@ node was deleted. The schema of Cluster API rejects every other status of a Mach
 **Fix.** Write one of the three, capitalized and in quotes.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Patch, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    fixable=True,
+    sources=(
+        "openshift/managed-cluster-config:deploy/osd-machine-api/management-clusters",
+        "k8s.io/api:core/v1#ConditionStatus",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
@@ -50,17 +54,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
 def _capitalised(status: Field) -> tuple[Patch, ...]:
     word = show(status.value).strip("'").capitalize()
     return (Patch("replace", status.path, word),) if word in health_checks.STATUSES else ()
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.DENY,
-    fixable=True,
-    check=check,
-    sources=(
-        "openshift/managed-cluster-config:deploy/osd-machine-api/management-clusters",
-        "k8s.io/api:core/v1#ConditionStatus",
-    ),
-)

@@ -7,17 +7,19 @@ the whole list fail: every health check of that kind in the cluster stops workin
 Cluster API v1beta2 takes whole seconds without quotes.
 """
 
-from collections.abc import Iterator
 from itertools import chain
 
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.health_checks import NegativeTime
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    sources=("k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON", "Go:time#ParseDuration"),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     for condition in chain(view.entries(), view.machine_entries()):
         if condition.time.present:
@@ -30,13 +32,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 )
             except ValueError as error:
                 yield Finding(condition.time.path, f"{error}. One invalid time stops all health checks of this kind.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.DENY,
-    check=check,
-    sources=("k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON", "Go:time#ParseDuration"),
-)

@@ -5,14 +5,11 @@
 **Fix.** Write 300s. Clusters on slow hardware use up to 16 minutes.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, Rule, duration
+from virt_admit.rule import Action, Context, Finding, Findings, Object, duration, format_duration, rule
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,13 @@ class Params:
     longest: int = duration("1h", "warn about longer times")
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.WARN,
+    params=Params(),
+    sources=("Workload Availability, Machine health checks 6.3.1",),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     view = context.cached(health_checks.view, obj)
     for condition in view.entries():
         time = condition.known_nanoseconds() if condition.type == "Ready" else None
@@ -30,14 +33,3 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
                 f"VMs of a failed node stay down for at least {format_duration(time)}. "
                 f"Use a shorter time such as {view.usual_time}.",
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.WARN,
-    check=check,
-    params=Params(),
-    sources=("Workload Availability, Machine health checks 6.3.1",),
-)

@@ -7,17 +7,14 @@ again and again. The worker latency profiles of OpenShift lengthen these periods
 **Fix.** Wait 300s, or at least the time that the message names.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.remediation import timeline
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, CONFIG_NODE, MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import MINUTE, format_duration
+from virt_admit.model.kubernetes.units import MINUTE
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, Rule, duration
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, duration, format_duration, rule
 
 _USUAL: Final = 5 * MINUTE
 
@@ -32,7 +29,19 @@ class Params:
     )
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    reads={CONFIG_NODE: ()},
+    action=Action.DENY,
+    event="RemediationLoop",
+    params=Params(),
+    sources=(
+        "Workload Availability, Machine health checks 6.3.1",
+        "Workload Availability, Fencing and remediation 1.7.1",
+        "openshift/api:config/v1/types_node.go",
+    ),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     params = context.params
     for condition in context.cached(health_checks.view, obj).entries():
         if condition.type != "Ready" or condition.status not in ("False", "Unknown"):
@@ -59,20 +68,3 @@ def _shortest(cluster: Cluster, params: Params) -> int:
         return params.shortest
     slower = {"MediumUpdateAverageReaction": params.medium, "LowUpdateSlowReaction": params.low}
     return max(params.shortest, slower.get(profile, 0))
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    reads={CONFIG_NODE: ()},
-    action=Action.DENY,
-    event="RemediationLoop",
-    check=check,
-    params=Params(),
-    sources=(
-        "Workload Availability, Machine health checks 6.3.1",
-        "Workload Availability, Fencing and remediation 1.7.1",
-        "openshift/api:config/v1/types_node.go",
-    ),
-)

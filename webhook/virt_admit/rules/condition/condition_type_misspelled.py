@@ -7,20 +7,16 @@ check never acts on it. ``NotReady`` is only how kubectl prints a node whose ``R
 ``NetworkUnavailable``. Instead of ``NotReady``, list ``Ready`` with status ``"False"`` and with status ``"Unknown"``.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 _CORRECT_TYPES: Final = {"notready": "Ready"} | {known.lower(): known for known in health_checks.HEALTHY}
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(kinds=(MHC, CAPI_MHC, NHC), action=Action.DENY, fixable=True, sources=("k8s.io/api:core/v1#NodeConditionType",))
+def check(obj: Object, context: Context) -> Findings:
     for condition in context.cached(health_checks.view, obj).entries():
         suggestion = _CORRECT_TYPES.get(condition.type.lower())
         notready = condition.type.lower() == "notready"  # stands for two entries
@@ -32,14 +28,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 fix=() if notready else (Patch("replace", condition.entry["type"].path, suggestion),),
                 why="the value is misspelt",
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.DENY,
-    fixable=True,
-    check=check,
-    sources=("k8s.io/api:core/v1#NodeConditionType",),
-)

@@ -6,18 +6,19 @@ only one node does, they start there and cannot migrate away. Names are compared
 **Fix.** Choose a model that at least two nodes carry as label ``cpu-model.node.kubevirt.io/…``, or ``host-model``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import cpu_models
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads={NODE: ("metadata.labels",)},
+    action=Action.WARN,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",),
+)
+def check(obj: Object, context: Context) -> Findings:
     field = setting(obj, Setting.DEFAULT_CPU_MODEL)
     model = field.text
     if not model or model in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH):
@@ -38,14 +39,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         hint = f"Did you mean {alike[0]}?" if alike else "Choose a model that the nodes offer."
         message = f"no node offers {show(model)}; VMs that do not name their own model cannot start. {hint}"
     yield Finding(field.path, message)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads={NODE: ("metadata.labels",)},
-    action=Action.WARN,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",),
-)

@@ -6,28 +6,19 @@ healthy and keeps the remediation forever. The cluster loses one node after anot
 **Fix.** Remove the parameter: the operator adds ``--action=reboot``. Keep ``off`` if unhealthy nodes must stay down.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, rule
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.WARN,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),
+)
+def check(template: Object, _context: Context) -> Findings:
     for name, value in far_values(template):
         if name in ACTIONS and value.text == "off":
             yield Finding(
                 value.path,
                 "off leaves the node down until an administrator switches it on. Remove the parameter to reboot instead.",
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),
-)

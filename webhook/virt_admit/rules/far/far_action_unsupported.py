@@ -6,20 +6,21 @@ this. The operator's webhook rejects it.
 **Fix.** Remove the parameter: the operator adds ``--action=reboot``.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 SUPPORTED: Final = ("", "reboot", "off")
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    fixable=True,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),
+)
+def check(template: Object, _context: Context) -> Findings:
     for name, value in far_values(template):
         if name in ACTIONS and value.text is not None and value.text not in SUPPORTED:
             yield Finding(
@@ -30,14 +31,3 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 fix=(Patch("remove", value.path),) if "sharedparameters" in value.path else (),
                 why="the operator rejects the value",
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    fixable=True,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),
-)

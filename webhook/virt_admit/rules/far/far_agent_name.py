@@ -7,19 +7,20 @@ text, so it accepts ``../fence_x`` and ``fence_x --help``. With such a name no n
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, rule, show
 
 AGENT: Final = re.compile(r"fence_[A-Za-z0-9_-]+")
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    sources=("medik8s/fence-agents-remediation:pkg/validation/validation.go#ValidateAgentName",),
+)
+def check(template: Object, _context: Context) -> Findings:
     agent = far_spec(template)["agent"]
     if not far_spec(template).is_map or (agent.text and AGENT.fullmatch(agent.text)):
         return
@@ -29,13 +30,3 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         f"{problem}, so no node would be fenced. Write one that the operator ships, such as fence_ipmilan.",
         cause=Cause.INVALID if agent.present else Cause.REQUIRED,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:pkg/validation/validation.go#ValidateAgentName",),
-)

@@ -8,28 +8,19 @@ find this, because the API server drops the field before it calls the webhook.
 release that virt-admit has a table of defines it. A newer release may define it.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import unknown_fields
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    for unknown in unknown_fields.find(obj):
-        yield Finding(unknown.path, unknown.message("far-field-unknown"), cause=Cause.FORBIDDEN)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
+@rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.WARN,
-    check=check,
     at_admission=False,
     in_scan=False,
     sources=(
         "medik8s/fence-agents-remediation:config/crd/bases/fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml",
     ),
 )
+def check(obj: Object, _context: Context) -> Findings:
+    for unknown in unknown_fields.find(obj):
+        yield Finding(unknown.path, unknown.message("far-field-unknown"), cause=Cause.FORBIDDEN)

@@ -6,25 +6,26 @@ address, or not at all. The remediation neither fails nor is repeated, so the no
 **Fix.** Add the node to each entry of ``nodeparameters``, add a Secret in ``nodeSecretNames``, or do not select the node.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, NODE
 from virt_admit.model.kubernetes.labels import Selection
-from virt_admit.model.kubernetes.objects import Object, Path
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.model.remediation.remediators import far_gaps, far_spec
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Path, Unseen, names, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(FAR_TEMPLATE, NHC),
+    reads={NHC: (), NODE: ("metadata.labels",), FAR_TEMPLATE: ()},
+    action=Action.WARN,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams",),
+)
+def check(obj: Object, context: Context) -> Findings:
     return _of_template(obj, context) if kinds.of(obj) is FAR_TEMPLATE else _of_check(obj, context)
 
 
-def _of_template(template: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+def _of_template(template: Object, context: Context) -> Findings:
     if not far_spec(template)["nodeparameters"].map:
         return
     watches = check_scope.watches(context.cluster, NHC)
@@ -35,7 +36,7 @@ def _of_template(template: Object, context: Context[NoParams]) -> Iterator[Findi
     watches.demand_all()
 
 
-def _of_check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+def _of_check(nhc: Object, context: Context) -> Findings:
     for step in remediation_steps.steps(context.cached(health_checks.view, nhc)):
         if step.kind is FAR_TEMPLATE:
             try:
@@ -48,7 +49,7 @@ def _of_check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding | Uns
                 yield from _gaps(template, selection, "this check selects", step.reference.path)
 
 
-def _gaps(template: Object, nodes: Selection, selected_by: str, path: Path | None = None) -> Iterator[Finding | Unseen]:
+def _gaps(template: Object, nodes: Selection, selected_by: str, path: Path | None = None) -> Findings:
     for parameter, missing in far_gaps(template, (node.name for node in nodes.objects)):
         yield Finding(
             path or parameter.path,
@@ -58,14 +59,3 @@ def _gaps(template: Object, nodes: Selection, selected_by: str, path: Path | Non
         )
     if nodes.unseen and far_spec(template)["nodeparameters"].map:
         yield Unseen(nodes.unseen)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE, NHC),
-    reads={NHC: (), NODE: ("metadata.labels",), FAR_TEMPLATE: ()},
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams",),
-)

@@ -6,18 +6,19 @@ full name, an extra port), the intended node has no parameters.
 **Fix.** Write the name as ``kubectl get nodes`` prints it, or remove the entry.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NODE
-from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import NAME
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Unseen, rule, show
 
 
-def check(template: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    reads={NODE: NAME},
+    action=Action.WARN,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#GetNodeNamesFromSpec",),
+)
+def check(template: Object, context: Context) -> Findings:
     for name, field in _nodes(template).items():
         try:
             if context.cluster.get(NODE, "", name) is None:
@@ -40,14 +41,3 @@ def _nodes(template: Object) -> dict[str, Field]:
         for name, field in by_node.entries():
             found.setdefault(name, field)
     return found
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    reads={NODE: NAME},
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#GetNodeNamesFromSpec",),
-)

@@ -6,17 +6,17 @@ ignores the parameter. A parameter ``action`` does not replace the ``--action=re
 **Fix.** Write ``--ip``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Field, Object, Path
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_parameters
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Context, Field, Finding, Findings, Object, Patch, Path, rule, show
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.WARN,
+    fixable=True,
+    sources=("medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#appendParamToSlice",),
+)
+def check(template: Object, _context: Context) -> Findings:
     for name, value in far_parameters(template):
         if not name.startswith("-"):
             dashed = f"Write '--{name}'." if 1 < len(name) <= 40 else "Write the name that the agent's --help shows."
@@ -33,14 +33,3 @@ def _renamed(value: Field, name: str) -> tuple[Patch, ...]:
     if not isinstance(value.value, str):  # a map of nodes
         return ()
     return Patch("add", Path(*value.path[:-1], name), value.value), Patch("remove", value.path)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.WARN,
-    fixable=True,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#appendParamToSlice",),
-)

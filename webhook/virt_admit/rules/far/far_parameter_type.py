@@ -6,15 +6,18 @@ reads a port, a slot or ``true`` without quotes as a number or a boolean. Only `
 **Fix.** Write the value in quotes. A parameter in ``nodeparameters`` holds one text for each node.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Field, Finding, Findings, Object, rule
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    sources=(
+        "medik8s/fence-agents-remediation:config/crd/bases/fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml",
+    ),
+)
+def check(template: Object, _context: Context) -> Findings:
     spec = far_spec(template)
     by_node = [value for _, value in spec["nodeparameters"].entries()]
     for field in (spec["sharedparameters"], spec["nodeparameters"], spec["nodeSecretNames"], *by_node):
@@ -31,15 +34,3 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
 def _is_text(field: Field) -> bool:
     """Return whether the schema accepts a value; the API server drops nulls."""
     return field.text is not None or not field.present
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "medik8s/fence-agents-remediation:config/crd/bases/fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml",
-    ),
-)

@@ -7,15 +7,16 @@ The operator's webhook rejects this.
 names of Secrets.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams",),
+)
+def check(template: Object, _context: Context) -> Findings:
     spec = far_spec(template)
     shared = spec["sharedparameters"]
     secrets = spec["sharedSecretName"].text or spec["nodeSecretNames"].map
@@ -39,13 +40,3 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         cause=Cause.INVALID if shared.map else Cause.REQUIRED,
         value=tuple(shared.map),
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAgentParams",),
-)

@@ -6,13 +6,10 @@
 ``nodeSecretNames``.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.remediation.remediators import far_parameters
-from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
+from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Field, Finding, Findings, Object, param, rule
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,13 @@ class Params:
     )
 
 
-def check(template: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    params=Params(),
+    action=Action.WARN,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#collectAllSecretParams",),
+)
+def check(template: Object, context: Context[Params]) -> Findings:
     credentials = context.params.parameters
     for name, value in far_parameters(template):
         if (name in credentials or f"--{name}" in credentials) and _has_value(value):
@@ -47,14 +50,3 @@ def check(template: Object, context: Context[Params]) -> Iterator[Finding]:
 
 def _has_value(value: Field) -> bool:
     return bool(value.text) or any(value.texts.values())
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    params=Params(),
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#collectAllSecretParams",),
-)

@@ -6,16 +6,16 @@ from a node that still runs. Two copies of a VM then write to one disk. With 0 t
 **Fix.** Write 1 or more. The default is 5.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, rule, show
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    sources=("medik8s/fence-agents-remediation:pkg/cli/cliexecuter.go#runWithRetry",),
+)
+def check(template: Object, _context: Context) -> Findings:
     retries = far_spec(template)["retrycount"]
     count = retries.integer
     if retries.present and count is None:
@@ -32,13 +32,3 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         else "this is not a valid number of attempts"
     )
     yield Finding(retries.path, f"{show(count)} is below 1: {problem}. Write 1 or more (the default is 5).")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:pkg/cli/cliexecuter.go#runWithRetry",),
-)

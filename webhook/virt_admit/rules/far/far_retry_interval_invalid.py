@@ -6,32 +6,23 @@ the operator cannot read any template of the cluster.
 **Fix.** Write a duration in quotes, such as ``5s``, the default.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import DURATION, parse_duration
+from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, parse_duration, rule
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    sources=(
+        "medik8s/fence-agents-remediation:config/crd/bases/fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml",
+        "k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON",
+    ),
+)
+def check(template: Object, _context: Context) -> Findings:
     interval = far_spec(template)["retryinterval"]
     try:
         if interval.present:
             parse_duration(interval.value, DURATION)
     except ValueError as error:
         yield Finding(interval.path, f"{error}. Write a duration (the default is 5s).")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "medik8s/fence-agents-remediation:config/crd/bases/fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml",
-        "k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON",
-    ),
-)

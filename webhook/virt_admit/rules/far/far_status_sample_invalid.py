@@ -7,18 +7,19 @@
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, rule, show
 
 PERCENT: Final = re.compile(r"(?:[0-9]|[1-9][0-9]|100)%")
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    sources=("medik8s/fence-agents-remediation:fenceagentsremediationtemplates CRD, x-kubernetes-validations",),
+)
+def check(template: Object, _context: Context) -> Findings:
     sample = template.at("spec", "statusValidationSample")
     number = sample.integer
     if not sample.present or (number is not None and number >= 0):
@@ -29,13 +30,3 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             f"{show(sample.value)} is neither an integer of 0 or more nor a percentage without leading zeros. "
             'Write a value such as 5 or "20%".',
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:fenceagentsremediationtemplates CRD, x-kubernetes-validations",),
-)

@@ -7,14 +7,10 @@ not closed fails when the operator fences a node. The operator's webhook rejects
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, rule, show
 
 REST_OF_ACTION: Final = re.compile(
     r"""(?:-\s)?\s*+/\*(?>.*?\*/)\s*+-?\}\}  # a comment, which may hold anything
@@ -62,7 +58,12 @@ NAME: Final = re.compile(r"(?<![\w.$])[A-Za-z_]\w*")
 NO_COMMAND: Final = re.compile(r"\|\s*(?:\||-?\}\})")
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    sources=("medik8s/fence-agents-remediation:pkg/template/template.go#RenderParameterTemplate",),
+)
+def check(template: Object, _context: Context) -> Findings:
     for _, value in far_spec(template)["sharedparameters"].entries():
         if problem := _problem(value.text or ""):  # never quote the value: it may be a password
             yield Finding(value.path, f"{problem}, so no node can be fenced. Write {{{{.NodeName}}}}.")
@@ -103,13 +104,3 @@ def _action_problem(action: str) -> str | None:
     if unknown is not None:
         return f"the function {show(unknown)} does not exist"
     return "nothing follows the sign |" if NO_COMMAND.search(code) else None
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:pkg/template/template.go#RenderParameterTemplate",),
-)

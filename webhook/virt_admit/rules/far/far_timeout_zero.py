@@ -6,16 +6,17 @@ cannot read any template of the cluster.
 **Fix.** Write more time than the slowest management board needs. The default is 60s.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import DURATION, parse_duration
+from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import far_spec
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, parse_duration, rule
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(FAR_TEMPLATE,),
+    action=Action.DENY,
+    sources=("medik8s/fence-agents-remediation:pkg/cli/cliexecuter.go#runWithRetry",),
+)
+def check(template: Object, _context: Context) -> Findings:
     timeout = far_spec(template)["timeout"]
     if not timeout.present:
         return
@@ -26,13 +27,3 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     except ValueError as error:
         problem = str(error)
     yield Finding(timeout.path, f"{problem}. Write a longer time (the default is 60s).")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(FAR_TEMPLATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/fence-agents-remediation:pkg/cli/cliexecuter.go#runWithRetry",),
-)

@@ -7,21 +7,27 @@ defaults when it is created: a stored limit stays, a stored time-out of 150 s be
 **Fix.** Set the fields in ``liveMigrationConfig`` to the values that you want.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import releases
-from virt_admit.model.kubernetes.kinds import HCO
-from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.kubevirt.settings.running_release import running_hyperconverged
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, Action, Context, Field, Finding, Findings, Object, rule
 
 REPLACED = {"completionTimeoutPerGiB": 150}
 """Stored values that the operator replaces when it is upgraded to 1.19 (assets/upgradePatches.json)."""
 REPLACED_BY = "1.19"
 
 
-def check(hco: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO,),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.HYPERCONVERGED: "1.19", releases.KUBEVIRT: "1.9"},
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#LiveMigrationConfigurations",
+        "kubevirt/hyperconverged-cluster-operator:assets/upgradePatches.json",
+    ),
+)
+def check(hco: Object, context: Context) -> Findings:
     target = context.target.hyperconverged
     if not target:
         return
@@ -46,18 +52,3 @@ def check(hco: Object, context: Context[NoParams]) -> Iterator[Finding]:
 
 def _is_replaced(field: Field, key: str, target: str) -> bool:
     return releases.order(target) >= releases.order(REPLACED_BY) and field.integer == REPLACED.get(key)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO,),
-    action=Action.WARN,
-    at_admission=False,
-    target={releases.HYPERCONVERGED: "1.19", releases.KUBEVIRT: "1.9"},
-    check=check,
-    sources=(
-        "kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#LiveMigrationConfigurations",
-        "kubevirt/hyperconverged-cluster-operator:assets/upgradePatches.json",
-    ),
-)

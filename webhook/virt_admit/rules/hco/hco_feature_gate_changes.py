@@ -6,20 +6,26 @@ operator warns until the gate is removed.
 **Fix.** Set the field that replaces the gate, and remove the gate.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import releases
-from virt_admit.model.kubernetes.kinds import HCO
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.feature_gates import hyperconverged_gates
 from virt_admit.model.kubevirt.settings.running_release import running_hyperconverged
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, Action, Context, Finding, Findings, Object, rule
 
 GONE = "ignored"
 DEPRECATED = "deprecated"
 
 
-def check(hco: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO,),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.HYPERCONVERGED: "1.16", releases.KUBEVIRT: "1.6"},
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:pkg/featuregatedetails/feature-gates.json",
+        "kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#HyperConvergedFeatureGates",
+    ),
+)
+def check(hco: Object, context: Context) -> Findings:
     target = context.target.hyperconverged
     if not target:
         return
@@ -43,18 +49,3 @@ def _state(gate: str, release: str) -> str:
     if gate in table["ignored"] or (phases and gate.lower() not in phases):
         return GONE
     return DEPRECATED if phases.get(gate.lower()) == DEPRECATED else ""
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO,),
-    action=Action.WARN,
-    at_admission=False,
-    target={releases.HYPERCONVERGED: "1.16", releases.KUBEVIRT: "1.6"},
-    check=check,
-    sources=(
-        "kubevirt/hyperconverged-cluster-operator:pkg/featuregatedetails/feature-gates.json",
-        "kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#HyperConvergedFeatureGates",
-    ),
-)

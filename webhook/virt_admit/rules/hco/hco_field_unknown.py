@@ -9,29 +9,20 @@ release that virt-admit has a table of defines it. A newer release may define it
 reports the fields of another API version.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import unknown_fields
-from virt_admit.model.kubernetes.kinds import HCO
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import hco_versions
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    wrong_version = {field.path for field in hco_versions.foreign_fields(hco)}
-    for unknown in unknown_fields.find(hco):
-        if unknown.path[:2] not in wrong_version:
-            yield Finding(unknown.path, unknown.message("hco-field-unknown"), cause=Cause.FORBIDDEN)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
+@rule(
     kinds=(HCO,),
     action=Action.WARN,
-    check=check,
     at_admission=False,
     in_scan=False,
     sources=("kubevirt/hyperconverged-cluster-operator:deploy/crds/hco00.crd.yaml",),
 )
+def check(hco: Object, _context: Context) -> Findings:
+    wrong_version = {field.path for field in hco_versions.foreign_fields(hco)}
+    for unknown in unknown_fields.find(hco):
+        if unknown.path[:2] not in wrong_version:
+            yield Finding(unknown.path, unknown.message("hco-field-unknown"), cause=Cause.FORBIDDEN)

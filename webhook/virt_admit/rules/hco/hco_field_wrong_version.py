@@ -9,14 +9,21 @@
 
 from collections.abc import Iterator
 
-from virt_admit.model.kubernetes.kinds import HCO
-from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubevirt.settings import hco_versions
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, Action, Cause, Context, Finding, Findings, Object, Path, rule
 
 
-def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO,),
+    action=Action.DENY,
+    at_admission=False,
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:deploy/crds/hco00.crd.yaml",
+        "kubevirt/hyperconverged-cluster-operator:docs/cluster-configuration.md",
+    ),
+)
+def check(hco: Object, _context: Context) -> Findings:
     other = "v1beta1" if hco.version == "v1" else "v1"
     for field in hco_versions.foreign_fields(hco):
         key = field.path[-1]
@@ -37,17 +44,3 @@ def _moved(hco: Object) -> Iterator[tuple[Path, Path]]:
         wrong, right = setting(other, name).path, setting(hco, name).path
         if len(wrong) > 1 and len(right) > 1:
             yield wrong, right
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO,),
-    action=Action.DENY,
-    check=check,
-    at_admission=False,
-    sources=(
-        "kubevirt/hyperconverged-cluster-operator:deploy/crds/hco00.crd.yaml",
-        "kubevirt/hyperconverged-cluster-operator:docs/cluster-configuration.md",
-    ),
-)

@@ -12,10 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from virt_admit.model.kubernetes.kinds import HCO
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import cut, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, Action, Context, Finding, Findings, Object, cut, names, rule
 
 ANNOTATION = "kubevirt.kubevirt.io/jsonpatch"
 OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")  # RFC 6902
@@ -31,7 +28,17 @@ CHECKED_PATHS = (
 )
 
 
-def check(hco: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO,),
+    metadata=(ANNOTATION,),
+    action=Action.DENY,
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#NewKubeVirt",
+        "kubevirt/hyperconverged-cluster-operator:controllers/operands/operand.go#ApplyPatchToSpec",
+        "kubevirt/hyperconverged-cluster-operator:docs/cluster-configuration.md",
+    ),
+)
+def check(hco: Object, _context: Context) -> Findings:
     annotation = hco.annotation(ANNOTATION)
     if annotation.text is None:
         return
@@ -105,18 +112,3 @@ def _replaced(operations: Sequence[tuple[str, str]]) -> Iterator[str]:
         while parent and parent not in touched:
             touched.add(parent)
             parent = parent.rpartition("/")[0]
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO,),
-    metadata=(ANNOTATION,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#NewKubeVirt",
-        "kubevirt/hyperconverged-cluster-operator:controllers/operands/operand.go#ApplyPatchToSpec",
-        "kubevirt/hyperconverged-cluster-operator:docs/cluster-configuration.md",
-    ),
-)

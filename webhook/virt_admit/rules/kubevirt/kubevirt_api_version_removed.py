@@ -7,16 +7,23 @@ policy/v1beta1.
 **Fix.** Write the API version that both releases serve, before the upgrade.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import releases
 from virt_admit.model.kubernetes.kinds import CLUSTER_INSTANCETYPE, CLUSTER_PREFERENCE, INSTANCETYPE, PDB, PREFERENCE
-from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.releases import UpgradeTarget
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Path, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE, PDB),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.KUBEVIRT: "1.6", releases.KUBERNETES: "1.25"},
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/crds.go#NewVirtualMachineInstancetypeCrd",
+        "Kubernetes, Deprecated API Migration Guide",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     removal = _kubevirt(obj, context.target) or _kubernetes(obj, context.target)
     if removal:
         release, instead = removal
@@ -39,18 +46,3 @@ def _kubernetes(obj: Object, target: UpgradeTarget) -> tuple[str, str] | None:
     if not target.kubernetes or not removed or releases.order(removed["release"]) > releases.order(target.kubernetes):
         return None
     return f"Kubernetes {target.kubernetes}", removed["instead"]
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE, PDB),
-    action=Action.WARN,
-    at_admission=False,
-    target={releases.KUBEVIRT: "1.6", releases.KUBERNETES: "1.25"},
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/crds.go#NewVirtualMachineInstancetypeCrd",
-        "Kubernetes, Deprecated API Migration Guide",
-    ),
-)

@@ -7,32 +7,22 @@ after a restart of KubeVirt's pods the built-in defaults apply.
 **Fix.** Correct the setting.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.settings import invalid_configuration
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import KUBEVIRT, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, _: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT,),
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-config/configuration.go#validateConfig",
+        "kubevirt/kubevirt:pkg/virt-config/configuration.go#GetConfig",
+    ),
+)
+def check(obj: Object, _: Context) -> Findings:
     for field, valid in invalid_configuration.invalid_settings(obj):
         yield Finding(
             field.path,
             f"{show(field.value)} is not valid, so KubeVirt keeps its last valid configuration and ignores every "
             f"change. Write {valid}.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-config/configuration.go#validateConfig",
-        "kubevirt/kubevirt:pkg/virt-config/configuration.go#GetConfig",
-    ),
-)

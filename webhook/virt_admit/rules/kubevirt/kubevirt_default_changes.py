@@ -7,18 +7,24 @@ guest, where earlier releases waited for a restart. Since 1.9 the features of be
 ``disabledFeatureGates``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import releases
-from virt_admit.model.kubernetes.kinds import KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.feature_gates import kubevirt_gates
 from virt_admit.model.kubevirt.settings.running_release import is_managed, running_release
-from virt_admit.model.messages import names, room
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.model.messages import room
+from virt_admit.rule import KUBEVIRT, Action, Context, Finding, Findings, Object, names, rule
 
 
-def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT,),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.KUBEVIRT: "1.6"},
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-config/virt-config.go#DefaultVMRolloutStrategy",
+        "kubevirt/kubevirt:pkg/virt-config/featuregate/feature-gates.go#IsEnabled",
+    ),
+)
+def check(kubevirt: Object, context: Context) -> Findings:
     target = context.target.kubevirt
     if not target or is_managed(kubevirt):
         return
@@ -33,27 +39,12 @@ def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding]:
         yield from _gates_that_turn_on(kubevirt, after["gates"], target)
 
 
-def _gates_that_turn_on(kubevirt: Object, gates: dict[str, str], target: str) -> Iterator[Finding]:
+def _gates_that_turn_on(kubevirt: Object, gates: dict[str, str], target: str) -> Findings:
     named = {gate.name for gate in kubevirt_gates(kubevirt)}
     new = sorted(gate for gate, state in gates.items() if state == "Beta" and gate not in named)
     if not new:
         return
     path = kubevirt.at("spec", "configuration", "developerConfiguration", "disabledFeatureGates").path
     start, remedy = f"KubeVirt {target} turns on {len(new)} beta features", "Disable the unwanted ones."
-    width = room(path, RULE.id) - len(f"{start}: . {remedy}")
+    width = room(path, check.id) - len(f"{start}: . {remedy}")
     yield Finding(path, f"{start}: {names(new, width)}. {remedy}", value=", ".join(new))
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT,),
-    action=Action.WARN,
-    at_admission=False,
-    target={releases.KUBEVIRT: "1.6"},
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-config/virt-config.go#DefaultVMRolloutStrategy",
-        "kubevirt/kubevirt:pkg/virt-config/featuregate/feature-gates.go#IsEnabled",
-    ),
-)

@@ -6,18 +6,24 @@ discontinued gate is removed, and KubeVirt rejects VMs that use it. A gate that 
 **Fix.** Remove the gate after the upgrade. Replace a discontinued feature before the upgrade.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import releases
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import feature_gates
 from virt_admit.model.kubevirt.settings.feature_gates import NamedGate
 from virt_admit.model.kubevirt.settings.running_release import is_managed, running_release
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT, HCO),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.KUBEVIRT: "1.6"},
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-config/featuregate/active.go",
+        "kubevirt/kubevirt:pkg/virt-config/featuregate/inactive.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     target = context.target.kubevirt
     if not target or is_managed(obj):
         return
@@ -30,7 +36,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             yield from _finding(gate, state, target)
 
 
-def _finding(gate: NamedGate, state: str, target: str) -> Iterator[Finding]:
+def _finding(gate: NamedGate, state: str, target: str) -> Findings:
     kubevirt = f"KubeVirt {target}"
     if state == "GA" and gate.enabled:
         message = f"{kubevirt} always has the feature {gate.name}, so this gate does nothing. Remove it."
@@ -47,18 +53,3 @@ def _finding(gate: NamedGate, state: str, target: str) -> Iterator[Finding]:
     elif not state and gate.enabled:
         message = f"{kubevirt} does not know the feature gate {gate.name} and ignores it. Remove it."
         yield Finding(gate.path, message, value=gate.name)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT, HCO),
-    action=Action.WARN,
-    at_admission=False,
-    target={releases.KUBEVIRT: "1.6"},
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-config/featuregate/active.go",
-        "kubevirt/kubevirt:pkg/virt-config/featuregate/inactive.go",
-    ),
-)

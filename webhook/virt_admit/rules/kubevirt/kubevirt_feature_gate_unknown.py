@@ -7,19 +7,16 @@ either, and KubeVirt rejects VMs that use the feature.
 **Fix.** Write the name as the documentation of the release does, or remove the entry.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import feature_gates, versions
 from virt_admit.model.kubevirt.settings.feature_gates import JSON_PATCH, NamedGate
 from virt_admit.model.kubevirt.settings.running_release import is_managed
-from virt_admit.model.messages import cut, did_you_mean
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.model.messages import did_you_mean
+from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Cluster, Context, Finding, Findings, Object, cut, rule
 
 _INSTEAD: Final = {
     "ExperimentalVirtiofsSupport": "Enable EnableVirtioFsStorageVolumes.",
@@ -27,7 +24,18 @@ _INSTEAD: Final = {
 """The remedy for gates that another gate replaced."""
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT, HCO),
+    reads={KUBEVIRT: ()},
+    action=Action.WARN,
+    metadata=(JSON_PATCH,),
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-config/featuregate/feature-gates.go#IsEnabled",
+        "kubevirt/kubevirt:pkg/virt-config/featuregate/inactive.go",
+        "kubevirt/hyperconverged-cluster-operator:api/v1/featuregates/feature_gates.go#IsEnabled",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     if _is_newer(obj):
         return
     yield from _removed(obj, context.cluster)
@@ -37,7 +45,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         yield from _findings(listed, releases.hyperconverged_gates(), "HyperConverged", exact=False)
 
 
-def _removed(obj: Object, cluster: Cluster) -> Iterator[Finding]:
+def _removed(obj: Object, cluster: Cluster) -> Findings:
     status = obj.at("status", "observedKubeVirtVersion").text if kinds.of(obj) is KUBEVIRT else None
     running = versions.parse_version(status) or versions.kubevirt_version(cluster)
     release = releases.reached(releases.KUBEVIRT, running[:2]) if running is not None else ""
@@ -55,7 +63,7 @@ def _removed(obj: Object, cluster: Cluster) -> Iterator[Finding]:
             )
 
 
-def _findings(gates: Iterable[NamedGate], known: Iterable[str], owner: str, *, exact: bool) -> Iterator[Finding]:
+def _findings(gates: Iterable[NamedGate], known: Iterable[str], owner: str, *, exact: bool) -> Findings:
     every = sorted(known)
     words = {word if exact else word.lower() for word in every}
     for gate in gates:
@@ -78,19 +86,3 @@ def _is_newer(obj: Object) -> bool:
         return running is not None and running[:2] > versions.NEWEST[:2]
     operator = versions.hco_release(obj)
     return operator is not None and operator[:2] > releases.order(releases.releases(releases.HYPERCONVERGED)[-1])
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT, HCO),
-    reads={KUBEVIRT: ()},
-    action=Action.WARN,
-    metadata=(JSON_PATCH,),
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-config/featuregate/feature-gates.go#IsEnabled",
-        "kubevirt/kubevirt:pkg/virt-config/featuregate/inactive.go",
-        "kubevirt/hyperconverged-cluster-operator:api/v1/featuregates/feature_gates.go#IsEnabled",
-    ),
-)

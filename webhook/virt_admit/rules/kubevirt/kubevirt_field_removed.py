@@ -11,11 +11,17 @@ from collections.abc import Iterator
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT, POOL, VM, VMI, VMIRS),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.KUBEVIRT: "1.6"},
+    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/validations_generated.go",),
+)
+def check(obj: Object, context: Context) -> Findings:
     target = context.target.kubevirt
     if not target:
         return
@@ -39,15 +45,3 @@ def _at(field: Field, steps: list[str]) -> Iterator[Field]:
         inner = list(found.items()) if found.is_list else [each for _, each in found.entries()]
     for each in inner:
         yield from _at(each, steps[1:])
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT, POOL, VM, VMI, VMIRS),
-    action=Action.WARN,
-    at_admission=False,
-    target={releases.KUBEVIRT: "1.6"},
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/validations_generated.go",),
-)

@@ -6,13 +6,10 @@ and is then lost. ``check`` also reports a file with the label of HyperConverged
 **Fix.** Edit HyperConverged. Use its ``…/jsonpatch`` annotations for settings that it does not have.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from virt_admit.model.kubernetes.kinds import CDI, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Context, Finding, Rule, param
+from virt_admit.rule import CDI, KUBEVIRT, Action, Context, Finding, Findings, Object, param, rule
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 HCO_OPERATOR = "hco-operator"
@@ -26,7 +23,14 @@ class Params:
     )
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT, CDI),
+    in_scan=False,
+    action=Action.WARN,
+    params=Params(),
+    sources=("kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#UpdateCR",),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     old = context.old
     from_file = old is None and not context.user  # check without --old; every request has a user
     changed = old is not None and obj["spec"].value != old["spec"].value
@@ -38,15 +42,3 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
             "HyperConverged manages this resource and reverts this edit within minutes. "
             "Edit HyperConverged, or its jsonpatch annotation for settings that it does not have.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT, CDI),
-    in_scan=False,
-    action=Action.WARN,
-    params=Params(),
-    check=check,
-    sources=("kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#UpdateCR",),
-)

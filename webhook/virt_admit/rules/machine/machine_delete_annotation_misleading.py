@@ -7,19 +7,21 @@ has no effect. The Machine API ignores the keys of Cluster API.
 annotation.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import MACHINE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MACHINE, Action, Context, Finding, Findings, Object, rule, show
 
 _FOREIGN: Final = ("cluster.k8s.io/delete-machine", "cluster.x-k8s.io/delete-machine")
 
 
-def check(machine: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MACHINE,),
+    metadata=(*machines.DELETE_ANNOTATIONS, *_FOREIGN),
+    action=Action.WARN,
+    sources=("openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",),
+)
+def check(machine: Object, _context: Context) -> Findings:
     for key in machines.DELETE_ANNOTATIONS:
         annotation = machine.annotation(key)
         if annotation.text == "":
@@ -33,14 +35,3 @@ def check(machine: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         annotation = machine.annotation(key)
         if annotation.present:
             yield Finding(annotation.path, f"the Machine API ignores this key. Use {machines.DELETE_ANNOTATIONS[0]}.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE,),
-    metadata=(*machines.DELETE_ANNOTATIONS, *_FOREIGN),
-    action=Action.WARN,
-    check=check,
-    sources=("openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",),
-)

@@ -8,20 +8,21 @@ stays in ``Deleting``.
 restart it, or stop it.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import capacity, machine_vms
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import MACHINE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import MACHINE, Action, Context, Finding, Findings, Object, Operation, names, rule, union
 
 
-def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(MACHINE,),
+    reads=union(vmis.READS, expand.STRATEGY_READS, capacity.READS),
+    operations=(Operation.DELETE,),
+    action=Action.WARN,
+    event="DrainBlocked",
+    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode",),
+)
+def check(machine: Object, context: Context) -> Findings:
     evictions = machine_vms.evictions(machine, context.cluster)
     if evictions.blocking:
         yield Finding(
@@ -37,16 +38,3 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding | Uns
             f"the drain of its node finds no room for {short}. Free or add room first, or stop VMs.",
             value=machine.name,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE,),
-    reads=union(vmis.READS, expand.STRATEGY_READS, capacity.READS),
-    operations=(Operation.DELETE,),
-    action=Action.WARN,
-    event="DrainBlocked",
-    check=check,
-    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode",),
-)

@@ -6,30 +6,21 @@ such owner, so the cluster loses a node permanently.
 **Fix.** To keep the number of nodes, add the machine to a MachineSet, or add a replica to one.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import MACHINE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import MACHINE, Action, Context, Finding, Findings, Object, Operation, rule
 
 
-def check(machine: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MACHINE,),
+    operations=(Operation.DELETE,),
+    action=Action.WARN,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#hasControllerOwner",
+    ),
+)
+def check(machine: Object, _context: Context) -> Findings:
     if machine.controller is None:
         yield Finding(
             machine.metadata["ownerReferences"].path,
             f"no controller owns Machine {machine.name}, so the cluster loses a node permanently. "
             "Add a replica to a MachineSet to replace it.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE,),
-    operations=(Operation.DELETE,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#hasControllerOwner",
-    ),
-)

@@ -7,18 +7,19 @@ disable it.
 **Fix.** Remove ``machine.openshift.io/exclude-node-draining``, unless the node is already lost.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import gather
-from virt_admit.model.kubernetes.kinds import MACHINE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MACHINE, Action, Context, Finding, Findings, Object, gather, names, rule
 
 
-def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MACHINE,),
+    reads=vmis.READS,
+    metadata=(machines.UNDRAINED,),
+    action=Action.WARN,
+    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go",),
+)
+def check(machine: Object, context: Context) -> Findings:
     annotation = machine.annotation(machines.UNDRAINED)
     if annotation.present:
         known, _ = gather(
@@ -29,15 +30,3 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
             annotation.path,
             f"with any value the machine is deleted without a drain, which cuts off its VMs{affected}. Remove the annotation.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE,),
-    reads=vmis.READS,
-    metadata=(machines.UNDRAINED,),
-    action=Action.WARN,
-    check=check,
-    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go",),
-)

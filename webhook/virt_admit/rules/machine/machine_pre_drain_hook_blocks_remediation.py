@@ -7,22 +7,22 @@ it. Until then a failed machine is not replaced and its volumes stay attached.
 checks.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import MACHINE, MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubernetes.units import show
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MACHINE, MHC, Action, Context, Finding, Findings, Object, names, rule, show, union
 
 _OPERATOR: Final = "clusteroperator/"
 """Owner prefix of the cluster operators, such as etcd. They remove their hooks in time."""
 
 
-def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MACHINE,),
+    reads=union(machines.SELECT_READS, {MHC: ()}),
+    action=Action.WARN,
+    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go",),
+)
+def check(machine: Object, context: Context) -> Findings:
     hooks = [
         hook
         for hook in machine.at("spec", "lifecycleHooks", "preDrain").items()
@@ -46,14 +46,3 @@ def check(machine: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f"remediation by {names(checks, 40)} waits until {owner} removes this hook. "
             "Make sure that it does so for failed nodes.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE,),
-    reads=union(machines.SELECT_READS, {MHC: ()}),
-    action=Action.WARN,
-    check=check,
-    sources=("openshift/machine-api-operator:pkg/controller/machine/drain_controller.go",),
-)

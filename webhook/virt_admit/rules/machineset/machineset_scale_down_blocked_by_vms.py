@@ -6,22 +6,27 @@ controller outside KubeVirt, blocks the drain. The machine then stays in ``Delet
 **Fix.** Mark other machines for deletion, fix what keeps the VM from migrating, or stop it.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import capacity, machine_vms
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import MACHINE_SET
 from virt_admit.model.kubernetes.labels import Selection
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import machines
 from virt_admit.model.remediation.machines import ScaleDown
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import MACHINE_SET, Action, Context, Finding, Findings, Object, Operation, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(MACHINE_SET,),
+    reads=union(machines.SET_READS, vmis.READS, expand.STRATEGY_READS, capacity.READS),
+    operations=(Operation.UPDATE,),
+    subresources=("scale",),
+    action=Action.WARN,
+    event="DrainBlocked",
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     change = machines.scale_down(obj, context.old, context.subresource, context.cluster)
     if change is None:
         return
@@ -51,20 +56,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 def _deleted_first(members: Selection, change: ScaleDown) -> tuple[Object, ...]:
     """Return the machines that are deleted first: all of them without replicas, else those that are marked."""
     return tuple(machine for machine in members.objects if change.after == 0 or machines.goes_first(machine))
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE_SET,),
-    reads=union(machines.SET_READS, vmis.READS, expand.STRATEGY_READS, capacity.READS),
-    operations=(Operation.UPDATE,),
-    subresources=("scale",),
-    action=Action.WARN,
-    event="DrainBlocked",
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.1.1",
-        "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
-    ),
-)

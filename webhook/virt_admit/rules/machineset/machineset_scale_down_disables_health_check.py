@@ -6,21 +6,25 @@ check still counts unhealthy machines but silently stops remediating them.
 **Fix.** Write an absolute number in ``maxUnhealthy`` of the health check, such as 1 for small sets.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
-from virt_admit.model.kubernetes.kinds import MACHINE_SET, MHC
 from virt_admit.model.kubernetes.labels import Selection
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.machines import ScaleDown
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import MACHINE_SET, MHC, Action, Context, Finding, Findings, Object, Operation, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MACHINE_SET,),
+    reads=union(machines.SET_READS, {MHC: ()}),
+    operations=(Operation.UPDATE,),
+    subresources=("scale",),
+    action=Action.WARN,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     change = machines.scale_down(obj, context.old, context.subresource, context.cluster)
     if change is None:
         return
@@ -49,18 +53,3 @@ def _is_disabled(watch: WatchedNodes, members: Selection, change: ScaleDown) -> 
     remaining = len(selected - members.positions) + change.after
     before, after = (allowed_unhealthy(limit, size, watch.check.limit_of) for size in (len(selected), remaining))
     return before > 0 and after == 0
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE_SET,),
-    reads=union(machines.SET_READS, {MHC: ()}),
-    operations=(Operation.UPDATE,),
-    subresources=("scale",),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
-    ),
-)

@@ -6,16 +6,22 @@ cluster, then any machine. That machine may run a VM that cannot migrate.
 **Fix.** Annotate the machines to delete with ``machine.openshift.io/delete-machine: "true"``, then scale down.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import MACHINE_SET
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count
 from virt_admit.model.remediation import machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import MACHINE_SET, Action, Context, Finding, Findings, Object, Operation, count, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MACHINE_SET,),
+    reads=machines.SET_READS,
+    operations=(Operation.UPDATE,),
+    subresources=("scale",),
+    action=Action.WARN,
+    sources=(
+        "Workload Availability, Machine health checks 6.3.4",
+        "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     change = machines.scale_down(obj, context.old, context.subresource, context.cluster)
     if change is None or change.machine_set.at("spec", "deletePolicy").text not in (None, "", "Random"):
         return
@@ -28,19 +34,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f"{count(change.fewer, 'machine')} will be deleted, {marked} marked; the others are chosen at random. "
             f"Mark machines first with {machines.DELETE_ANNOTATIONS[0]}.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE_SET,),
-    reads=machines.SET_READS,
-    operations=(Operation.UPDATE,),
-    subresources=("scale",),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "Workload Availability, Machine health checks 6.3.4",
-        "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
-    ),
-)

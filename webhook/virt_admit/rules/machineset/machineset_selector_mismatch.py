@@ -6,15 +6,16 @@ the API server skips its webhook while the webhook is unavailable.
 **Fix.** Add the labels that the selector requires to the template. For another selector create another MachineSet.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.kinds import MACHINE_SET
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import MACHINE_SET, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(machine_set: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MACHINE_SET,),
+    action=Action.DENY,
+    sources=("openshift/machine-api-operator:pkg/webhooks/machineset_webhook.go#validateMachineSetSpec",),
+)
+def check(machine_set: Object, context: Context) -> Findings:
     field = machine_set.at("spec", "selector")
     selector = selectors.parse_custom(field.value)
     if context.old is not None and selectors.parse_custom(context.old.at("spec", "selector").value) != selector:
@@ -32,13 +33,3 @@ def check(machine_set: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "machines forever. Add the missing labels.",
             value=(field.value, labels.value),
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MACHINE_SET,),
-    action=Action.DENY,
-    check=check,
-    sources=("openshift/machine-api-operator:pkg/webhooks/machineset_webhook.go#validateMachineSetSpec",),
-)

@@ -6,15 +6,18 @@ the update is complete. A MachineHealthCheck does not.
 **Fix.** Annotate the check with ``cluster.x-k8s.io/paused: ""`` until the update is complete.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CLUSTER_VERSION, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CLUSTER_VERSION, MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC,),
+    reads={CLUSTER_VERSION: ()},
+    metadata=(health_checks.PAUSED,),
+    action=Action.WARN,
+    sources=("medik8s/node-healthcheck-operator:internal/controller/cluster/upgrade_checker.go",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.paused.present or view.handler:
         return
@@ -26,15 +29,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f'Set {health_checks.PAUSED}: "" until the update is complete.',
             value=obj["spec"].value,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC,),
-    reads={CLUSTER_VERSION: ()},
-    metadata=(health_checks.PAUSED,),
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:internal/controller/cluster/upgrade_checker.go",),
-)

@@ -7,15 +7,18 @@ loses the data on its disks. A power cycle is usually enough.
 external-baremetal``. Both power-cycle the host first.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import INFRASTRUCTURE, MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC,),
+    reads={INFRASTRUCTURE: ()},
+    metadata=(health_checks.STRATEGY,),
+    action=Action.WARN,
+    sources=("OpenShift Virtualization, Nodes 10.1.3",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler or view.external or view.template.present:
         return
@@ -25,15 +28,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "remediation would wipe and reprovision the hosts. To power-cycle them instead, "
             f"use a Metal3RemediationTemplate or {health_checks.STRATEGY}: {health_checks.EXTERNAL}.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC,),
-    reads={INFRASTRUCTURE: ()},
-    metadata=(health_checks.STRATEGY,),
-    action=Action.WARN,
-    check=check,
-    sources=("OpenShift Virtualization, Nodes 10.1.3",),
-)

@@ -6,16 +6,18 @@ cost etcd its quorum, and the cluster with it. The controller gives control-plan
 **Fix.** Write ``maxUnhealthy: 1``, as documented. Do not use a percentage, because it grows with the control plane.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
-from virt_admit.model.kubernetes.kinds import MACHINE, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import check_scope, health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MACHINE, MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC,),
+    reads={MACHINE: ("metadata.labels",)},
+    action=Action.DENY,
+    sources=("Workload Availability, Machine health checks 6.3.2.1",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     limit = view.known_limit()
     if limit is None or view.handler or (not limit.percent and limit.number <= 1):
@@ -42,14 +44,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             value=str(limit),
             max_action=Action.WARN,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC,),
-    reads={MACHINE: ("metadata.labels",)},
-    action=Action.DENY,
-    check=check,
-    sources=("Workload Availability, Machine health checks 6.3.2.1",),
-)

@@ -7,14 +7,11 @@ controller cannot parse, every reconcile fails. OpenShift reads digits in quotes
 **Fix.** Write an integer without quotes, or a percentage from ``"0%"`` to ``"100%"``.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes.int_or_percent import Fault, LimitError
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, rule
 
 _REMEDY: Final = 'Write an integer such as 2, or "40%".'
 _EFFECT: Final = {
@@ -24,23 +21,18 @@ _EFFECT: Final = {
 }
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    action=Action.DENY,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
+        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     try:
         view.read_limit()
     except LimitError as error:
         effect = _EFFECT.get(error.fault, ". The controller cannot read the limit, so it remediates nothing.")
         yield Finding(view.limit.path, f"{error}{effect}")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
-        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
-    ),
-)

@@ -6,17 +6,20 @@ up.
 **Fix.** Write an absolute number, such as 1 for small sets.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count
 from virt_admit.model.remediation import check_scope, health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, count, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    reads=machines.SELECT_READS,
+    action=Action.WARN,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     limit = view.known_limit()
     if limit is None or not limit.percent or limit.number in (0, 100) or view.range.present or view.handler:
@@ -30,16 +33,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 f"{limit} of {count(len(selection), 'machine')} rounds down to 0, so nothing is ever remediated. Write 1.",
                 value=str(limit),
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    reads=machines.SELECT_READS,
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMaxUnhealthy",
-    ),
-)

@@ -6,19 +6,20 @@ check deletes all machines, and no capacity remains.
 **Fix.** Set ``maxUnhealthy`` below the number of machines; 40% is usual.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.int_or_percent import IntOrPercent, allowed_unhealthy
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
 from virt_admit.model.kubernetes.labels import Selection
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Field, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    reads=machines.SELECT_READS,
+    action=Action.WARN,
+    sources=("Workload Availability, Machine health checks 6.3.2.1",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     limit_field = _limit_field(view)
     if limit_field is None or view.deliberate:
@@ -67,14 +68,3 @@ def _is_control_plane(view: HealthCheck, selection: Selection) -> bool:
     if view.kind is CAPI_MHC:
         return any(requirement.key == machines.CAPI_CONTROL_PLANE_LABEL for requirement in view.selector.requirements)
     return machines.selects_control_plane(view.selector) or bool(machines.control_plane(selection))
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    reads=machines.SELECT_READS,
-    action=Action.WARN,
-    check=check,
-    sources=("Workload Availability, Machine health checks 6.3.2.1",),
-)

@@ -6,15 +6,12 @@ millisecond, so this is an expensive way to pause a check.
 **Fix.** To pause a check, annotate it with ``cluster.x-k8s.io/paused: ""``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(kinds=(MHC, CAPI_MHC), action=Action.WARN, sources=("openshift/api:machine/v1beta1/types_machinehealthcheck.go",))
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     limit = view.known_limit()
     if limit is not None and limit.number == 0 and not view.range.present and not view.handler:
@@ -22,13 +19,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             view.limit.path,
             f"{limit} turns remediation off. To pause the check, use the annotation {health_checks.PAUSED}.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    action=Action.WARN,
-    check=check,
-    sources=("openshift/api:machine/v1beta1/types_machinehealthcheck.go",),
-)

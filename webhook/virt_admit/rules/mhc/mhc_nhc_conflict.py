@@ -7,18 +7,19 @@ another one exists, in any namespace and even paused, it disables all NodeHealth
 afterwards.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen, gather
-from virt_admit.model.kubernetes.kinds import MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MHC, NHC, Action, Context, Finding, Findings, Object, Unseen, gather, names, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(MHC,),
+    reads={NHC: NAME},
+    action=Action.WARN,
+    event="RemediationLoop",
+    sources=("medik8s/node-healthcheck-operator:internal/controller/mhc/checker.go#UpdateStatus",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
@@ -32,15 +33,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         )
     elif unseen:
         yield Unseen(unseen)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC,),
-    reads={NHC: NAME},
-    action=Action.WARN,
-    event="RemediationLoop",
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:internal/controller/mhc/checker.go#UpdateStatus",),
-)

@@ -8,16 +8,20 @@ node, so no machine ever joins.
 check off. Cluster API v1beta2 takes whole seconds.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.health_checks import NegativeTime
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    action=Action.DENY,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",
+        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     try:
         view.startup_time()
@@ -29,16 +33,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         )
     except ValueError as error:
         yield Finding(view.startup.path, f"{error}. One invalid time stops all MachineHealthChecks.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",
-        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
-    ),
-)

@@ -6,14 +6,10 @@ MachineWithNoRunningPhase fires after an hour.
 **Fix.** Write 10m, the default. Bare metal needs 20m to 40m.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, Rule, duration
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, duration, format_duration, rule
 
 
 @dataclass(frozen=True)
@@ -21,7 +17,13 @@ class Params:
     longest: int = duration("2h", "warn about longer times")
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    action=Action.WARN,
+    params=Params(),
+    sources=("openshift/machine-api-operator:install/0000_90_machine-api-operator_04_alertrules.yaml",),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     view = context.cached(health_checks.view, obj)
     time = view.known_startup_time()
     if time is not None and time > context.params.longest and not view.handler:
@@ -29,14 +31,3 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
             view.startup.path,
             f"a machine that never becomes a node is replaced only after {format_duration(time)}. Use 10m to 40m.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    action=Action.WARN,
-    check=check,
-    params=Params(),
-    sources=("openshift/machine-api-operator:install/0000_90_machine-api-operator_04_alertrules.yaml",),
-)

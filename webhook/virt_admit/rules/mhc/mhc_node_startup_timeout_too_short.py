@@ -12,17 +12,14 @@ providers Metal3 and Tinkerbell.
 **Fix.** Write 10m, the default. Bare metal needs 20m or more. ``"0"`` turns the start-up check off.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import SECOND, format_duration
-from virt_admit.model.messages import cut
+from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.remediation import bare_metal, health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Context, Finding, Rule, duration
+from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, duration, format_duration, rule
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,22 @@ class Params:
     bare_metal: int = duration("20m", "warn about shorter times on bare metal, where a host boots for minutes")
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    reads=bare_metal.READS,
+    metadata=(health_checks.STRATEGY,),
+    action=Action.DENY,
+    event="RemediationLoop",
+    params=Params(),
+    sources=(
+        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
+        "kubernetes-sigs/cluster-api:api/core/v1beta2/conversion.go#ConvertToSeconds",
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#remediate",
+        "openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go#remediateIfNeeded",
+        "openshift/managed-cluster-config:deploy/osd-machine-api",
+    ),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     view, params = context.cached(health_checks.view, obj), context.params
     time = view.known_startup_time()
     if time is None or time <= 0 or view.handler:
@@ -73,23 +85,3 @@ def _consequence(view: HealthCheck) -> str:
     if view.external:
         return "hosts would be power-cycled while they are still starting"
     return "machines would be deleted and created in a loop"
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    reads=bare_metal.READS,
-    metadata=(health_checks.STRATEGY,),
-    action=Action.DENY,
-    event="RemediationLoop",
-    check=check,
-    params=Params(),
-    sources=(
-        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",
-        "kubernetes-sigs/cluster-api:api/core/v1beta2/conversion.go#ConvertToSeconds",
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#remediate",
-        "openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go#remediateIfNeeded",
-        "openshift/managed-cluster-config:deploy/osd-machine-api",
-    ),
-)

@@ -6,20 +6,22 @@ allows. For each condition the shorter time applies.
 **Fix.** Select every machine with one check only: use one label per check, or exclude machines with ``NotIn``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from virt_admit.model.kubernetes.cluster import Unseen, gather
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
 from virt_admit.model.kubernetes.labels import NO_POSITIONS, Selection
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    reads=union(machines.SELECT_READS, {MHC: (), CAPI_MHC: ()}),
+    action=Action.WARN,
+    sources=("kubernetes-sigs/cluster-api:docs/book/src/tasks/automated-machine-management/healthchecking.md",),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     rivals, unseen = gather(check_scope.rivals(view, context.cluster))
     if rivals:
@@ -42,14 +44,3 @@ def _shared(selection: Selection, rivals: Iterable[WatchedNodes]) -> Selection:
         if len(common) == len(selection):
             break
     return selection.among(common)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    reads=union(machines.SELECT_READS, {MHC: (), CAPI_MHC: ()}),
-    action=Action.WARN,
-    check=check,
-    sources=("kubernetes-sigs/cluster-api:docs/book/src/tasks/automated-machine-management/healthchecking.md",),
-)

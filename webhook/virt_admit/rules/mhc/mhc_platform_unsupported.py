@@ -6,29 +6,20 @@ added later. The API server accepts the check, but the check never acts.
 **Fix.** Use a NodeHealthCheck, for example with Self Node Remediation.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import INFRASTRUCTURE, MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC,),
+    reads={INFRASTRUCTURE: ()},
+    action=Action.WARN,
+    sources=("Workload Availability, Machine health checks 6.3",),
+)
+def check(obj: Object, context: Context) -> Findings:
     if not context.cached(health_checks.view, obj).handler and machines.platform(context.cluster) == "None":
         yield Finding(
             obj["spec"].path,
             "the Machine API does not run on platform None, so the check never acts. Use a NodeHealthCheck.",
             value="None",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC,),
-    reads={INFRASTRUCTURE: ()},
-    action=Action.WARN,
-    check=check,
-    sources=("Workload Availability, Machine health checks 6.3",),
-)

@@ -8,16 +8,20 @@ unhealthy forever. A remediation template takes precedence over the annotation.
 annotation.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import INFRASTRUCTURE, MHC, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC,),
+    reads={INFRASTRUCTURE: ()},
+    metadata=(health_checks.STRATEGY,),
+    action=Action.WARN,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#internalRemediation",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     annotation = obj.annotation(health_checks.STRATEGY)
     if not annotation.present or view.handler:
@@ -35,17 +39,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "Remove the annotation."
         )
     yield Finding(annotation.path, message)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC,),
-    reads={INFRASTRUCTURE: ()},
-    metadata=(health_checks.STRATEGY,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#internalRemediation",
-    ),
-)

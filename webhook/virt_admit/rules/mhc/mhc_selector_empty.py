@@ -7,15 +7,19 @@ any unhealthy machine of its namespace, including control-plane machines.
 <name of the set>``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    action=Action.DENY,
+    sources=(
+        "openshift/api:machine/v1beta1/tests/machinehealthchecks.machine.openshift.io/AAA_ungated.yaml",
+        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.selector.empty and not view.selector.pruned and not view.handler:  # mhc-selector-invalid reports null
         label = (
@@ -28,16 +32,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             value=None,  # an absent selector and an empty one are the same finding
             cause=Cause.REQUIRED,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "openshift/api:machine/v1beta1/tests/machinehealthchecks.machine.openshift.io/AAA_ungated.yaml",
-        "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
-    ),
-)

@@ -9,34 +9,24 @@ machines that match the rest of the selector. Without another label these are al
 ``Exists`` and ``DoesNotExist`` without.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import first_that_fits
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, first_that_fits, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
-    view = context.cached(health_checks.view, obj)
-    for steps in view.selector.pruned:
-        found = view.selector.pruned_text("machine")
-        yield Finding(view.selector_field.at(*steps).path, f"{found}. Write a value, in quotes.", value=None)
-    for steps, problem in view.selector.errors:
-        path = view.selector_field.at(*steps).path
-        yield Finding(path, first_that_fits(path, RULE.id, f"{problem}. The check would never act.", problem))
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
+@rule(
     kinds=(MHC, CAPI_MHC),
     action=Action.DENY,
-    check=check,
     sources=(
         "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMachinesFromMHC",
         "k8s.io/apiextensions-apiserver:pkg/apiserver/schema/defaulting/prunenulls.go#PruneNonNullableNullsWithoutDefaults",
         "k8s.io/apimachinery:pkg/apis/meta/v1/helpers.go#LabelSelectorAsSelector",
     ),
 )
+def check(obj: Object, context: Context) -> Findings:
+    view = context.cached(health_checks.view, obj)
+    for steps in view.selector.pruned:
+        found = view.selector.pruned_text("machine")
+        yield Finding(view.selector_field.at(*steps).path, f"{found}. Write a value, in quotes.", value=None)
+    for steps, problem in view.selector.errors:
+        path = view.selector_field.at(*steps).path
+        yield Finding(path, first_that_fits(path, check.id, f"{problem}. The check would never act.", problem))

@@ -6,16 +6,20 @@ the others are healthy. A shared limit is too loose for the control plane or too
 **Fix.** Use one check per role.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import MACHINE, MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count, names
 from virt_admit.model.remediation import check_scope, health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MACHINE, MHC, Action, Context, Finding, Findings, Object, count, names, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC,),
+    reads={MACHINE: ("metadata.labels",)},
+    action=Action.WARN,
+    sources=(
+        "Workload Availability, Machine health checks 6.3.2.1",
+        "medik8s/node-healthcheck-operator:docs/configuration.md#Selector",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
@@ -31,17 +35,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         )
     else:
         selection.demand_all()
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC,),
-    reads={MACHINE: ("metadata.labels",)},
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "Workload Availability, Machine health checks 6.3.2.1",
-        "medik8s/node-healthcheck-operator:docs/configuration.md#Selector",
-    ),
-)

@@ -6,15 +6,19 @@ appear later, or a label is misspelled and a failed node is never remediated.
 **Fix.** Compare with ``kubectl get machines --show-labels`` in the namespace of the check.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import check_scope, health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    reads=machines.SELECT_READS,
+    action=Action.WARN,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMachinesFromMHC",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.deliberate or view.selector.errors:
         return
@@ -26,16 +30,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f"matches no Machine in namespace {obj.namespace or 'default'}, so the check has no effect. "
             "Compare with kubectl get machines --show-labels.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    reads=machines.SELECT_READS,
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMachinesFromMHC",
-    ),
-)

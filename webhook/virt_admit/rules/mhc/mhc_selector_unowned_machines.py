@@ -6,16 +6,20 @@ against ``maxUnhealthy`` when it is unhealthy, but the check never remediates it
 **Fix.** Put the machines under a MachineSet, or use a remediation template.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, names, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC),
+    reads=machines.OWNER_READS,
+    metadata=(health_checks.STRATEGY,),
+    action=Action.WARN,
+    sources=(
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#internalRemediation",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler or view.external or view.template.present:
         return
@@ -29,17 +33,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             value=(view.selector_field.value, *unowned),
         )
     selection.demand_all()
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC),
-    reads=machines.OWNER_READS,
-    metadata=(health_checks.STRATEGY,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#internalRemediation",
-    ),
-)

@@ -6,13 +6,10 @@ but the check never acts.
 **Fix.** Create it in ``openshift-machine-api``, where the Machines are.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kubernetes.kinds import MHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, Rule, param
+from virt_admit.rule import MHC, Action, Context, Finding, Findings, Object, param, rule
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,10 @@ class Params:
     namespace: str = param("openshift-machine-api", "the namespace that the controllers of the Machine API watch")
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC,), action=Action.DENY, params=Params(), sources=("openshift/machine-api-operator:pkg/operator/sync.go",)
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     watched = context.params.namespace
     if obj.namespace and obj.namespace != watched and not context.cached(health_checks.view, obj).handler:
         yield Finding(
@@ -29,14 +29,3 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
             f"Create it in {watched}.",
             value=obj.namespace,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC,),
-    action=Action.DENY,
-    check=check,
-    params=Params(),
-    sources=("openshift/machine-api-operator:pkg/operator/sync.go",),
-)

@@ -6,16 +6,16 @@ unit (``64``) or the wrong one: ``m`` means a thousandth, ``Mi`` means mebibytes
 **Fix.** Write a value such as ``64Mi``. ``0`` means no limit.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, MIGRATION_POLICY, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+    action=Action.WARN,
+    sources=("kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/vcpu/vcpu.go#QuantityToMebiByte",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     try:
         bandwidth = migration_limits.bandwidth(obj)
     except ValueError:
@@ -29,13 +29,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         else "Use a value with a unit, such as 64Mi."
     )
     yield Finding(field.path, f"{show(field.value)} is rounded up to 1 MiB/s, too slow for most VMs. {remedy}")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
-    action=Action.WARN,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/vcpu/vcpu.go#QuantityToMebiByte",),
-)

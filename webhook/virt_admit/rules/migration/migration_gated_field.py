@@ -6,16 +6,21 @@ while the feature gate is disabled. Values that are already stored are accepted.
 **Fix.** Add the gate to ``spec.configuration.developerConfiguration.featureGates`` of KubeVirt, or remove the field.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import KUBEVIRT, MIGRATION_POLICY, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT, MIGRATION_POLICY),
+    reads={KUBEVIRT: ()},
+    action=Action.DENY,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateMigrationConfiguration",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     changed = [
         (field, gates)
         for field, gates in migration_limits.gated_fields(obj)
@@ -35,17 +40,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
                 "Enable the gate first or remove the field.",
                 cause=Cause.FORBIDDEN,
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT, MIGRATION_POLICY),
-    reads={KUBEVIRT: ()},
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateMigrationConfiguration",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
-    ),
-)

@@ -7,19 +7,23 @@ is below ``parallelMigrationsPerCluster``, drains are slower than the cluster li
 **Fix.** If the network has the bandwidth, raise ``parallelOutboundMigrationsPerNode`` or ``maxUnavailable``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import nodes
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Cluster, Context, Field, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads=machine_pools.READS,
+    action=Action.AUDIT,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#canStartMigration",
+        "openshift/machine-config-operator:pkg/controller/node/node_controller.go#maxUnavailable",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     block = migration_limits.block(obj)
     outbound = _limit(block[PER_NODE], migration_limits.PER_NODE_UNSAID)
     limit = _limit(block[PER_CLUSTER], migration_limits.PER_CLUSTER_UNSAID)
@@ -47,17 +51,3 @@ def _draining(cluster: Cluster) -> tuple[int, str]:
     if at_once is not None:
         return at_once, "drained at once (maxUnavailable)"
     return len(nodes.of_kubevirt(cluster)), "nodes that run VMs"
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads=machine_pools.READS,
-    action=Action.AUDIT,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#canStartMigration",
-        "openshift/machine-config-operator:pkg/controller/node/node_controller.go#maxUnavailable",
-    ),
-)

@@ -6,16 +6,16 @@ node. With an empty or malformed name these pods do not get their network.
 **Fix.** Write ``name`` or ``namespace/name``, or remove the field.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     network = migration_limits.block(obj)["network"]
     if network.present and migration_limits.network(obj) is None:
         yield Finding(
@@ -23,13 +23,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             f"{show(network.value)} is not a valid network name; virt-handler pods would get no network. "
             "Write name or namespace/name in lower case, or remove the field.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.DENY,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go",),
-)

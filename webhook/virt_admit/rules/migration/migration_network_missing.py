@@ -7,16 +7,18 @@ node without virt-handler can neither run nor migrate VMs.
 namespace of this resource.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NAD
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, NAD, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads={NAD: NAME},
+    action=Action.WARN,
+    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go",),
+)
+def check(obj: Object, context: Context) -> Findings:
     network = migration_limits.network(obj)
     if network is None:
         return
@@ -28,14 +30,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f"NetworkAttachmentDefinition {namespace}/{name} does not exist, so virt-handler could not start on any node. "
             "Create it first or correct the name.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads={NAD: NAME},
-    action=Action.WARN,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go",),
-)

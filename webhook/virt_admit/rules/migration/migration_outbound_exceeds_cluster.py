@@ -6,15 +6,16 @@ than ``parallelMigrationsPerCluster`` allows.
 **Fix.** Raise ``parallelMigrationsPerCluster``, whose default is 5, or lower ``parallelOutboundMigrationsPerNode``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.WARN,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     block = migration_limits.block(obj)
     outbound, cluster = block[migration_limits.PER_NODE], block[migration_limits.PER_CLUSTER]
     limit = cluster.integer if cluster.present else migration_limits.PER_CLUSTER_UNSAID
@@ -26,13 +27,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         f"Use at most {limit} or raise {migration_limits.PER_CLUSTER}.",
         value=(outbound.integer, limit),
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.WARN,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
-)

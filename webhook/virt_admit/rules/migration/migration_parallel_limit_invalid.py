@@ -7,17 +7,17 @@ created with one.
 **Fix.** Write at least 1, or remove the field for the default.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     block = migration_limits.block(obj)
     for name in (migration_limits.PER_CLUSTER, migration_limits.PER_NODE):
         limit = block[name]
@@ -31,13 +31,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 f"the operators cannot read {show(limit.value)}. Use an integer from 1 to {MAX_INT32}, without quotes."
             )
         yield Finding(limit.path, message)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.DENY,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
-)

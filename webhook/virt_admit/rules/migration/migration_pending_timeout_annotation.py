@@ -7,14 +7,8 @@ integer.
 **Fix.** Remove the annotation.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import VMIM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.selectors import integer
-from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import VMIM, Action, Context, Finding, Findings, Object, Patch, rule, show
 
 REPLACES = {
     "kubevirt.io/migrationUnschedulablePodTimeoutSeconds": 300,
@@ -22,7 +16,14 @@ REPLACES = {
 }
 
 
-def check(migration: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VMIM,),
+    metadata=tuple(REPLACES),
+    action=Action.WARN,
+    fixable=True,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
+)
+def check(migration: Object, _context: Context) -> Findings:
     for key, seconds in REPLACES.items():
         annotation = migration.annotation(key)
         if not annotation.present:
@@ -37,15 +38,3 @@ def check(migration: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             fix=(Patch("remove", annotation.path),),
             why="it is for tests of KubeVirt",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VMIM,),
-    metadata=tuple(REPLACES),
-    action=Action.WARN,
-    fixable=True,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
-)

@@ -6,17 +6,18 @@ the same selectors only the name decides, and the other policy has no effect.
 **Fix.** Merge the policies, or make one of them more specific.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.settings import migration_policies
-from virt_admit.model.messages import names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MIGRATION_POLICY, Action, Context, Finding, Findings, Object, names, rule
 
 
-def check(policy: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(MIGRATION_POLICY,),
+    reads={MIGRATION_POLICY: ()},
+    action=Action.WARN,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migrationpolicy.go#matchPolicy",),
+)
+def check(policy: Object, context: Context) -> Findings:
     selectors = policy["spec"]["selectors"]
     if not selectors.is_map:
         return
@@ -34,14 +35,3 @@ def check(policy: Object, context: Context[NoParams]) -> Iterator[Finding | Unse
             value=(selectors.value, winner),
         )
     yield from more_may_exist(context.cluster, MIGRATION_POLICY)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MIGRATION_POLICY,),
-    reads={MIGRATION_POLICY: ()},
-    action=Action.WARN,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migrationpolicy.go#matchPolicy",),
-)

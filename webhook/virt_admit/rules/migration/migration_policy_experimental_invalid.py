@@ -7,14 +7,10 @@ allowed next to it. Each factor of the stall detector has a range.
 decimals.
 """
 
-from collections.abc import Iterator
 from fractions import Fraction
 
-from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
-from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import MIGRATION_POLICY, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 ONE = Fraction(1)
 THOUSANDTH = Fraction(1, 1000)
@@ -28,7 +24,12 @@ RANGES: dict[str, tuple[Fraction, Fraction | None, str]] = {
 TOLERANCE = Fraction(1, 10**9)  # migrationpolicy-admitter.go#validateScalarFloatPrecision
 
 
-def check(policy: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MIGRATION_POLICY,),
+    action=Action.DENY,
+    sources=("kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",),
+)
+def check(policy: Object, _context: Context) -> Findings:
     experimental = policy["spec"]["experimental"]
     detector, tuning = experimental["stallDetector"], experimental["downtimeTuning"]
     if detector.present and tuning.present:
@@ -54,13 +55,3 @@ def _problem(factor: Field, minimum: Fraction, maximum: Fraction | None) -> str:
         return f"{show(factor.value)} has more than 3 decimals"
     fits = minimum <= number and (maximum is None or number <= maximum)
     return "" if fits else f"{show(factor.value)} is out of range"
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MIGRATION_POLICY,),
-    action=Action.DENY,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",),
-)

@@ -8,15 +8,19 @@ replaces the cluster limits for all VMs that no other policy matches. The API se
 ``""`` matches only an empty label. It is not a wildcard.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import migration_policies
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import MIGRATION_POLICY, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(policy: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MIGRATION_POLICY,),
+    action=Action.DENY,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migrationpolicy.go#matchPolicy",
+        "kubevirt/kubevirt:staging/src/kubevirt.io/api/migrations/v1alpha1/types.go#LabelSelector",
+    ),
+)
+def check(policy: Object, _context: Context) -> Findings:
     selectors = policy["spec"]["selectors"]
     if not selectors.is_map:
         yield Finding(
@@ -40,16 +44,3 @@ def check(policy: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             "no selector has a label, so this policy applies to every VM. Select labels of namespaces or VMs.",
             max_action=Action.WARN,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MIGRATION_POLICY,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migrationpolicy.go#matchPolicy",
-        "kubevirt/kubevirt:staging/src/kubevirt.io/api/migrations/v1alpha1/types.go#LabelSelector",
-    ),
-)

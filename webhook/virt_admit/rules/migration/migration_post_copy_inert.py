@@ -7,15 +7,20 @@ sets that value to false since release 1.19, so ``allowPostCopy`` alone no longe
 **Fix.** Set ``allowWorkloadDisruption: true`` as well, or remove ``allowPostCopy``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, MIGRATION_POLICY, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldAssistMigrationToComplete",
+        "kubevirt/kubevirt:pkg/virt-config/virt-config.go#GetMigrationConfiguration",
+        "kubevirt/hyperconverged-cluster-operator:deploy/crds/hco00.crd.yaml",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     if not migration_limits.post_copy(obj) or migration_limits.disruption(obj) is not False:
         return
     block = migration_limits.block(obj)
@@ -26,17 +31,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         f"post-copy never starts, because allowWorkloadDisruption {state}. Set it to true as well.",
         value=(True, allowed.value),
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldAssistMigrationToComplete",
-        "kubevirt/kubevirt:pkg/virt-config/virt-config.go#GetMigrationConfiguration",
-        "kubevirt/hyperconverged-cluster-operator:deploy/crds/hco00.crd.yaml",
-    ),
-)

@@ -7,15 +7,16 @@ migration completes. Both are documented trade-offs for migrations that complete
 **Fix.** Leave both unset if guests must never stop. Busy guests may then fail to migrate.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, MIGRATION_POLICY, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+    action=Action.OFF,
+    sources=("kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldAssistMigrationToComplete",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     block = migration_limits.block(obj)
     disruption = migration_limits.disruption(obj)
     if migration_limits.post_copy(obj):
@@ -32,13 +33,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             "Remove this field if guests must not pause.",
             max_action=Action.WARN,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
-    action=Action.OFF,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldAssistMigrationToComplete",),
-)

@@ -7,20 +7,25 @@ Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps 
 ``scan`` and ``check`` report this.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.placement import no_target
-from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import VMI, VMIM
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import VMI, VMIM, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VMI,),
+    reads=vm_outcomes.READS,
+    action=Action.WARN,
+    at_admission=False,
+    sources=(
+        "OpenShift Virtualization, Updates 6.2.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+    ),
+)
+def check(vmi: Object, context: Context) -> Findings:
     failed = migrations.failed_in_a_row(vmi, context.cluster)
     if len(failed) >= migrations.RETRY_LOOP:
         reason = _reason(vmi, failed[-1], context)
@@ -32,7 +37,7 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     yield from more_may_exist(context.cluster, VMIM)
 
 
-def _reason(vmi: Object, last: Object, context: Context[NoParams]) -> str:
+def _reason(vmi: Object, last: Object, context: Context) -> str:
     model = vmi.at("spec", "domain", "cpu", "model").text
     if model in configuration.obsolete_models(context.cluster):
         return f"CPU model {model} is obsolete. Choose another model."
@@ -43,18 +48,3 @@ def _reason(vmi: Object, last: Object, context: Context[NoParams]) -> str:
     if failure:
         return f"migration {last.name} failed with {show(failure)}. Fix that error."
     return f"no reason is reported. Check migration {last.name} and the migration timeouts and bandwidth."
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VMI,),
-    reads=vm_outcomes.READS,
-    action=Action.WARN,
-    check=check,
-    at_admission=False,
-    sources=(
-        "OpenShift Virtualization, Updates 6.2.1",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
-    ),
-)

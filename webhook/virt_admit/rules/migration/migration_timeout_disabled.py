@@ -6,15 +6,19 @@ that needs it never completes.
 **Fix.** Remove the field for the default, or write seconds.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, MIGRATION_POLICY, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     for timeout in migration_limits.timeouts(obj):
         if timeout.integer == 0:
             yield Finding(
@@ -22,16 +26,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 "0 disables this timeout: a migration that never converges blocks its slot and the drain forever. "
                 "Write a number of seconds.",
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
-        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",
-    ),
-)

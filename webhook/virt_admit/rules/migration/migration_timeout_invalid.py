@@ -5,16 +5,20 @@
 **Fix.** Write seconds as a positive integer, or remove the field for the default.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, MIGRATION_POLICY, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+    action=Action.DENY,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     for timeout in migration_limits.timeouts(obj):
         if timeout.present and timeout.integer is None:
             yield Finding(
@@ -26,17 +30,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 timeout.path,
                 f"{timeout.integer} is negative, so every migration is cancelled at once. Use a positive number of seconds.",
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
-        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
-    ),
-)

@@ -5,15 +5,16 @@
 **Fix.** Give each step a different ``order``; the lowest runs first.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.DENY,
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsUniqueOrder",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     seen: set[int] = set()
     for step in remediation_steps.escalation(obj):
         order = step.order.integer
@@ -25,13 +26,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             )
         elif order is not None:
             seen.add(order)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsUniqueOrder",),
-)

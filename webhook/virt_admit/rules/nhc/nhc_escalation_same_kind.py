@@ -7,21 +7,23 @@ operator rejects the check otherwise.
 **Fix.** Use one step per remediator, or update the remediator so that all its templates have the annotation.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.forecasts.remediation.remediation_steps import Step
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, MDR_TEMPLATE, METAL3_TEMPLATE, NHC, SNR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Cluster, Context, Finding, Findings, Object, Unseen, rule, show
 
 SUPPORT: Final = "remediation.medik8s.io/multiple-templates-support"
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NHC,),
+    reads={SNR_TEMPLATE: (), FAR_TEMPLATE: (), MDR_TEMPLATE: (), METAL3_TEMPLATE: ()},
+    action=Action.DENY,
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#isMultipleTemplatesSupported",),
+)
+def check(obj: Object, context: Context) -> Findings:
     seen: set[str] = set()
     for step in remediation_steps.escalation(obj):
         if not step.kind_name or step.kind_name not in seen:
@@ -48,14 +50,3 @@ def _supported(step: Step, cluster: Cluster) -> bool:
             return False
         found = True
     return found
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    reads={SNR_TEMPLATE: (), FAR_TEMPLATE: (), MDR_TEMPLATE: (), METAL3_TEMPLATE: ()},
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#isMultipleTemplatesSupported",),
-)

@@ -6,19 +6,22 @@ node has certainly rebooted (about 3 min). A fence agent is retried (about 5 min
 **Fix.** Set a timeout longer than the time that the message names.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, SNR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import check_scope, remediators
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, format_duration, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NHC,),
+    reads=union(remediators.SNR_READS, {SNR_TEMPLATE: (), FAR_TEMPLATE: ()}),
+    action=Action.WARN,
+    sources=(
+        "medik8s/self-node-remediation:internal/reboot/calculator.go#GetRebootDuration",
+        "medik8s/fence-agents-remediation:pkg/cli/cliexecuter.go#runWithRetry",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     nodes = context.cached(check_scope.selected, obj)
     for step in remediation_steps.escalation(obj):
         timeout = step.known_timeout
@@ -36,17 +39,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
                 "the operator would cancel it and start the next step. Use a longer timeout.",
                 value=(timeout, needed),
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    reads=union(remediators.SNR_READS, {SNR_TEMPLATE: (), FAR_TEMPLATE: ()}),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "medik8s/self-node-remediation:internal/reboot/calculator.go#GetRebootDuration",
-        "medik8s/fence-agents-remediation:pkg/cli/cliexecuter.go#runWithRetry",
-    ),
-)

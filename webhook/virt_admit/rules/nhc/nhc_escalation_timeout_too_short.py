@@ -6,16 +6,19 @@ rejects such a check. A timeout that is not a valid duration makes all NodeHealt
 **Fix.** Use the time that the remediator needs plus a margin: 5m for Self Node Remediation, 10m for fence agents.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import DURATION, MINUTE, format_duration, parse_duration
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.model.kubernetes.units import DURATION, MINUTE
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, format_duration, parse_duration, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.DENY,
+    event="RemediationLoop",
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsTimeout",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     for step in remediation_steps.escalation(obj):
         timeout = step.timeout
         if not timeout.present:
@@ -31,14 +34,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 )
         except ValueError as error:
             yield Finding(timeout.path, f"{error}. One invalid time stops every NodeHealthCheck of the cluster.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.DENY,
-    event="RemediationLoop",
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsTimeout",),
-)

@@ -7,15 +7,14 @@ confirms the node manually. Nodes that are never confirmed use up the limit one 
 ``remediation.medik8s.io/manually-confirmed-healthy``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import HEALTHY_DELAY, format_duration, parse_duration
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.model.kubernetes.units import HEALTHY_DELAY
+from virt_admit.rule import NHC, Action, Context, Finding, Findings, Object, format_duration, parse_duration, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,), action=Action.WARN, sources=("medik8s/node-healthcheck-operator:docs/configuration.md#healthydelay",)
+)
+def check(obj: Object, _context: Context) -> Findings:
     delay = obj.at("spec", "healthyDelay")
     try:
         nanoseconds = parse_duration(delay.value, HEALTHY_DELAY) if delay.present else 0
@@ -27,13 +26,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             )
     except ValueError:
         return
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:docs/configuration.md#healthydelay",),
-)

@@ -8,18 +8,25 @@ for it as unhealthy and remediates them, which stops the upgrade.
 node pool (``spec.management.autoRepair``).
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import INFRASTRUCTURE, NHC, Action, Context, Finding, Findings, Object, rule
 
 HOSTED: Final = "External"
 """The control plane topology of a hosted cluster (openshift/api: config/v1/types_infrastructure.go)."""
 
 
-def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    reads={INFRASTRUCTURE: ()},
+    action=Action.AUDIT,
+    event="RemediationLoop",
+    sources=(
+        "medik8s/node-healthcheck-operator:controllers/cluster/upgrade_checker.go",
+        "openshift/hypershift:control-plane-operator/hostedclusterconfigoperator/controllers/inplaceupgrader",
+    ),
+)
+def check(nhc: Object, context: Context) -> Findings:
     if nhc.at("spec", "pauseRequests").value:
         return
     infrastructure = context.cluster.get(INFRASTRUCTURE, "", "cluster")
@@ -30,18 +37,3 @@ def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "Pause it during node pool updates, or use autoRepair of the node pool.",
             value=HOSTED,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    reads={INFRASTRUCTURE: ()},
-    action=Action.AUDIT,
-    event="RemediationLoop",
-    check=check,
-    sources=(
-        "medik8s/node-healthcheck-operator:controllers/cluster/upgrade_checker.go",
-        "openshift/hypershift:control-plane-operator/hostedclusterconfigoperator/controllers/inplaceupgrader",
-    ),
-)

@@ -6,16 +6,17 @@ stops it, and it can delete one machine after another. The operator rejects the 
 **Fix.** Use ``minHealthy``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes.kinds import MDR_TEMPLATE, NHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import MDR_TEMPLATE, NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.DENY,
+    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",),
+)
+def check(obj: Object, context: Context) -> Findings:
     limit, mdr = obj.at("spec", "maxUnhealthy"), MDR_TEMPLATE.kind.casefold()
     steps = remediation_steps.mentioned(context.cached(health_checks.view, obj)) if limit.present else ()
     if any(step.kind_name.casefold() == mdr for step in steps):
@@ -24,13 +25,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "machine deletion removes the unhealthy nodes that maxUnhealthy counts, so nothing limits it. Use minHealthy.",
             cause=Cause.FORBIDDEN,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",),
-)

@@ -5,15 +5,19 @@
 **Fix.** Give MachineDeletionRemediationTemplate the highest ``order``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes.kinds import MDR_TEMPLATE, NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MDR_TEMPLATE, NHC, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.WARN,
+    sources=(
+        "Workload Availability, Fencing and remediation 1.7.3",
+        "medik8s/machine-deletion-remediation:controllers",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     steps = remediation_steps.escalation(obj)
     last = max((order for step in steps if (order := step.order.integer) is not None), default=0)
     for step in steps:
@@ -25,16 +29,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 "Give it the highest order.",
                 value=(order, last),
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "Workload Availability, Fencing and remediation 1.7.3",
-        "medik8s/machine-deletion-remediation:controllers",
-    ),
-)

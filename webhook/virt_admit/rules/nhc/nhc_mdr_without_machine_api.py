@@ -8,21 +8,24 @@ the failed node.
 **Fix.** Use Self Node Remediation or fence agents.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import INFRASTRUCTURE, MDR_TEMPLATE, NHC, NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks, machine_deletion, machines
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, names, rule, union
 
 _INSTEAD = "Use SelfNodeRemediationTemplate or FenceAgentsRemediationTemplate."
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NHC,),
+    reads=union({INFRASTRUCTURE: ()}, machine_deletion.READS, {NODE: ("metadata.labels",)}),
+    action=Action.WARN,
+    sources=(
+        "Workload Availability, Fencing and remediation 1.7.3",
+        "medik8s/machine-deletion-remediation:internal/controller/machinedeletionremediation_controller.go#getMachine",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     steps = [
         step
         for step in remediation_steps.mentioned(context.cached(health_checks.view, obj))
@@ -47,17 +50,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             )
     if refused.unseen:
         yield Unseen(refused.unseen)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    reads=union({INFRASTRUCTURE: ()}, machine_deletion.READS, {NODE: ("metadata.labels",)}),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "Workload Availability, Fencing and remediation 1.7.3",
-        "medik8s/machine-deletion-remediation:internal/controller/machinedeletionremediation_controller.go#getMachine",
-    ),
-)

@@ -7,16 +7,18 @@ exists, in any namespace and even paused, the operator disables every NodeHealth
 **Fix.** Delete the MachineHealthCheck, or do not use NodeHealthChecks.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes.kinds import MHC, NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import MHC, NHC, Action, Context, Finding, Findings, Object, names, rule
 
 
-def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    reads={MHC: ()},
+    action=Action.WARN,
+    event="RemediationLoop",
+    sources=("medik8s/node-healthcheck-operator:internal/controller/mhc/checker.go#UpdateStatus",),
+)
+def check(nhc: Object, context: Context) -> Findings:
     conflicts = remediation_steps.conflicting(context.cluster)
     if conflicts:
         yield Finding(
@@ -24,15 +26,3 @@ def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "this check is disabled while these MachineHealthChecks exist, even if paused: "
             f"{names((mhc.full_name for mhc in conflicts), 80)}. Use only one of the two kinds.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    reads={MHC: ()},
-    action=Action.WARN,
-    event="RemediationLoop",
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:internal/controller/mhc/checker.go#UpdateStatus",),
-)

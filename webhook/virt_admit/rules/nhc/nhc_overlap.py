@@ -6,16 +6,17 @@ other replaces it. Together they can remediate more nodes than either limit allo
 **Fix.** Use selectors that have no node in common.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NHC, NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, NODE, Action, Context, Finding, Findings, Object, names, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    reads={NHC: (), NODE: ("metadata.labels",)},
+    action=Action.WARN,
+    sources=("medik8s/node-healthcheck-operator:docs/configuration.md#selector",),
+)
+def check(obj: Object, context: Context) -> Findings:
     nhc = context.cached(health_checks.view, obj)
     selection = context.cached(check_scope.selected, obj)
     for rival in check_scope.rivals(nhc, context.cluster):
@@ -27,14 +28,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "Select each node once.",
             value=rival.check.obj.name,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    reads={NHC: (), NODE: ("metadata.labels",)},
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:docs/configuration.md#selector",),
-)

@@ -6,14 +6,15 @@ otherwise. The first example of its own documentation sets both and is rejected.
 **Fix.** Keep one of the two fields.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.DENY,
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateMutualRemediations",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     template, steps = obj.at("spec", "remediationTemplate"), obj.at("spec", "escalatingRemediations")
     escalates = any(True for _ in steps.items())
     if template.present and escalates:
@@ -27,13 +28,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     else:
         return
     yield Finding(template.path, message, cause=cause, value=(template.present, escalates))
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateMutualRemediations",),
-)

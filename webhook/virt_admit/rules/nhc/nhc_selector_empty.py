@@ -7,15 +7,16 @@ selector became mandatory can still exist.
 ``DoesNotExist``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.DENY,
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateSelector",),
+)
+def check(obj: Object, context: Context) -> Findings:
     nhc = context.cached(health_checks.view, obj)
     if nhc.selector.empty and not nhc.selector.pruned:  # nhc-selector-invalid reports null
         yield Finding(
@@ -25,13 +26,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             cause=Cause.REQUIRED,
             value=None,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateSelector",),
-)

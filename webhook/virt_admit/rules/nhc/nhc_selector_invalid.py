@@ -8,16 +8,19 @@ value of a Helm chart gives, is worse: the API server removes it, and the check 
 ``NotIn`` with values, and ``Exists`` and ``DoesNotExist`` without.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Object, Path
-from virt_admit.model.messages import first_that_fits
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, Action, Context, Finding, Findings, Object, Path, first_that_fits, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.DENY,
+    sources=(
+        "medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateSelector",
+        "k8s.io/apiextensions-apiserver:pkg/apiserver/schema/defaulting/prunenulls.go#PruneNonNullableNullsWithoutDefaults",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     nhc = context.cached(health_checks.view, obj)
     for steps in nhc.selector.pruned:
         found = nhc.selector.pruned_text("node")
@@ -26,18 +29,5 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     for steps, problem in nhc.selector.errors:
         path = nhc.selector_field.path
         located = f"{Path(*steps)}: {problem}" if steps else problem
-        message = first_that_fits(path, RULE.id, f"{located}. No node would ever be remediated.", located)
+        message = first_that_fits(path, check.id, f"{located}. No node would ever be remediated.", located)
         yield Finding(path, message, value=problem)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateSelector",
-        "k8s.io/apiextensions-apiserver:pkg/apiserver/schema/defaulting/prunenulls.go#PruneNonNullableNullsWithoutDefaults",
-    ),
-)

@@ -8,19 +8,20 @@ plane.
 ``node-role.kubernetes.io/master`` with ``DoesNotExist``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes import nodes
-from virt_admit.model.kubernetes.kinds import NHC, NODE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.selectors import EXISTS, IN
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks, selected_nodes
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, NODE, Action, Context, Finding, Findings, Object, names, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    reads={NODE: ("metadata.labels",)},
+    action=Action.WARN,
+    sources=("medik8s/node-healthcheck-operator:docs/configuration.md#selector",),
+)
+def check(obj: Object, context: Context) -> Findings:
     nhc = context.cached(health_checks.view, obj)
     selection = context.cached(check_scope.selected, obj)
     masters = [node.name for node in selected_nodes.control_plane(selection).objects]
@@ -42,14 +43,3 @@ def _requires_workers(nhc: HealthCheck) -> bool:
         requirement.key == nodes.WORKER and requirement.operator in (IN, EXISTS)
         for requirement in nhc.selector.requirements
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    reads={NODE: ("metadata.labels",)},
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:docs/configuration.md#selector",),
-)

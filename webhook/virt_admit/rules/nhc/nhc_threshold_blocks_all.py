@@ -7,17 +7,18 @@ round up: ``minHealthy: 90%`` of 4 nodes is 4.
 **Fix.** Allow at least one unhealthy node: ``maxUnhealthy: 1``. To pause the check, add a reason to ``pauseRequests``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.int_or_percent import IntOrPercent, LimitKind, allowed_unhealthy
-from virt_admit.model.kubernetes.kinds import NHC, NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count
 from virt_admit.model.remediation import check_scope, health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, NODE, Action, Context, Finding, Findings, Object, count, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    reads={NODE: ("metadata.labels",)},
+    action=Action.WARN,
+    sources=("medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#getMinHealthy",),
+)
+def check(obj: Object, context: Context) -> Findings:
     nhc = context.cached(health_checks.view, obj)
     limit = nhc.known_limit() if nhc.limit.present else None
     if limit is None:
@@ -43,14 +44,3 @@ def _blocks_any_number(limit: IntOrPercent, limit_of: LimitKind) -> bool:
     if limit_of is LimitKind.NODE_MIN_HEALTHY:
         return limit == IntOrPercent(100, percent=True)
     return limit.number == 0
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    reads={NODE: ("metadata.labels",)},
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#getMinHealthy",),
-)

@@ -6,14 +6,15 @@ check otherwise.
 **Fix.** Keep one of the two fields, such as ``minHealthy: 51%``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.DENY,
+    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     minimum, maximum = obj.at("spec", "minHealthy"), obj.at("spec", "maxUnhealthy")
     if minimum.present and maximum.present:
         message = "minHealthy and maxUnhealthy are both set; the operator rejects that. Keep one of them."
@@ -24,13 +25,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
     else:
         return
     yield Finding(minimum.path, message, cause=cause, value=(minimum.value, maximum.value))
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",),
-)

@@ -6,13 +6,10 @@ remediated. A number above 32 bits makes all NodeHealthChecks of the cluster unr
 **Fix.** Write a number without quotes (``3``) or a percentage (``"40%"``).
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes.int_or_percent import Fault, LimitError, LimitKind, parse_int_or_percent
-from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 LIMITS: Final = {"minHealthy": LimitKind.NODE_MIN_HEALTHY, "maxUnhealthy": LimitKind.NODE_MAX_UNHEALTHY}
 EFFECT: Final = {
@@ -22,7 +19,15 @@ EFFECT: Final = {
 }
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    action=Action.DENY,
+    sources=(
+        "medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",
+        "medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#getMinHealthy",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     for name, limit in LIMITS.items():
         field = obj["spec"][name]
         if not field.present:
@@ -36,16 +41,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 f"{error}{effect}",
                 cause=Cause.TYPE if error.fault is Fault.TYPE else Cause.INVALID,
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",
-        "medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#getMinHealthy",
-    ),
-)

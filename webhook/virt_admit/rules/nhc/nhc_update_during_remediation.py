@@ -7,17 +7,19 @@ remediation. The operator rejects the update.
 allowed at any time.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes.kinds import NHC
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.messages import names
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import NHC, Action, Cause, Context, Field, Finding, Findings, Object, Operation, names, rule
 
 
-def check(nhc: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NHC,),
+    operations=(Operation.UPDATE,),
+    action=Action.DENY,
+    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#isRestrictedFieldUpdated",),
+)
+def check(nhc: Object, context: Context) -> Findings:
     old = context.old
     if old is None:
         return
@@ -64,14 +66,3 @@ def _escalation(nhc: Object) -> Any:
 def _reference(field: Field) -> dict[str, Any] | None:
     """Return a reference without its empty fields, which are equivalent to absent ones."""
     return {key: value for key, value in field.map.items() if value not in (None, "")} if field.present else None
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NHC,),
-    operations=(Operation.UPDATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#isRestrictedFieldUpdated",),
-)

@@ -7,16 +7,20 @@ the webhook of each sees only its own API group.
 **Fix.** Use the existing one, or wait until it is deleted.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import NM, NM_KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Operation, Unseen, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    reads={NM: (), NM_KUBEVIRT: ()},
+    operations=(Operation.CREATE,),
+    action=Action.DENY,
+    sources=(
+        "medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#validateNoNodeMaintenanceExists",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     if not node.text:
         return
@@ -32,17 +36,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
                 f"deleting either one uncordons the node. {remedy}.",
                 cause=Cause.DUPLICATE,
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    reads={NM: (), NM_KUBEVIRT: ()},
-    operations=(Operation.CREATE,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#validateNoNodeMaintenanceExists",
-    ),
-)

@@ -8,20 +8,29 @@ this node is healthy, draining the node risks the quorum and with it the API. Th
 is broken.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes import nodes, selectors
-from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CLUSTER_VERSION, INFRASTRUCTURE, NM, NM_KUBEVIRT, NODE, PDB, POD
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, NAME
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, rule
 
 ETCD = "openshift-etcd"
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    reads={
+        NODE: ("metadata.labels",),
+        INFRASTRUCTURE: NAME,
+        CLUSTER_VERSION: NAME,
+        PDB: ("spec.selector", "status.disruptionsAllowed"),
+        POD: ("metadata.labels", "spec.nodeName", *CONDITIONS),
+    },
+    operations=(Operation.CREATE,),
+    action=Action.DENY,
+    sources=("medik8s/common:pkg/etcd/etcd.go", "OpenShift Virtualization, Nodes 10.1"),
+)
+def check(obj: Object, context: Context) -> Findings:
     cluster, name = context.cluster, maintenance.node(obj)
     node = cluster.get(NODE, "", name.text) if name.text else None
     if node is None or not nodes.is_control_plane(node) or not _is_openshift(cluster):
@@ -59,21 +68,3 @@ def _refusal(node: str, cluster: Cluster) -> str:
             ready = pod.condition("Ready")["status"].text
             return f"PodDisruptionBudget {budget.name} allows no disruption" if ready in ("True", "Unknown") else ""
     return ""
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    reads={
-        NODE: ("metadata.labels",),
-        INFRASTRUCTURE: NAME,
-        CLUSTER_VERSION: NAME,
-        PDB: ("spec.selector", "status.disruptionsAllowed"),
-        POD: ("metadata.labels", "spec.nodeName", *CONDITIONS),
-    },
-    operations=(Operation.CREATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/common:pkg/etcd/etcd.go", "OpenShift Virtualization, Nodes 10.1"),
-)

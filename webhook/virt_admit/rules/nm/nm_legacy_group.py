@@ -7,28 +7,19 @@ virtualization operator. Without that operator nothing happens. With it the etcd
 nodemaintenance.medik8s.io/v1beta1``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import NM, NM_KUBEVIRT, Action, Context, Finding, Findings, Object, Operation, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    sources=("OpenShift Virtualization, Nodes 10.1", "OpenShift Virtualization, Node maintenance 11.2.3"),
+)
+def check(obj: Object, _context: Context) -> Findings:
     if obj.group == NM_KUBEVIRT.group:
         yield Finding(
             obj["apiVersion"].path,
             "the operator of this API group is not maintained, so the node may never be drained. "
             "Use nodemaintenance.medik8s.io/v1beta1 of the Node Maintenance Operator.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    operations=(Operation.CREATE,),
-    action=Action.WARN,
-    check=check,
-    sources=("OpenShift Virtualization, Nodes 10.1", "OpenShift Virtualization, Node maintenance 11.2.3"),
-)

@@ -8,22 +8,33 @@ so the drain does not complete.
 cannot be read, or there are more than 3,000, only ``virt-admit drain`` computes room.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import capacity, vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
-from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    reads=union(
+        vmis.READS,
+        expand.STRATEGY_READS,
+        {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)},
+        capacity.READS,
+    ),
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
@@ -38,24 +49,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             return
     if short := capacity.shortage(context.cluster, node.text or ""):
         yield Finding(node.path, f"the drain finds no room for {short}. Free or add room first, or stop VMs.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    reads=union(
-        vmis.READS,
-        expand.STRATEGY_READS,
-        {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)},
-        capacity.READS,
-    ),
-    operations=(Operation.CREATE,),
-    action=Action.WARN,
-    event="MigrationImpossible",
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
-    ),
-)

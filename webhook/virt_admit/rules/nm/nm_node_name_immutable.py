@@ -5,16 +5,17 @@
 **Fix.** Create a second NodeMaintenance for the other node. Delete this one when its node is done.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import NM, NM_KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Operation, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    operations=(Operation.UPDATE,),
+    action=Action.DENY,
+    sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#ValidateUpdate",),
+)
+def check(obj: Object, context: Context) -> Findings:
     if context.old is None:
         return
     new, old = maintenance.node(obj), maintenance.node(context.old)
@@ -25,14 +26,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "Create a second NodeMaintenance.",
             cause=Cause.FORBIDDEN,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    operations=(Operation.UPDATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#ValidateUpdate",),
-)

@@ -5,17 +5,20 @@
 **Fix.** Write the name of the node as ``kubectl get nodes`` lists it.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Operation, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    reads={NODE: NAME},
+    operations=(Operation.CREATE,),
+    action=Action.DENY,
+    sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#validateNodeExists",),
+)
+def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     if not node.text:
         yield Finding(
@@ -25,15 +28,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         )
     elif context.cluster.get(NODE, "", node.text) is None:
         yield Finding(node.path, f"node {show(node.text)} does not exist. Write a name that kubectl get nodes lists.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    reads={NODE: NAME},
-    operations=(Operation.CREATE,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#validateNodeExists",),
-)

@@ -6,19 +6,25 @@ for the lease, and a remediator may reboot the node during the drain.
 **Fix.** Wait until the remediation is done, or pause the NodeHealthCheck (``spec.pauseRequests``) first.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import LEASE, NHC, NM, NM_KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, rule
 
 LEASES = "medik8s-leases"
 MAINTENANCE_OPERATOR = "node-maintenance"
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    reads={NHC: (), LEASE: ("spec.holderIdentity",)},
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    sources=(
+        "medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#RequestLease",
+        "medik8s/common:pkg/lease/manager.go#generateLeaseName",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     if not node.text:
         return
@@ -49,18 +55,3 @@ def _holder(node: str, cluster: Cluster) -> str:
     lease = cluster.get(LEASE, LEASES, f"node-{node.lower()}")
     holder = lease.at("spec", "holderIdentity").text if lease is not None else None
     return f"lease holder {holder}" if holder and holder != MAINTENANCE_OPERATOR else ""
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    reads={NHC: (), LEASE: ("spec.holderIdentity",)},
-    operations=(Operation.CREATE,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#RequestLease",
-        "medik8s/common:pkg/lease/manager.go#generateLeaseName",
-    ),
-)

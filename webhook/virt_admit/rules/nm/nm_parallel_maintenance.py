@@ -6,17 +6,18 @@ default the cluster runs five at a time.
 **Fix.** Wait until the other maintenance is done, unless the cluster has room for the VMs of both nodes.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import NM, NM_KUBEVIRT, Action, Context, Finding, Findings, Object, Operation, Unseen, names, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    reads={NM: (), NM_KUBEVIRT: ()},
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    sources=("kubevirt/kubevirt:pkg/virt-config/virt-config.go", "OpenShift Virtualization, Nodes 10.1"),
+)
+def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     active: list[str] = []
     for other in maintenance.others(obj, context.cluster):
@@ -30,15 +31,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             f"another maintenance is not done, which leaves less room for VMs: {names(active, 80)}. "
             "Wait for it, unless the cluster has room.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    reads={NM: (), NM_KUBEVIRT: ()},
-    operations=(Operation.CREATE,),
-    action=Action.WARN,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-config/virt-config.go", "OpenShift Virtualization, Nodes 10.1"),
-)

@@ -7,16 +7,21 @@ maintenance does not begin, and an upgrade that waits for the node does not cont
 give up, delete the NodeMaintenance, which also uncordons the node.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count, cut, names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NM, NM_KUBEVIRT, Action, Context, Finding, Findings, Object, count, cut, names, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    action=Action.WARN,
+    event="DrainBlocked",
+    at_admission=False,
+    sources=(
+        "medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_types.go#NodeMaintenanceStatus",
+        "medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#Reconcile",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     hang = maintenance.hang(obj)
     if hang is None:
         return
@@ -30,18 +35,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         "or delete the NodeMaintenance.",
         value=hang.phase,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    action=Action.WARN,
-    event="DrainBlocked",
-    at_admission=False,
-    check=check,
-    sources=(
-        "medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_types.go#NodeMaintenanceStatus",
-        "medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#Reconcile",
-    ),
-)

@@ -8,24 +8,32 @@ LiveMigrateIfPossible`` or ``None`` and restart it; or stop it during the mainte
 NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain import vmi_evictions
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import first_that_fits, names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, rule, union
 
 _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    reads=union(vmis.READS, expand.STRATEGY_READS, {NODE: CONDITIONS}),
+    operations=(Operation.CREATE,),
+    action=Action.DENY,
+    event="DrainBlocked",
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
@@ -33,7 +41,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         remedy = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
         message = first_that_fits(
             node.path,
-            RULE.id,
+            check.id,
             f"these VMs would block the drain: {names((_reason(vmi) for vmi in refused), 200)}. {remedy}",
             f"these VMs would block the drain: {names((vmi.full_name for vmi in refused), 100)}. {remedy}",
         )
@@ -61,19 +69,3 @@ def _is_ready(name: str, cluster: Cluster) -> bool:
     except Unseen:
         return False
     return node is not None and node.condition("Ready")["status"].value == "True"
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    reads=union(vmis.READS, expand.STRATEGY_READS, {NODE: CONDITIONS}),
-    operations=(Operation.CREATE,),
-    action=Action.DENY,
-    event="DrainBlocked",
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
-    ),
-)

@@ -7,21 +7,26 @@
 again after the maintenance.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import vmi_evictions
-from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, Unseen, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NM, NM_KUBEVIRT),
+    reads=union(vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS),
+    operations=(Operation.CREATE,),
+    action=Action.WARN,
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.1.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",
+        "kubevirt/kubevirt#9823",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
@@ -40,19 +45,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             f"the drain shuts down these VMs and KubeVirt does not start them again: {names(stopped, 80)}. "
             "Set runStrategy: Always, or start them manually.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NM, NM_KUBEVIRT),
-    reads=union(vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS),
-    operations=(Operation.CREATE,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Node maintenance 11.1.1",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",
-        "kubevirt/kubevirt#9823",
-    ),
-)

@@ -9,19 +9,23 @@ other nodes cannot migrate, or stays down.
 drain.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import capacity, vmi_evictions
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.messages import names
-from virt_admit.rule import Action, Context, Finding, NoParams, Operation, Rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Operation, names, rule, union
 
 
-def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NODE,),
+    reads=union(vmis.READS, expand.STRATEGY_READS, capacity.READS),
+    operations=(Operation.UPDATE,),
+    action=Action.WARN,
+    event="DrainBlocked",
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.2.2",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
     cordon = node.at("spec", "unschedulable")
     if not cordon.boolean or context.old is None or context.old.at(*cordon.path).boolean:
         return
@@ -35,19 +39,3 @@ def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen
     yield from evictions.unseen
     if short := capacity.shortage(context.cluster, node.name):
         yield Finding(cordon.path, f"a drain finds no room for {short}. Free or add room first, or stop VMs.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NODE,),
-    reads=union(vmis.READS, expand.STRATEGY_READS, capacity.READS),
-    operations=(Operation.UPDATE,),
-    action=Action.WARN,
-    event="DrainBlocked",
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Node maintenance 11.2.2",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
-    ),
-)

@@ -7,19 +7,24 @@ migrations of all VMs of the node.
 **Fix.** Remove ``nodeDrainTaintKey``. The default is ``kubevirt.io/drain``, which only an administrator sets.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule
 
 _CORDON: Final = "node.kubernetes.io/unschedulable"
 _LIFECYCLE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/watch/drain/evacuation/evacuation.go#nodeHasTaint",
+        "kubernetes/kubernetes:pkg/controller/nodelifecycle/node_lifecycle_controller.go#taintKeyToNodeConditionMap",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     key = migration_limits.block(obj)["nodeDrainTaintKey"]
     if key.text == _CORDON:
         yield Finding(
@@ -33,16 +38,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             "Kubernetes sets this taint itself, so a short fault of a node makes KubeVirt migrate all its VMs. "
             "Remove the key; the default is kubevirt.io/drain.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/watch/drain/evacuation/evacuation.go#nodeHasTaint",
-        "kubernetes/kubernetes:pkg/controller/nodelifecycle/node_lifecycle_controller.go#taintKeyToNodeConditionMap",
-    ),
-)

@@ -6,15 +6,20 @@ migrations to the node use outdated labels.
 **Fix.** Remove the annotation as soon as its reason no longer exists.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances.cpu_models import SKIP_NODE
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
 
 
-def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NODE,),
+    action=Action.WARN,
+    metadata=(SKIP_NODE,),
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.6",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#skipNodeLabelling",
+    ),
+)
+def check(node: Object, _context: Context) -> Findings:
     skip = node.annotation(SKIP_NODE)
     if skip.text == "true":
         yield Finding(
@@ -22,17 +27,3 @@ def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             "KubeVirt stops updating the CPU labels of this node: obsolete models stay and new ones are missing. "
             "Remove the annotation when done.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NODE,),
-    action=Action.WARN,
-    metadata=(SKIP_NODE,),
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Node maintenance 11.6",
-        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#skipNodeLabelling",
-    ),
-)

@@ -8,16 +8,20 @@ like any other.
 instead of the label.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances.cpu_models import SKIP_NODE
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(NODE,),
+    action=Action.WARN,
+    metadata=(SKIP_NODE,),
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.6",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#skipNodeLabelling",
+    ),
+)
+def check(node: Object, _context: Context) -> Findings:
     skip = node.annotation(SKIP_NODE)
     if skip.text is not None and skip.text != "true":
         yield Finding(
@@ -31,17 +35,3 @@ def check(node: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             "KubeVirt reads an annotation of this name, not a label, so it still updates the CPU labels of this node. "
             "Write an annotation.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NODE,),
-    action=Action.WARN,
-    metadata=(SKIP_NODE,),
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Node maintenance 11.6",
-        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#skipNodeLabelling",
-    ),
-)

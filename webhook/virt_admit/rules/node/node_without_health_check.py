@@ -7,19 +7,24 @@ administrator confirms that it is down, the VMs stay on it and do not start else
 ``virt-admit explain`` shows why.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import coverage
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import count, cut
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, cut, gather, rule, union
 
 
-def check(node: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(NODE,),
+    reads=union(vmis.READS, vmis.OWNER_READS, coverage.READS, {VMI: ("metadata.name",), VM: ("metadata.name",)}),
+    action=Action.WARN,
+    at_admission=False,
+    sources=(
+        "OpenShift Virtualization, Nodes 10.5, Run strategies and remediation",
+        "medik8s/node-healthcheck-operator:README.md",
+        "kubevirt/kubevirt:docs/nodes/node-recovery.md",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
     covered = coverage.coverage(context.cluster)
     if node.name in covered.nodes:
         return
@@ -50,19 +55,3 @@ def _returning(node: str, cluster: Cluster) -> tuple[list[str], str]:
         except Unseen as blind:
             unseen = unseen or blind.what
     return returning, unseen
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(NODE,),
-    reads=union(vmis.READS, vmis.OWNER_READS, coverage.READS, {VMI: ("metadata.name",), VM: ("metadata.name",)}),
-    action=Action.WARN,
-    at_admission=False,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.5, Run strategies and remediation",
-        "medik8s/node-healthcheck-operator:README.md",
-        "kubevirt/kubevirt:docs/nodes/node-recovery.md",
-    ),
-)

@@ -5,16 +5,17 @@
 **Fix.** Remove the key.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import KUBEVIRT, Action, Context, Finding, Findings, Object, Patch, rule
 
 
-def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT,),
+    action=Action.WARN,
+    fixable=True,
+    sources=("kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go#filterCpuModels",),
+)
+def check(kubevirt: Object, _context: Context) -> Findings:
     message = "false has no effect, because KubeVirt reads only the key: the model is still obsolete. Remove the key."
     models = setting(kubevirt, Setting.OBSOLETE_CPU_MODELS)
     for name, value in models.map.items():
@@ -22,14 +23,3 @@ def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             yield Finding(
                 models[name].path, message, fix=(Patch("remove", models[name].path),), why="its value has no effect"
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT,),
-    action=Action.WARN,
-    fixable=True,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go#filterCpuModels",),
-)

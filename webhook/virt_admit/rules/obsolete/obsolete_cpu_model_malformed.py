@@ -7,19 +7,23 @@ a placeholder from the manual (``<obsolete_cpu_1>``), a name with blanks, or an 
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, rule, show
 
 MODEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.5.3",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     models = setting(obj, Setting.OBSOLETE_CPU_MODELS)
     for name in models.map:
         problem = _problem(name)
@@ -45,16 +49,3 @@ def _problem(name: Any) -> str:
         return f"{show(name)} is not a valid CPU model name and never matches a node. Use a name such as Westmere."
     is_number = isinstance(name, (int, float)) and not isinstance(name, bool)
     return f"{show(name)} is not a string. {'Quote it' if is_number else 'Use a model name such as Westmere'}."
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Node maintenance 11.5.3",
-        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go",
-    ),
-)

@@ -7,20 +7,24 @@ neither start nor migrate.
 **Fix.** Do not list the models of your own nodes, or set a default CPU model that the nodes offer.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import cpu_models, obsolete_cpus
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, count, names, rule
 
 HOST_DEFAULTS = (None, "", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads={NODE: ("metadata.labels",)},
+    action=Action.DENY,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/services/template.go#setNodeAffinityForHostModelCpuModel",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     obsolete = obsolete_cpus.newly_obsolete(obj, context.old)
     if not obsolete:
         return
@@ -43,17 +47,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         f"{names(lost, 40)} {are} of {count(len(affected), 'node')}; {consequence} Nodes: {names(affected, 50)}",
         max_action=Action.DENY if none_left else Action.WARN,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads={NODE: ("metadata.labels",)},
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/services/template.go#setNodeAffinityForHostModelCpuModel",
-        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go",
-    ),
-)

@@ -8,18 +8,23 @@ updates hang.
 which only hides the problem until that node is drained.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import obsolete_cpus
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, VM, VMI, Action, Context, Finding, Findings, Object, count, names, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads=obsolete_cpus.READS,
+    action=Action.WARN,
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.5",
+        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getObsoleteCPUConfig",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     obsolete = obsolete_cpus.newly_obsolete(obj, context.old)
     if not obsolete:
         return
@@ -37,18 +42,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
         )
     yield from more_may_exist(context.cluster, VM)
     yield from more_may_exist(context.cluster, VMI)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads=obsolete_cpus.READS,
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Node maintenance 11.5",
-        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getObsoleteCPUConfig",
-        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go",
-    ),
-)

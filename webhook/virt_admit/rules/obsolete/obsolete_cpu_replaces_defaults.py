@@ -6,18 +6,21 @@ Nodes then offer models again that are too old for secure guests.
 **Fix.** Add the predefined models to the map. An empty map means the predefined list.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.configuration import PREDEFINED_OBSOLETE, Setting, setting
-from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import KUBEVIRT, Action, Context, Finding, Findings, Object, count, names, rule
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
-def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(KUBEVIRT,),
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels",
+        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getObsoleteCPUConfig",
+    ),
+)
+def check(kubevirt: Object, _context: Context) -> Findings:
     models = setting(kubevirt, Setting.OBSOLETE_CPU_MODELS)
     missing = sorted(PREDEFINED_OBSOLETE.difference(models.map))
     if models.map and missing and kubevirt.labels.get(MANAGED_BY) != "hco-operator":
@@ -27,16 +30,3 @@ def check(kubevirt: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             f"Add them: {names(missing, 60)}",
             value=tuple(missing),
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels",
-        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getObsoleteCPUConfig",
-    ),
-)

@@ -9,20 +9,25 @@ An integer ``minAvailable`` blocks as well if it is not less than the number of 
 **Fix.** Write ``minAvailable`` as an integer below the number of VMs, or let the VMs migrate: a drain does not evict those.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import PDB, VM, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import disruption_budgets, vms
-from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import PDB, VM, VMI, Action, Context, Finding, Findings, Object, count, names, rule, show
 
 
-def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(PDB,),
+    reads={
+        VMI: ("metadata.labels", "spec.evictionStrategy"),
+        VM: ("spec.template.metadata.labels", "spec.template.spec.evictionStrategy"),
+    },
+    action=Action.AUDIT,
+    event="DrainBlocked",
+    at_admission=False,
+    sources=("kubevirt/kubevirt#18063", "kubevirt/kubevirt#13764"),
+)
+def check(budget: Object, context: Context) -> Findings:
     selector = budget.at("spec", "selector")
     if not selector.is_map or not disruption_budgets.is_user_created(budget) or operator_budgets.operator(budget):
         return
@@ -40,7 +45,7 @@ def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
         )
 
 
-def _too_many(budget: Object, selector: selectors.Selector, cluster: Cluster) -> Iterator[Finding]:
+def _too_many(budget: Object, selector: selectors.Selector, cluster: Cluster) -> Findings:
     """Yield a finding if an integer ``minAvailable`` names as many pods as the named VMs have.
 
     Only for selectors that name the VMs: of a label another VM or another application may have a pod.
@@ -82,19 +87,3 @@ def _covered_vms(selector: selectors.Selector, namespace: str, cluster: Cluster)
     if unseen is not None:
         raise unseen
     return ""
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(PDB,),
-    reads={
-        VMI: ("metadata.labels", "spec.evictionStrategy"),
-        VM: ("spec.template.metadata.labels", "spec.template.spec.evictionStrategy"),
-    },
-    action=Action.AUDIT,
-    event="DrainBlocked",
-    at_admission=False,
-    check=check,
-    sources=("kubevirt/kubevirt#18063", "kubevirt/kubevirt#13764"),
-)

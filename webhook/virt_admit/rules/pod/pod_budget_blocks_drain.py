@@ -9,18 +9,23 @@ Budgets that an operator writes, such as those of Longhorn and Rook, are not jud
 whether the operator makes way.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import operator_budgets, pod_evictions
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.cluster import Unseen, gather
-from virt_admit.model.kubernetes.kinds import PDB, POD
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import PDB, POD, Action, Context, Finding, Findings, Object, Unseen, count, gather, rule
 
 
-def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(PDB,),
+    reads={kind: paths for kind, paths in pod_evictions.READS.items() if kind is POD},
+    action=Action.WARN,
+    event="DrainBlocked",
+    at_admission=False,
+    sources=(
+        "kubernetes/kubernetes:pkg/registry/core/pod/storage/eviction.go#checkAndDecrement",
+        "kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount",
+    ),
+)
+def check(budget: Object, context: Context) -> Findings:
     selector = budget.at("spec", "selector")
     judged = selector.is_map and operator_budgets.operator(budget) is None
     never = pod_evictions.never_allows(budget, context.cluster) if judged else ""
@@ -42,19 +47,3 @@ def check(budget: Object, context: Context[NoParams]) -> Iterator[Finding]:
         f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
         "Add a replica, or use maxUnavailable: 1.",
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(PDB,),
-    reads={kind: paths for kind, paths in pod_evictions.READS.items() if kind is POD},
-    action=Action.WARN,
-    event="DrainBlocked",
-    at_admission=False,
-    check=check,
-    sources=(
-        "kubernetes/kubernetes:pkg/registry/core/pod/storage/eviction.go#checkAndDecrement",
-        "kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount",
-    ),
-)

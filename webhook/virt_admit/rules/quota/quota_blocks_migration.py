@@ -6,21 +6,27 @@ migration never starts and a drain of the node never completes.
 **Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an ApplicationAwareResourceQuota.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import migration_demand, quotas
-from virt_admit.model.kubernetes.cluster import Unseen, gather
 from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.model.messages import first_that_fits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, first_that_fits, gather, rule, union
 
 
-def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(RESOURCE_QUOTA,),
+    reads=union(vmi_evictions.READS, migration_demand.READS),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    at_admission=False,
+    sources=(
+        "kubernetes/kubernetes:pkg/quota/v1/evaluator/core/pods.go#podComputeUsageHelper",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
+        "kubevirt/application-aware-quota:docs/design.md",
+    ),
+)
+def check(quota: Object, context: Context) -> Findings:
     cluster = context.cluster
     found, unseen = gather(cluster.list(VMI, vms.namespace_of(quota)))
     refused: dict[str, list[tuple[str, str]]] = {}
@@ -42,7 +48,7 @@ def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unsee
             path,
             first_that_fits(
                 path,
-                RULE.id,
+                check.id,
                 f"{lack} for a second pod of VM {name}{more}: its migration never starts, so a drain hangs. "
                 "Raise the quota, or use an ApplicationAwareResourceQuota.",
                 f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the quota.",
@@ -51,20 +57,3 @@ def check(quota: Object, context: Context[NoParams]) -> Iterator[Finding | Unsee
         )
     if unseen:
         yield Unseen(unseen)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(RESOURCE_QUOTA,),
-    reads=union(vmi_evictions.READS, migration_demand.READS),
-    action=Action.WARN,
-    event="MigrationImpossible",
-    at_admission=False,
-    check=check,
-    sources=(
-        "kubernetes/kubernetes:pkg/quota/v1/evaluator/core/pods.go#podComputeUsageHelper",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
-        "kubevirt/application-aware-quota:docs/design.md",
-    ),
-)

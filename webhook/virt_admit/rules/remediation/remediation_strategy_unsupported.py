@@ -7,16 +7,12 @@ so the workload is never moved off a failed node.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, SNR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.messages import did_you_mean
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 _TAINT: Final = "OutOfServiceTaint"
 _STRATEGIES: Final = {
@@ -27,7 +23,13 @@ _VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})")
 _TAINT_SINCE: Final = (1, 26)
 
 
-def check(template: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(SNR_TEMPLATE, FAR_TEMPLATE),
+    action=Action.DENY,
+    fixable=True,
+    sources=("medik8s/self-node-remediation:api/v1alpha1/selfnoderemediationtemplate_webhook.go#validateStrategy",),
+)
+def check(template: Object, context: Context) -> Findings:
     strategy = template.at("spec", "template", "spec", "remediationStrategy")
     known = _STRATEGIES[SNR_TEMPLATE if kinds.of(template) is SNR_TEMPLATE else FAR_TEMPLATE]
     if not strategy.present:
@@ -53,14 +55,3 @@ def _is_older(version: str | None) -> bool:
     """Return whether the server is known to ignore the taint."""
     parsed = _VERSION.match(version or "")
     return parsed is not None and (int(parsed[1]), int(parsed[2])) < _TAINT_SINCE
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(SNR_TEMPLATE, FAR_TEMPLATE),
-    action=Action.DENY,
-    fixable=True,
-    check=check,
-    sources=("medik8s/self-node-remediation:api/v1alpha1/selfnoderemediationtemplate_webhook.go#validateStrategy",),
-)

@@ -7,22 +7,27 @@ is cluster-wide, so its reference needs a namespace. Metal3 templates only work 
 **Fix.** Write apiVersion, kind and name of an existing template. In a NodeHealthCheck also write its namespace.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.forecasts.remediation.remediation_steps import TEMPLATE
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, METAL3_TEMPLATE, MHC, NHC
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 _METAL3_NAMESPACE: Final = "openshift-machine-api"
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    sources=(
+        "openshift/machine-api-operator:pkg/util/external",
+        "medik8s/node-healthcheck-operator:internal/controller/resources/templates.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
@@ -48,7 +53,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             yield from _check_namespace(reference)
 
 
-def _check_namespace(reference: Field) -> Iterator[Finding]:
+def _check_namespace(reference: Field) -> Findings:
     namespace = reference["namespace"]
     if not namespace.text:
         yield _missing(
@@ -63,16 +68,3 @@ def _check_namespace(reference: Field) -> Iterator[Finding]:
 
 def _missing(field: Field, message: str) -> Finding:
     return Finding(field.path, message, cause=Cause.REQUIRED)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/util/external",
-        "medik8s/node-healthcheck-operator:internal/controller/resources/templates.go",
-    ),
-)

@@ -7,11 +7,8 @@ and uses its own.
 **Fix.** Create the template first. For a MachineHealthCheck, create it in the same namespace.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.forecasts.remediation.remediation_steps import Step
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MHC,
     FAR_TEMPLATE,
@@ -21,12 +18,20 @@ from virt_admit.model.kubernetes.kinds import (
     NHC,
     SNR_TEMPLATE,
 )
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    reads={SNR_TEMPLATE: (), FAR_TEMPLATE: (), MDR_TEMPLATE: (), METAL3_TEMPLATE: ()},
+    action=Action.WARN,
+    sources=(
+        "openshift/machine-api-operator:pkg/util/external",
+        "medik8s/node-healthcheck-operator:internal/controller/resources/templates.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     if view.handler:
         return
@@ -37,7 +42,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             yield unseen
 
 
-def _check_template(step: Step, cluster: Cluster) -> Iterator[Finding]:
+def _check_template(step: Step, cluster: Cluster) -> Findings:
     reference = step.reference
     if not (reference["apiVersion"].text and step.kind_name and reference["name"].text and step.namespace):
         return  # remediation-template-invalid reports this
@@ -48,17 +53,3 @@ def _check_template(step: Step, cluster: Cluster) -> Iterator[Finding]:
         yield Finding(reference.path, f"{step.title} does not exist{ignored}, so nothing is remediated. Create it.")
     elif not template.at("spec", "template").present:
         yield Finding(reference.path, f"{step.title} has no spec.template, so nothing is remediated. Add it.")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(MHC, CAPI_MHC, NHC),
-    reads={SNR_TEMPLATE: (), FAR_TEMPLATE: (), MDR_TEMPLATE: (), METAL3_TEMPLATE: ()},
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "openshift/machine-api-operator:pkg/util/external",
-        "medik8s/node-healthcheck-operator:internal/controller/resources/templates.go",
-    ),
-)

@@ -6,14 +6,16 @@ empty. The API server rejects such an object, so only ``check`` reports this.
 **Fix.** Write ``spec: {template: {spec: {}}}``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, MDR_TEMPLATE, SNR_TEMPLATE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE),
+    action=Action.DENY,
+    sources=("medik8s/self-node-remediation:config/crd/bases", "medik8s/fence-agents-remediation:config/crd/bases"),
+)
+def check(template: Object, _context: Context) -> Findings:
     spec = template.at("spec", "template", "spec")
     if not spec.is_map:
         yield Finding(
@@ -21,13 +23,3 @@ def check(template: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             "the schema rejects a template without this field. Write {} if it has no settings.",
             cause=Cause.REQUIRED,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/self-node-remediation:config/crd/bases", "medik8s/fence-agents-remediation:config/crd/bases"),
-)

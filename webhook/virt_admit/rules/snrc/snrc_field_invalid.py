@@ -7,13 +7,10 @@
 ``hostPort`` and ``maxApiErrorThreshold`` is 1, the least ``minPeersForRemediation`` is 0.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import SNR_CONFIG
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import SNR_CONFIG, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 INTEGERS: Final[Mapping[str, int | None]] = {
     "hostPort": 1,
@@ -28,7 +25,14 @@ TEXTS: Final = ("watchdogFilePath", "endpointHealthCheckUrl")
 LISTS: Final = ("customDsTolerations", "customDsNodeSelectorRequirements")
 
 
-def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(SNR_CONFIG,),
+    action=Action.DENY,
+    sources=(
+        "medik8s/self-node-remediation:config/crd/bases/self-node-remediation.medik8s.io_selfnoderemediationconfigs.yaml",
+    ),
+)
+def check(config: Object, _context: Context) -> Findings:
     spec = config["spec"]
     for name, least in INTEGERS.items():
         yield from _integer(spec[name], least)
@@ -42,7 +46,7 @@ def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 yield _wrong_type(field, example)
 
 
-def _integer(field: Field, least: int | None) -> Iterator[Finding]:
+def _integer(field: Field, least: int | None) -> Findings:
     if field.value is not None and field.integer is None:
         yield _wrong_type(field, "an integer without quotes")
     elif field.integer is not None and least is not None and field.integer < least:
@@ -55,15 +59,3 @@ def _wrong_type(field: Field, example: str) -> Finding:
         f"{show(field.value)} has the wrong type, so the schema rejects it. Write {example}.",
         cause=Cause.TYPE,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(SNR_CONFIG,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "medik8s/self-node-remediation:config/crd/bases/self-node-remediation.medik8s.io_selfnoderemediationconfigs.yaml",
-    ),
-)

@@ -7,16 +7,16 @@ warns, and uses ``apiServerTimeout`` + 2s instead.
 **Fix.** Set ``peerRequestTimeout`` to at least ``apiServerTimeout`` + 2s. The defaults are 7s and 5s.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import SNR_CONFIG
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation.remediators import PEER_REQUEST_MARGIN, snr_time
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import SNR_CONFIG, Action, Context, Finding, Findings, Object, format_duration, rule
 
 
-def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(SNR_CONFIG,),
+    action=Action.WARN,
+    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validatePeerTimeoutSafety",),
+)
+def check(config: Object, _context: Context) -> Findings:
     try:
         request_timeout, api_timeout = snr_time(config, "peerRequestTimeout"), snr_time(config, "apiServerTimeout")
     except ValueError:
@@ -29,13 +29,3 @@ def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             f"peer can answer; the operator overrides the value. Write {format_duration(safe)}.",
             value=(request_timeout, api_timeout),
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(SNR_CONFIG,),
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validatePeerTimeoutSafety",),
-)

@@ -5,17 +5,17 @@
 **Fix.** Keep ``isSoftwareRebootEnabled`` at ``true``, or install a watchdog device on every node.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen, gather
-from virt_admit.model.kubernetes.kinds import NODE, SNR_CONFIG
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names
 from virt_admit.model.remediation.remediators import REBOOT_CAPABLE, WATCHDOG, watchdog
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import NODE, SNR_CONFIG, Action, Context, Finding, Findings, Object, Unseen, gather, names, rule
 
 
-def check(config: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(SNR_CONFIG,),
+    reads={NODE: (f"metadata.annotations.{WATCHDOG}", f"metadata.annotations.{REBOOT_CAPABLE}")},
+    action=Action.WARN,
+    sources=("medik8s/self-node-remediation:internal/utils/annotations.go#UpdateNodeAnnotations",),
+)
+def check(config: Object, context: Context) -> Findings:
     enabled = config.at("spec", "isSoftwareRebootEnabled")
     if enabled.value is not False:
         return
@@ -33,14 +33,3 @@ def check(config: Object, context: Context[NoParams]) -> Iterator[Finding | Unse
 
 def _without_watchdog(node: Object) -> bool:
     return watchdog(node) == 0 or node.annotations.get(REBOOT_CAPABLE) == "false"
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(SNR_CONFIG,),
-    reads={NODE: (f"metadata.annotations.{WATCHDOG}", f"metadata.annotations.{REBOOT_CAPABLE}")},
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/self-node-remediation:internal/utils/annotations.go#UpdateNodeAnnotations",),
-)

@@ -8,17 +8,18 @@ slower than the config suggests.
 ``maxApiErrorThreshold``, the peer timeouts, and the watchdog timeout of the nodes.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import SNR_CONFIG
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation import remediators
 from virt_admit.model.remediation.remediators import configured_safe_time, worst_safe_time
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import SNR_CONFIG, Action, Context, Finding, Findings, Object, format_duration, rule
 
 
-def check(config: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(SNR_CONFIG,),
+    reads=remediators.SNR_READS,
+    action=Action.WARN,
+    sources=("medik8s/self-node-remediation:internal/reboot/calculator.go#GetRebootDuration",),
+)
+def check(config: Object, context: Context) -> Findings:
     configured = configured_safe_time(config)
     if configured is None:
         return
@@ -32,14 +33,3 @@ def check(config: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f"{format_duration(configured)} is silently ignored: a node may need {format_duration(minimum)} to reboot. "
             "Remove the field, or shorten apiCheckInterval or the watchdog timeout.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(SNR_CONFIG,),
-    reads=remediators.SNR_READS,
-    action=Action.WARN,
-    check=check,
-    sources=("medik8s/self-node-remediation:internal/reboot/calculator.go#GetRebootDuration",),
-)

@@ -9,21 +9,25 @@ or ``NoExecute``. Requirements: a key, and ``In`` or ``NotIn`` with values, ``Ex
 ``Gt`` or ``Lt`` with one integer.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final
 
-from virt_admit.model.kubernetes.kinds import SNR_CONFIG
-from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.selectors import IN, NODE_OPERATORS, NOT_IN, parse_requirements
-from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import SNR_CONFIG, Action, Context, Field, Finding, Findings, Object, rule, show
 
 OPERATORS: Final = ("", "Equal", "Exists")
 EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 REQUIREMENTS: Final = "customDsNodeSelectorRequirements"
 
 
-def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(SNR_CONFIG,),
+    action=Action.DENY,
+    sources=(
+        "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateCustomTolerations",
+        "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateCustomDsNodeSelectors",
+    ),
+)
+def check(config: Object, _context: Context) -> Findings:
     for toleration in config.at("spec", "customDsTolerations").items():
         if problem := _problem(toleration):
             yield Finding(toleration.path, problem)
@@ -59,16 +63,3 @@ def _problem(toleration: Field) -> str | None:
     if effect not in EFFECTS:
         return f"{show(effect)} is not a valid taint effect. Write NoSchedule, PreferNoSchedule or NoExecute."
     return None
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(SNR_CONFIG,),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateCustomTolerations",
-        "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateCustomDsNodeSelectors",
-    ),
-)

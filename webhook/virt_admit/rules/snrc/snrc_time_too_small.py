@@ -8,16 +8,16 @@ config.
 field to use its default (5s, 7s for ``peerRequestTimeout``, 15s and 15m).
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import SNR_CONFIG
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.remediation.remediators import SNR_TIMES, snr_time
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import SNR_CONFIG, Action, Context, Finding, Findings, Object, format_duration, rule
 
 
-def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(SNR_CONFIG,),
+    action=Action.DENY,
+    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateTimes",),
+)
+def check(config: Object, _context: Context) -> Findings:
     for name, allowed in SNR_TIMES.items():
         field = config["spec"][name]
         try:
@@ -30,13 +30,3 @@ def check(config: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 )
         except ValueError as error:
             yield Finding(field.path, f"{error}. Write a duration (the default is {format_duration(allowed.default)}).")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(SNR_CONFIG,),
-    action=Action.DENY,
-    check=check,
-    sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateTimes",),
-)

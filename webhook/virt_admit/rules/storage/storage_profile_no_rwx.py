@@ -6,14 +6,19 @@ cannot live-migrate, so drains and updates have to stop it.
 **Fix.** Put a set with ReadWriteMany first, if the storage supports it (often with ``volumeMode: Block``).
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import STORAGE_PROFILE
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import STORAGE_PROFILE, Action, Context, Field, Finding, Findings, Object, rule
 
 
-def check(profile: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(STORAGE_PROFILE,),
+    action=Action.WARN,
+    sources=(
+        "OpenShift Virtualization, Nodes",
+        "OpenShift Virtualization, Node maintenance",
+        "kubevirt/containerized-data-importer:pkg/controller/datavolume/util.go#getDefaultVolumeAndAccessMode",
+    ),
+)
+def check(profile: Object, _context: Context) -> Findings:
     sets = profile["spec"]["claimPropertySets"]
     shared = [_is_shared(claim_properties) for claim_properties in sets.items()]
     if not shared or shared[0]:
@@ -31,17 +36,3 @@ def check(profile: Object, _context: Context[NoParams]) -> Iterator[Finding]:
 
 def _is_shared(claim_properties: Field) -> bool:
     return any(mode.value == "ReadWriteMany" for mode in claim_properties["accessModes"].items())
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(STORAGE_PROFILE,),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes",
-        "OpenShift Virtualization, Node maintenance",
-        "kubevirt/containerized-data-importer:pkg/controller/datavolume/util.go#getDefaultVolumeAndAccessMode",
-    ),
-)

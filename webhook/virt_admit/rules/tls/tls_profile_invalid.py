@@ -8,21 +8,24 @@ HyperConverged and KubeVirt reject such profiles. CDI accepts them and fails lat
 ECDHE-RSA-AES128-GCM-SHA256 or ECDHE-ECDSA-AES128-GCM-SHA256, or use ``VersionTLS13`` without ciphers.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 TLS13 = "VersionTLS13"
 VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", TLS13)
 HTTP2_CIPHERS = frozenset(("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"))
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT, CDI),
+    action=Action.DENY,
+    sources=(
+        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateTLSSecurityProfiles",
+        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateTLSConfiguration",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     profile = setting(obj, Setting.TLS)
     if kinds.of(obj) is KUBEVIRT:
         yield from _kubevirt(profile)
@@ -36,7 +39,7 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
         )
 
 
-def _kubevirt(profile: Field) -> Iterator[Finding]:
+def _kubevirt(profile: Field) -> Findings:
     version, ciphers = profile["minTLSVersion"], profile["ciphers"]
     if ciphers.is_list and ciphers.value and version.value in (None, "", TLS13):
         yield Finding(
@@ -48,7 +51,7 @@ def _kubevirt(profile: Field) -> Iterator[Finding]:
         )
 
 
-def _custom(custom: Field) -> Iterator[Finding]:
+def _custom(custom: Field) -> Findings:
     version, ciphers = custom["minTLSVersion"], custom["ciphers"]
     value = (version.value, ciphers.value)
     if version.value not in VERSIONS:
@@ -68,16 +71,3 @@ def _custom(custom: Field) -> Iterator[Finding]:
             f"HTTP/2 below TLS 1.3 requires {' or '.join(sorted(HTTP2_CIPHERS))}; API servers would not start. Add one.",
             value=value,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT, CDI),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateTLSSecurityProfiles",
-        "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateTLSConfiguration",
-    ),
-)

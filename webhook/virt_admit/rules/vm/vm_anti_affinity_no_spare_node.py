@@ -6,21 +6,26 @@ and there is none, so the target pod stays Pending and every drain hangs.
 **Fix.** Add a node (or zone), use preferred anti-affinity, or set ``evictionStrategy: None``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import vmi_affinity
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(migratability.READS, permanent_constraints.READS, vmi_affinity.READS),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    sources=(
+        "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/filtering.go#satisfyExistingPodsAntiAffinity",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     anti_affinity, cluster = vmi_affinity.anti_affinity(obj), context.cluster
     required = [
         term
@@ -43,18 +48,3 @@ def _message(members: int, spots: int, key: str) -> str:
         f"{members} VMs need one {what} each and there are {spots}, so a migration finds no target and drains hang. "
         f"Add a {what}, or use preferred anti-affinity."
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, permanent_constraints.READS, vmi_affinity.READS),
-    action=Action.WARN,
-    event="MigrationImpossible",
-    check=check,
-    sources=(
-        "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/filtering.go#satisfyExistingPodsAntiAffinity",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
-    ),
-)

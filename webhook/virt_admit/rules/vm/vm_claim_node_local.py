@@ -9,16 +9,23 @@ exists on one node, so the target pod of a migration is never scheduled, or find
 from collections.abc import Iterator
 
 from virt_admit.forecasts.drain import vmi_evictions
-from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, migratability, node_local_volumes, storage, vms
-from virt_admit.model.messages import cut, first_that_fits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Unseen, cut, first_that_fits, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(migratability.READS, node_local_volumes.READS),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#checkVolumesForMigration",
+        "kubevirt/hostpath-provisioner:README.md",
+        "topolvm/topolvm:docs/limitations.md",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     claims = [claim for volume in vms.vmi_spec(obj)["volumes"].items() for claim in _claims(volume) if claim.text]
     if not claims or not vmi_evictions.awaits_migration(obj, context.facts):
         return
@@ -35,7 +42,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             remedy = "so it cannot migrate and a drain hangs. Use shared storage, or set evictionStrategy: None."
             message = first_that_fits(
                 claim.path,
-                RULE.id,
+                check.id,
                 f"ReadWriteMany claim {name[:63]} is {why}, {remedy}",
                 f"this claim is on one node ({cut(why, 40)}), so a drain hangs. Use shared storage.",
             )
@@ -45,19 +52,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
 def _claims(volume: Field) -> Iterator[Field]:
     yield volume.at("persistentVolumeClaim", "claimName")
     yield volume.at("dataVolume", "name")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, node_local_volumes.READS),
-    action=Action.WARN,
-    event="MigrationImpossible",
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-handler/vm.go#checkVolumesForMigration",
-        "kubevirt/hostpath-provisioner:README.md",
-        "topolvm/topolvm:docs/limitations.md",
-    ),
-)

@@ -6,19 +6,20 @@ same processor and microcode, so a drain may hang in a cluster with different pr
 **Fix.** Use ``host-model`` or a named model, unless all nodes that can run the VM are identical.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import HOST_PASSTHROUGH
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(expand.READS, expand.STRATEGY_READS),
+    action=Action.AUDIT,
+    at_admission=False,
+    sources=("kubevirt/user-guide:docs/compute/virtual_hardware.md",),
+)
+def check(obj: Object, context: Context) -> Findings:
     if not vms.vmi_spec(obj).is_map:
         return
     vmi = context.cached(expand.expand, obj)
@@ -36,15 +37,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             "a drain hangs if there is none. Use host-model or a named model.",
             value=HOST_PASSTHROUGH,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(expand.READS, expand.STRATEGY_READS),
-    action=Action.AUDIT,
-    at_admission=False,
-    check=check,
-    sources=("kubevirt/user-guide:docs/compute/virtual_hardware.md",),
-)

@@ -8,20 +8,25 @@ skips keeps its old labels, and only that node can run the VM.
 instance type or from KubeVirt's ``cpuModel``, change it there.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import cpu_models
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import count, first_that_fits, names
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Unseen, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(cpu_models.READS, {HCO: ()}),
+    action=Action.DENY,
+    sources=(
+        "OpenShift Virtualization, Node maintenance 11.5",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels",
+        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     cluster = context.cluster
     vmi = context.cached(expand, obj)
     model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
@@ -47,23 +52,8 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     short = f"{model.phrase} {why}. {model.remedy}"
     yield Finding(
         model.path,
-        first_that_fits(model.path, RULE.id, f"{short}{instead}.", f"{short}."),
+        first_that_fits(model.path, check.id, f"{short}{instead}.", f"{short}."),
         value=model.name,
         cause=Cause.NOT_SUPPORTED,
         max_action=Action.DENY if certain else Action.WARN,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(cpu_models.READS, {HCO: ()}),
-    action=Action.DENY,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Node maintenance 11.5",
-        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/util/util.go#DefaultObsoleteCPUModels",
-        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
-    ),
-)

@@ -7,19 +7,23 @@ case-sensitive.
 ``host-model``. Ignore the finding if you are about to add a node with this processor.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import cpu_models
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.messages import names
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(cpu_models.READS, {HCO: ()}),
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
+        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#prepareLabels",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     cluster = context.cluster
     vmi = context.cached(expand, obj)
     model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
@@ -39,17 +43,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         value=model.name,
         cause=Cause.NOT_SUPPORTED,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(cpu_models.READS, {HCO: ()}),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
-        "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#prepareLabels",
-    ),
-)

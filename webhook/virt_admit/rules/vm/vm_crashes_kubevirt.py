@@ -8,17 +8,21 @@ VM has neither ``domain.cpu`` nor an instance type: the request fails with an un
 instance type.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vms
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(expand.READS),
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/compute/hypervisor_features.go",
+        "kubevirt/kubevirt:pkg/instancetype/preference/apply/cpu.go#applyCPUPreferences",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     domain = vms.vmi_spec(obj)["domain"]
     passthrough = domain.at("features", "hypervPassthrough")
     if passthrough.is_map and not passthrough["enabled"].present:
@@ -40,18 +44,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             "Add domain.cpu, or use an instance type.",
             value=preference.source,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(expand.READS),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",
-        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/compute/hypervisor_features.go",
-        "kubevirt/kubevirt:pkg/instancetype/preference/apply/cpu.go#applyCPUPreferences",
-    ),
-)

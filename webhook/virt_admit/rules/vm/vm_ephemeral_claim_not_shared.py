@@ -6,18 +6,20 @@ The target pod of the migration cannot mount the claim on another node and stays
 **Fix.** Base the volume on a claim with ReadWriteMany or ReadOnlyMany.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import expand, migratability, storage, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Field, Finding, Findings, Object, Unseen, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=migratability.READS,
+    action=Action.AUDIT,
+    event="MigrationImpossible",
+    at_admission=False,
+    sources=("kubevirt/kubevirt:pkg/virt-handler/vm.go#checkVolumesForMigration",),
+)
+def check(obj: Object, context: Context) -> Findings:
     claims = [claim for claim in map(_claim, vms.vmi_spec(obj)["volumes"].items()) if claim.text]
     if not claims:
         return
@@ -36,7 +38,7 @@ def _claim(volume: Field) -> Field:
     return volume.at("ephemeral", "persistentVolumeClaim", "claimName")
 
 
-def _not_shared(claim: Field, obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+def _not_shared(claim: Field, obj: Object, context: Context) -> Findings:
     try:
         access = storage.access(context.cached(expand.expand, obj), claim.text or "", context.cluster)
     except Unseen as unseen:
@@ -48,16 +50,3 @@ def _not_shared(claim: Field, obj: Object, context: Context[NoParams]) -> Iterat
             f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}, so no other node can mount it and a drain "
             "hangs. Make it ReadOnlyMany or ReadWriteMany.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=migratability.READS,
-    action=Action.AUDIT,
-    event="MigrationImpossible",
-    at_admission=False,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-handler/vm.go#checkVolumesForMigration",),
-)

@@ -7,13 +7,10 @@ API provider KubeVirt, HyperShift, Kubermatic) to move it. Without such a contro
 the parameters.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import Action, Context, Finding, Rule, param
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, param, rule
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,20 @@ class Params:
     )
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    action=Action.WARN,
+    event="DrainBlocked",
+    params=Params(),
+    sources=(
+        "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
+        "kubevirt/kubevirt#7493",
+        "kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go",
+        "kubermatic/machine-controller:pkg/cloudprovider/provider/kubevirt/provider.go#newVirtualMachine",
+        "kubermatic/kubermatic:pkg/controller/user-cluster-controller-manager/kubevirt-vmi-eviction/controller.go",
+    ),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     strategy = vms.vmi_spec(obj)["evictionStrategy"]
     if strategy.value != "External" or _has_controller(obj, context.params):
         return
@@ -44,21 +54,3 @@ def _has_controller(obj: Object, markers: Params) -> bool:
         return True
     owners = (owner["apiVersion"].text or "" for owner in obj.metadata["ownerReferences"].items())
     return any(marker in owner for owner in owners for marker in markers.owners)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    action=Action.WARN,
-    event="DrainBlocked",
-    params=Params(),
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
-        "kubevirt/kubevirt#7493",
-        "kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go",
-        "kubermatic/machine-controller:pkg/cloudprovider/provider/kubevirt/provider.go#newVirtualMachine",
-        "kubermatic/kubermatic:pkg/controller/user-cluster-controller-manager/kubevirt-vmi-eviction/controller.go",
-    ),
-)

@@ -11,22 +11,20 @@ added.
 cluster sets ``None`` or ``External``, or if the cluster has only one node.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
-from virt_admit.model.kubernetes.objects import Key, Object
+from virt_admit.model.kubernetes.objects import Key
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import first_that_fits
-from virt_admit.rule import Action, Cause, Context, Finding, Operation, Rule, param
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Operation, Patch, param, rule
 
 MARK: Final = "virt-admit.io/never-migrate"
 
@@ -40,7 +38,21 @@ class Params:
     always: bool = param(False, "set the strategy even if the VM would inherit the same one from the cluster")
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS),
+    reads=migratability.READS,
+    operations=(Operation.CREATE,),
+    action=Action.AUDIT,
+    params=Params(),
+    fixable=True,
+    fix_by_default=True,
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
+        "kubevirt/kubevirt:pkg/defaults/defaults.go#setDefaultEvictionStrategy",
+    ),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     strategy = vms.vmi_spec(obj)["evictionStrategy"]
     if strategy.present or not vms.vmi_spec(obj).is_map:
         return
@@ -59,7 +71,7 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
         strategy.path,
         first_that_fits(
             strategy.path,
-            RULE.id,
+            check.id,
             f"no eviction strategy is set, so the cluster default decides what a drain does. Set {fitting} because {why}.",
             f"no eviction strategy is set. Set {fitting} because {why}.",
             f"no eviction strategy is set. Set {fitting}.",
@@ -100,22 +112,3 @@ def _fitting_strategy(obj: Object, context: Context[Params]) -> tuple[str, str]:
 def _is_marked(obj: Object) -> bool:
     marks = (obj.annotation(MARK), vms.vmi_template(obj)["metadata"]["annotations"][Key(MARK)])
     return any((mark.text or "").lower() == "true" for mark in marks)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS),
-    reads=migratability.READS,
-    operations=(Operation.CREATE,),
-    action=Action.AUDIT,
-    params=Params(),
-    fixable=True,
-    fix_by_default=True,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
-        "kubevirt/kubevirt:pkg/defaults/defaults.go#setDefaultEvictionStrategy",
-    ),
-)

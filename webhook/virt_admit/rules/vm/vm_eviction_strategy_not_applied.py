@@ -7,16 +7,21 @@ set.
 **Fix.** Restart the VM (``virtctl restart``).
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import VM, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object, rule, show
 
 
-def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM,),
+    reads=vmis.READS,
+    action=Action.AUDIT,
+    at_admission=False,
+    sources=(
+        "kubevirt/kubevirt:pkg/defaults/defaults.go#setDefaultEvictionStrategy",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRestartRequired",
+    ),
+)
+def check(vm: Object, context: Context) -> Findings:
     strategy = vms.vmi_spec(vm)["evictionStrategy"]
     if not strategy.present:
         return
@@ -31,18 +36,3 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
             f"the running VMI still {has} instead of {show(strategy.value)}, and a drain uses the VMI's value. Restart the VM.",
             value=(strategy.value, frozen),
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM,),
-    reads=vmis.READS,
-    action=Action.AUDIT,
-    at_admission=False,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/defaults/defaults.go#setDefaultEvictionStrategy",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRestartRequired",
-    ),
-)

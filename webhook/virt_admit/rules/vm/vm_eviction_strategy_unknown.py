@@ -8,18 +8,15 @@ resembles no known one is only a warning, because a newer release may accept it.
 controller outside KubeVirt acts). Use the parameter ``also`` to allow values of a newer KubeVirt.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model import messages
-from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
+from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, param, rule
 
 _ALIASES: Final = {"shutdown": "None", "livemigration": "LiveMigrate", "migrate": "LiveMigrate"}
 _SINCE: Final = {"External": Feature.EXTERNAL, "LiveMigrateIfPossible": Feature.LIVE_MIGRATE_IF_POSSIBLE}
@@ -30,7 +27,18 @@ class Params:
     also: tuple[str, ...] = param((), "more eviction strategies to accept")
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads={KUBEVIRT: ()},
+    action=Action.DENY,
+    params=Params(),
+    fixable=True,
+    sources=(
+        "kubevirt/kubevirt:vmi-create-admitter.go#validateLiveMigration",
+        "kubevirt/monitoring:docs/runbooks/VMCannotBeEvicted.md",
+    ),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     strategy = vms.vmi_spec(obj)["evictionStrategy"]
     if not strategy.present:
         return
@@ -57,19 +65,3 @@ def check(obj: Object, context: Context[Params]) -> Iterator[Finding]:
                 cause=Cause.NOT_SUPPORTED,
                 max_action=Action.WARN,
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads={KUBEVIRT: ()},
-    action=Action.DENY,
-    params=Params(),
-    fixable=True,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:vmi-create-admitter.go#validateLiveMigration",
-        "kubevirt/monitoring:docs/runbooks/VMCannotBeEvicted.md",
-    ),
-)

@@ -8,26 +8,17 @@ find this, because the API server drops the field before it calls the webhook.
 release that virt-admit has a table of defines it. A newer release may define it.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import unknown_fields
-from virt_admit.model.kubernetes.kinds import VM
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import VM, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(vm: Object, _context: Context[NoParams]) -> Iterator[Finding]:
-    for unknown in unknown_fields.find(vm):
-        yield Finding(unknown.path, unknown.message("vm-field-unknown"), cause=Cause.FORBIDDEN)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
+@rule(
     kinds=(VM,),
     action=Action.WARN,
-    check=check,
     at_admission=False,
     in_scan=False,
     sources=("kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineSpec",),
 )
+def check(vm: Object, _context: Context) -> Findings:
+    for unknown in unknown_fields.find(vm):
+        yield Finding(unknown.path, unknown.message("vm-field-unknown"), cause=Cause.FORBIDDEN)

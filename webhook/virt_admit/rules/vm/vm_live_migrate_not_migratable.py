@@ -8,20 +8,28 @@ first reason.
 ``runStrategy: RerunOnFailure`` the VM would stay off after that, so set ``runStrategy: Always`` as well.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model import messages
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.migratability import Migratable, Reason
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=migratability.READS,
+    action=Action.WARN,
+    event="DrainBlocked",
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",
+        "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go#VMCannotBeEvicted",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     if not vms.vmi_spec(obj).is_map:
         return
     strategy = context.cached(expand.strategy, obj)
@@ -45,13 +53,13 @@ def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
     consequence = f"drains hang ({strategy.phrase})" if strategy.origin else "drains hang"
     either = messages.sentence(f"{reason.remedy}, or {remedy}" if reason.remedy else remedy)
     only = messages.sentence(remedy).rstrip(".")  # the full stop is the first thing to drop in a long message
-    available = messages.room(reason.path, RULE.id) - len(f"{reason.name}: ; {consequence}. {only}")
+    available = messages.room(reason.path, check.id) - len(f"{reason.name}: ; {consequence}. {only}")
     shortened = messages.cut(reason.what, max(available, _SHORTEST))
     return Finding(
         reason.path,
         messages.first_that_fits(
             reason.path,
-            RULE.id,
+            check.id,
             f"the VM cannot migrate ({reason.name}: {reason.what}), so {consequence}. {either}",
             f"cannot migrate ({reason.name}: {reason.what}), so {consequence}. {either}",
             f"{reason.name}: {reason.what}; {consequence}. {either}",
@@ -60,20 +68,3 @@ def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
         ),
         value=[reason.name, reason.value],
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=migratability.READS,
-    action=Action.WARN,
-    event="DrainBlocked",
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",
-        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",
-        "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go#VMCannotBeEvicted",
-    ),
-)

@@ -7,22 +7,34 @@ edited or started again. A running VMI keeps the machine type that it was starte
 **Fix.** Write a machine type that the release admits, such as ``q35``, and restart the VM before the upgrade.
 """
 
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings.configuration import kubevirt
-from virt_admit.model.messages import names
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cause, Cluster, Context, Field, Finding, Findings, Object, Unseen, names, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads={
+        KUBEVIRT: (
+            "metadata.creationTimestamp",
+            "spec.configuration.architectureConfiguration",
+            "spec.configuration.emulatedMachines",
+        )
+    },
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.KUBEVIRT: "1.5"},
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go#validateEmulatedMachine",
+        "kubevirt/kubevirt:pkg/virt-config/virt-config.go#DefaultAMD64EmulatedMachines",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     target = context.target.kubevirt
     if not target:
         return
@@ -67,25 +79,3 @@ def _configured(cluster: Cluster, architecture: str | None) -> list[str]:
     found = [settings["emulatedMachines"]]
     found += [each[key]["emulatedMachines"] for key in each.map if architecture in (None, key)]
     return [item.text for field in found for item in field.items() if item.text]
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads={
-        KUBEVIRT: (
-            "metadata.creationTimestamp",
-            "spec.configuration.architectureConfiguration",
-            "spec.configuration.emulatedMachines",
-        )
-    },
-    action=Action.WARN,
-    at_admission=False,
-    target={releases.KUBEVIRT: "1.5"},
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go#validateEmulatedMachine",
-        "kubevirt/kubevirt:pkg/virt-config/virt-config.go#DefaultAMD64EmulatedMachines",
-    ),
-)

@@ -7,19 +7,22 @@ where it is the default, such a VM is shut down instead: virt-admit names the cl
 **Fix.** Provide the data with ``--cluster`` or ``--live``, or run the check again after the object exists.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import messages
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, rule
 
 _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=migratability.READS,
+    action=Action.AUDIT,
+    at_admission=False,
+    sources=("kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",),
+)
+def check(obj: Object, context: Context) -> Findings:
     if not vms.vmi_spec(obj).is_map:
         return
     strategy = context.cached(expand.strategy, obj)
@@ -40,21 +43,9 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
         strategy.path,
         messages.first_that_fits(
             strategy.path,
-            RULE.id,
+            check.id,
             f"{strategy.phrase} {effect}, {unknown} Provide it with --cluster or --live.",
             f"{strategy.phrase} {effect}, {unknown} Use --live.",
         ),
         value=strategy.value,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=migratability.READS,
-    action=Action.AUDIT,
-    at_admission=False,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",),
-)

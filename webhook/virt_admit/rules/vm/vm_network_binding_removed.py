@@ -7,19 +7,22 @@ and pools that use one, and a VM that is stored already does not start again.
 also have ``passtBinding``, with the feature gate PasstBinding.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.model import releases
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Cause, Context, Finding, Findings, Object, rule
 
 REMOVED = {"slirp": "masquerade", "passt": "masquerade or a binding plugin", "macvtap": "a binding plugin"}
 """The removed bindings, and what to use instead."""
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    action=Action.WARN,
+    at_admission=False,
+    target={releases.KUBEVIRT: "1.5"},
+    sources=("kubevirt/kubevirt:pkg/network/admitter/discontinued.go#validateDiscontinuedBindings",),
+)
+def check(obj: Object, context: Context) -> Findings:
     target = context.target.kubevirt
     if not target:
         return
@@ -28,15 +31,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
             if interface[binding].present:
                 message = f"KubeVirt {target} rejects the binding {binding}, so the VM does not start. Use {instead}."
                 yield Finding(interface[binding].path, message, value=binding, cause=Cause.NOT_SUPPORTED)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    action=Action.WARN,
-    at_admission=False,
-    target={releases.KUBEVIRT: "1.5"},
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/network/admitter/discontinued.go#validateDiscontinuedBindings",),
-)

@@ -7,19 +7,21 @@ assigns another address, or one that a VM on another node has. Connections break
 remove ``ipam`` from the network and set the address in the guest.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import vmi_evictions
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability, networks
-from virt_admit.model.messages import cut
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, cut, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(migratability.READS, networks.READS),
+    action=Action.AUDIT,
+    sources=(
+        "containernetworking/plugins:plugins/ipam/host-local",
+        "k8snetworkplumbingwg/whereabouts:README.md",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     named = list(networks.secondary(obj))
     if not named or not vmi_evictions.awaits_migration(obj, context.facts):
         return
@@ -35,17 +37,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
                 f"each node assigns the addresses of {cut(name.text or '', 40)} (host-local), so a migration changes "
                 "the VM's address. Use whereabouts or DHCP.",
             )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, networks.READS),
-    action=Action.AUDIT,
-    check=check,
-    sources=(
-        "containernetworking/plugins:plugins/ipam/host-local",
-        "k8snetworkplumbingwg/whereabouts:README.md",
-    ),
-)

@@ -8,20 +8,26 @@ so the node never becomes empty. ``LiveMigrateIfPossible`` blocks in the same wa
 the node returns.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.model.messages import first_that_fits
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, first_that_fits, rule, show
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=migratability.READS,
+    action=Action.WARN,
+    event="MigrationImpossible",
+    sources=(
+        "kubevirt/kubevirt#9585",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+        "OpenShift Virtualization, Updates 6.2.1",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     vmi = context.cached(expand, obj)
     pin = permanent_constraints.pin(vmi)
     if pin is None or not pin.tight or not vmi_evictions.awaits_migration(obj, context.facts):
@@ -31,26 +37,10 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     where = f"only node {node} can run this VM" if hosts else "no node satisfies the VM's restrictions"
     message = first_that_fits(
         pin.path,
-        RULE.id,
+        check.id,
         f"{where}, so a drain never completes. Allow other nodes, or set evictionStrategy: None.",
         f"{where}, so a drain hangs. Unpin it, or set None.",
         f"only {node} can run it. Unpin it or set None." if hosts else "no node can run it. Unpin it or set None.",
         "pinned to one node: a drain hangs. Unpin it or set None.",
     )
     yield Finding(pin.path, message, value=hosts)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=migratability.READS,
-    action=Action.WARN,
-    event="MigrationImpossible",
-    check=check,
-    sources=(
-        "kubevirt/kubevirt#9585",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
-        "OpenShift Virtualization, Updates 6.2.1",
-    ),
-)

@@ -7,18 +7,23 @@ that reboots it switches the VM off.
 **Fix.** Use ``runStrategy: Always``, or remove ``rebootPolicy`` so that the guest reboots inside its VMI.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Gate
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import KUBEVIRT, POOL, VM, Action, Context, Finding, Findings, Object, rule
 
 
-def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL),
+    reads={KUBEVIRT: ()},
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/compute/reboot_policy.go#Configure",
+        "kubevirt/kubevirt:tests/compute/vm_lifecycle.go (with reboot policy)",
+    ),
+)
+def check(vm: Object, context: Context) -> Findings:
     policy = vms.vmi_spec(vm).at("domain", "rebootPolicy")
     outcomes = lifecycle.RUN_STRATEGY.get(vms.vm_spec(vm)["runStrategy"].text or "")
     if policy.value != "Terminate" or outcomes is None or outcomes.reboot is not Then.OFF:
@@ -32,17 +37,3 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
         "Use runStrategy: Always, or remove rebootPolicy.",
         value=(policy.value, strategy),
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL),
-    reads={KUBEVIRT: ()},
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/compute/reboot_policy.go#Configure",
-        "kubevirt/kubevirt:tests/compute/vm_lifecycle.go (with reboot policy)",
-    ),
-)

@@ -7,21 +7,27 @@ reports such a VM as migratable all the same.
 **Fix.** Use preferred affinity, or a topology with several nodes such as a zone, or set ``evictionStrategy: None``.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.model.kubernetes import nodes
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.launcher import vmi_affinity
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(migratability.READS, {NODE: ("metadata.labels",)}),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    sources=(
+        "kubevirt/kubevirt#3535",
+        "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/filtering.go#satisfyPodAffinity",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     affinity = vmi_affinity.affinity(obj)
     required = [term for term in vmi_affinity.required(affinity, obj) if term.selector is not None]
     if not required or not vmi_evictions.awaits_migration(obj, context.facts):
@@ -46,19 +52,3 @@ def _is_one_node(key: str, cluster: Cluster) -> bool:
     except Unseen:
         return False
     return bool(values) and len(set(values)) == len(values)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, {NODE: ("metadata.labels",)}),
-    action=Action.WARN,
-    event="MigrationImpossible",
-    check=check,
-    sources=(
-        "kubevirt/kubevirt#3535",
-        "kubernetes/kubernetes:pkg/scheduler/framework/plugins/interpodaffinity/filtering.go#satisfyPodAffinity",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#createTargetPod",
-    ),
-)

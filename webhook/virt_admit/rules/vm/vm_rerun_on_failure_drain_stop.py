@@ -7,17 +7,18 @@ is recreated on another node; the code does not do that.)
 **Fix.** Use ``runStrategy: Always``. If the VM can migrate, ``evictionStrategy: LiveMigrate`` avoids the shutdown.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import POOL, VM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, rule
 
 
-def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL),
+    reads=migratability.READS,
+    action=Action.WARN,
+    sources=("kubevirt/kubevirt#9823", "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy"),
+)
+def check(vm: Object, context: Context) -> Findings:
     run = vms.vm_spec(vm)["runStrategy"]
     if run.value != "RerunOnFailure" or not vms.vmi_spec(vm).is_map:
         return
@@ -37,14 +38,3 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
         f"off. Use Always{instead}.",
         value=(run.value, strategy.value),
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL),
-    reads=migratability.READS,
-    action=Action.WARN,
-    check=check,
-    sources=("kubevirt/kubevirt#9823", "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy"),
-)

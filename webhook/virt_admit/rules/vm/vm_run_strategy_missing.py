@@ -7,15 +7,12 @@ without KubeVirt would accept it.
 an administrator starts manually.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import POOL, VM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
+@rule(kinds=(VM, POOL), action=Action.DENY, sources=("kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",))
+def check(vm: Object, _: Context) -> Findings:
     spec = vms.vm_spec(vm)
     if spec["running"].present or spec["runStrategy"].present or not vms.vmi_spec(vm).is_map:
         return
@@ -25,13 +22,3 @@ def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
         "(restarts after a node failure) or Halted (stays off until it is started).",
         cause=Cause.REQUIRED,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL),
-    action=Action.DENY,
-    check=check,
-    sources=("kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",),
-)

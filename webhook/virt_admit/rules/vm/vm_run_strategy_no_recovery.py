@@ -6,16 +6,18 @@ shuts it down, the VM stays off until an administrator starts it.
 **Fix.** Use ``runStrategy: Always`` if the VM must restart by itself.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import POOL, VM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, rule
 
 
-def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL),
+    action=Action.AUDIT,
+    at_admission=False,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",),
+)
+def check(vm: Object, _: Context) -> Findings:
     run = vms.vm_spec(vm)["runStrategy"]
     outcomes = lifecycle.RUN_STRATEGY.get(run.text or "")
     if outcomes is not None and outcomes.node_lost is Then.OFF and vms.vmi_spec(vm).is_map:
@@ -24,14 +26,3 @@ def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
             f"{run.value} keeps the VM off after a node failure, a crash, or a drain that shuts it down. "
             "Use Always if it must restart by itself.",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL),
-    action=Action.AUDIT,
-    at_admission=False,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",),
-)

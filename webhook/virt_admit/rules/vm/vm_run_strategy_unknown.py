@@ -8,20 +8,16 @@ default before 1.10. While KubeVirt's release cannot be read, an unknown word th
 run, and ``Halted`` for a VM that should stay off. Use the parameter ``also`` to allow values of a newer KubeVirt.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model import messages
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
-from virt_admit.rule import Action, Cause, Context, Finding, Rule, param
+from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Patch, param, rule, show
 
 _ALIASES: Final = {
     "stopped": "Halted",
@@ -39,7 +35,20 @@ class Params:
     also: tuple[str, ...] = param((), "more run strategies to accept")
 
 
-def check(vm: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    doc=f"{__doc__}\n{lifecycle.outcomes_table()}\n\n{lifecycle.commands_table()}\n",
+    kinds=(VM, POOL),
+    reads={KUBEVIRT: ()},
+    action=Action.DENY,
+    params=Params(),
+    fixable=True,
+    sources=(
+        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineRunStrategy",
+        "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",
+        "OpenShift Virtualization, Nodes 10.1.2",
+    ),
+)
+def check(vm: Object, context: Context[Params]) -> Findings:
     strategy = vms.vm_spec(vm)["runStrategy"]
     if not strategy.present or not vms.vmi_spec(vm).is_map:
         return
@@ -49,7 +58,7 @@ def check(vm: Object, context: Context[Params]) -> Iterator[Finding]:
         yield _unknown(strategy, context.cluster)
 
 
-def _receiver(strategy: Field, cluster: Cluster) -> Iterator[Finding]:
+def _receiver(strategy: Field, cluster: Cluster) -> Findings:
     """Check the strategy that needs a feature gate; an unknown release counts as the newest, with the gate on."""
     release = versions.kubevirt_version(cluster)
     if release is not None and release < Feature.WAIT_AS_RECEIVER.since:
@@ -85,20 +94,3 @@ def _unknown(strategy: Field, cluster: Cluster) -> Finding:
         fix=(Patch("replace", strategy.path, suggestion),) if suggestion and not newer else (),
         why="the value is misspelt",
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=f"{__doc__}\n{lifecycle.outcomes_table()}\n\n{lifecycle.commands_table()}\n",
-    kinds=(VM, POOL),
-    reads={KUBEVIRT: ()},
-    action=Action.DENY,
-    params=Params(),
-    fixable=True,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineRunStrategy",
-        "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",
-        "OpenShift Virtualization, Nodes 10.1.2",
-    ),
-)

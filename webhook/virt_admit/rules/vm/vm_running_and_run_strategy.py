@@ -7,15 +7,16 @@ without KubeVirt would accept it.
 ``kubectl apply`` does not remove a field that it does not manage: send ``running: null``, or edit the object.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import POOL, VM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL),
+    action=Action.DENY,
+    sources=("OpenShift Virtualization, Nodes 10.1.2", "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy"),
+)
+def check(vm: Object, context: Context) -> Findings:
     spec = vms.vm_spec(vm)
     running, strategy = spec["running"], spec["runStrategy"]
     if not running.present or not strategy.present or not vms.vmi_spec(vm).is_map:
@@ -30,13 +31,3 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding]:
         value=(running.value, strategy.value),
         cause=Cause.FORBIDDEN,
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL),
-    action=Action.DENY,
-    check=check,
-    sources=("OpenShift Virtualization, Nodes 10.1.2", "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy"),
-)

@@ -7,16 +7,17 @@ once, or is started manually. KubeVirt warns about the field since about release
 ``running: false``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import POOL, VM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Patch, rule
 
 
-def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL),
+    action=Action.WARN,
+    fixable=True,
+    sources=("kubevirt/kubevirt#11993", "OpenShift Virtualization, Nodes 10.1.2"),
+)
+def check(vm: Object, _: Context) -> Findings:
     spec = vms.vm_spec(vm)
     running = spec["running"]
     if not running.present or spec["runStrategy"].present or not vms.vmi_spec(vm).is_map:
@@ -25,14 +26,3 @@ def check(vm: Object, _: Context[NoParams]) -> Iterator[Finding]:
     fix = (Patch("add", spec.path / "runStrategy", instead), Patch("remove", running.path)) if instead else ()
     message = f"running is deprecated. Write runStrategy: {instead or 'Always or Halted'} instead, and remove running."
     yield Finding(running.path, message, fix=fix, why="running is deprecated")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL),
-    action=Action.WARN,
-    fixable=True,
-    check=check,
-    sources=("kubevirt/kubevirt#11993", "OpenShift Virtualization, Nodes 10.1.2"),
-)

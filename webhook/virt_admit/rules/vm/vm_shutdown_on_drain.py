@@ -6,18 +6,20 @@ may be intended, but the owners of the VM should know about it before the mainte
 **Fix.** Nothing, if this is intended. Otherwise remove the cause that prevents migration, and set ``LiveMigrate``.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import POOL, VM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, lifecycle, migratability, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, rule
 
 
-def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(VM, POOL),
+    reads=migratability.READS,
+    action=Action.AUDIT,
+    at_admission=False,
+    sources=("kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",),
+)
+def check(vm: Object, context: Context) -> Findings:
     run = vms.run_strategy(vms.vm_spec(vm))
     outcomes = lifecycle.RUN_STRATEGY.get(run or "")
     if outcomes is None or run == "Halted" or not vms.vmi_spec(vm).is_map:
@@ -40,15 +42,3 @@ def check(vm: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
         f"{strategy.phrase} lets a drain shut the guest down{why}. With runStrategy {run} the VM {then}. {remedy}",
         value=(strategy.value, run),
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL),
-    reads=migratability.READS,
-    action=Action.AUDIT,
-    at_admission=False,
-    check=check,
-    sources=("kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",),
-)

@@ -8,21 +8,27 @@ running VM with ``host-model`` also needs a node that offers the CPU model and f
 VM then stops during the drain and starts again when the node returns.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.forecasts.placement.permanent_constraints import Host
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.model.messages import first_that_fits, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, first_that_fits, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VM, POOL, VMIRS, VMI),
+    reads=union(migratability.READS, permanent_constraints.READS),
+    action=Action.WARN,
+    event="MigrationImpossible",
+    sources=(
+        "kubevirt/kubevirt#9585",
+        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     cluster = context.cluster
     vmi = context.cached(expand, obj)
     pin = permanent_constraints.pin(vmi)
@@ -46,7 +52,7 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
     remedy = "so a drain never completes. Allow a second node, or set evictionStrategy: None."
     message = first_that_fits(
         vmi.spec.path,
-        RULE.id,
+        check.id,
         f"only node {only} can run this VM ({others}), {remedy}",
         f"only node {only} can run this VM, {remedy}",
     )
@@ -57,19 +63,3 @@ def _lacks(host: Host, obj: Object, demanded: dict[str, tuple[str, str]]) -> str
     if host.name == obj.at("status", "nodeName").text:
         return ""
     return next((words for key, (value, words) in demanded.items() if host.labels.get(key) != value), "")
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, permanent_constraints.READS),
-    action=Action.WARN,
-    event="MigrationImpossible",
-    check=check,
-    sources=(
-        "kubevirt/kubevirt#9585",
-        "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",
-    ),
-)

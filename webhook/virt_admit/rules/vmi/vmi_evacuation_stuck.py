@@ -7,18 +7,13 @@ all of them failed, the migration limits are exhausted, or the strategy is ``Ext
 stays after the end of the maintenance: remove it with ``virtctl evacuate-cancel``.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import migrations
-from virt_admit.rule import Action, Context, Finding, Rule, duration
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, duration, format_duration, rule, union
 
 
 @dataclass(frozen=True)
@@ -26,7 +21,20 @@ class Params:
     longest: int = duration("15m", "time without a migration after which the VMI counts as stuck")
 
 
-def check(vmi: Object, context: Context[Params]) -> Iterator[Finding]:
+@rule(
+    kinds=(VMI,),
+    reads=union(migrations.READS, clock.READS),
+    action=Action.AUDIT,
+    event="DrainBlocked",
+    at_admission=False,
+    params=Params(),
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/watch/drain/evacuation/evacuation.go",
+        "kubevirt/kubevirt#5177",
+        "kubevirt/kubevirt#9585",
+    ),
+)
+def check(vmi: Object, context: Context[Params]) -> Findings:
     mark = vmi.at("status", "evacuationNodeName")
     if not mark.text or vmi.deleted or any(migrations.unfinished(vmi, context.cluster)):
         return
@@ -55,21 +63,3 @@ def _last_event(vmi: Object, cluster: Cluster) -> datetime | None:
     )
     times = (clock.instant(time.text) for time in (vmi.metadata["creationTimestamp"], *marks, *moves))
     return max(filter(None, times), default=None)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VMI,),
-    reads=union(migrations.READS, clock.READS),
-    action=Action.AUDIT,
-    event="DrainBlocked",
-    at_admission=False,
-    params=Params(),
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/watch/drain/evacuation/evacuation.go",
-        "kubevirt/kubevirt#5177",
-        "kubevirt/kubevirt#9585",
-    ),
-)

@@ -7,15 +7,23 @@ server answers every eviction with 429, so a drain of its node, and an upgrade, 
 and restart it, because the change takes effect at the next start.
 """
 
-from collections.abc import Iterator
-
-from virt_admit.model.kubernetes.kinds import VMI
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule
 
 
-def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VMI,),
+    reads=expand.STRATEGY_READS,
+    action=Action.AUDIT,
+    event="DrainBlocked",
+    at_admission=False,
+    sources=(
+        "OpenShift Virtualization, Nodes 10.1.1",
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
+        "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go",
+    ),
+)
+def check(vmi: Object, context: Context) -> Findings:
     if not vmis.running(vmi) or vmis.migratable(vmi) is not False:
         return
     strategy = expand.strategy(vmi, context.cluster)
@@ -26,20 +34,3 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "drain hangs. Set LiveMigrateIfPossible or None on the VM and restart it.",
             value=vmis.blocking_reason(vmi),
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VMI,),
-    reads=expand.STRATEGY_READS,
-    action=Action.AUDIT,
-    event="DrainBlocked",
-    at_admission=False,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Nodes 10.1.1",
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go",
-        "kubevirt/kubevirt:pkg/monitoring/rules/alerts/vms.go",
-    ),
-)

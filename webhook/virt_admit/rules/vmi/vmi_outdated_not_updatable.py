@@ -6,16 +6,22 @@ bugs and vulnerabilities, even if both update methods are listed, until an admin
 **Fix.** Set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and restart it. The restart also updates it.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain.workload_updates import OUTDATED
-from virt_admit.model.kubernetes.kinds import VMI
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule
 
 
-def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(VMI,),
+    reads=expand.STRATEGY_READS,
+    action=Action.AUDIT,
+    at_admission=False,
+    sources=(
+        "OpenShift Virtualization, Updates 6.2.2",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
+    ),
+)
+def check(vmi: Object, context: Context) -> Findings:
     outdated = vmi.label(OUTDATED)
     if not outdated.present or vmis.migratable(vmi) is not False:
         return
@@ -27,18 +33,3 @@ def check(vmi: Object, context: Context[NoParams]) -> Iterator[Finding]:
             "updated. Set LiveMigrateIfPossible or None, then restart.",
             value=vmis.blocking_reason(vmi),
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(VMI,),
-    reads=expand.STRATEGY_READS,
-    action=Action.AUDIT,
-    at_admission=False,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Updates 6.2.2",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
-    ),
-)

@@ -9,17 +9,13 @@ tenth of its lifetime is left.
 of its CA (``kubevirt-ca``, ``cdi-apiserver-signer``), or the configuration, so that the operator creates it again.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from virt_admit.model.kubernetes import clock, webhook_bundles
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.kubernetes.webhook_bundles import Bundle
-from virt_admit.model.messages import count
-from virt_admit.rule import Action, Context, Finding, Rule, duration
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, count, duration, rule
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,19 @@ class Params:
     ahead: int = duration("720h", "warn so long before the end of a CA: 30 days")
 
 
-def check(obj: Object, context: Context[Params]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=webhook_bundles.KINDS,
+    reads=clock.READS,
+    action=Action.WARN,
+    event="WebhookBundleExpired",
+    at_admission=False,
+    params=Params(),
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/resource/apply/certificates.go",
+        "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/util/webhook/client.go",
+    ),
+)
+def check(obj: Object, context: Context[Params]) -> Findings:
     ahead = timedelta(seconds=context.params.ahead / SECOND)
     for bundle in webhook_bundles.bundles(obj):
         now = clock.now(context.cluster)
@@ -61,20 +69,3 @@ def _owned_by_operator(obj: Object, api: str) -> str:
     if obj.name.endswith(".subresources.kubevirt.io") or obj.name.startswith("virt-"):
         return "the secret kubevirt-ca of KubeVirt"
     return "this API service" if api else "this configuration"
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=webhook_bundles.KINDS,
-    reads=clock.READS,
-    action=Action.WARN,
-    event="WebhookBundleExpired",
-    at_admission=False,
-    check=check,
-    params=Params(),
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-operator/resource/apply/certificates.go",
-        "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/util/webhook/client.go",
-    ),
-)

@@ -8,15 +8,11 @@ drain --all`` shows the reason for each VM. Only ``scan`` and ``check`` report t
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.workload_updates import Reach
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.rule import KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, count, rule
 
 WHY = {
     Reach.MIGRATED: "waiting for their turn",
@@ -27,7 +23,14 @@ WHY = {
 }
 
 
-def check(kubevirt: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(KUBEVIRT,),
+    reads=vm_outcomes.READS,
+    action=Action.WARN,
+    at_admission=False,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+)
+def check(kubevirt: Object, context: Context) -> Findings:
     status = kubevirt["status"]
     number = status["outdatedVirtualMachineInstanceWorkloads"]
     if status["phase"].value != "Deployed" or not number.integer or number.integer < 0:
@@ -51,15 +54,3 @@ def _reasons(methods: frozenset[str], cluster: Cluster) -> str:
         for vmi in workload_updates.outdated(cluster)
     )
     return ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(KUBEVIRT,),
-    reads=vm_outcomes.READS,
-    action=Action.WARN,
-    check=check,
-    at_admission=False,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
-)

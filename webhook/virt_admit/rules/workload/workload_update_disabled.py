@@ -7,18 +7,23 @@ them. CPU, memory and volume hotplugs use the same controller and never complete
 Only an empty list switches updates off.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, Unseen, rule
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads={KUBEVIRT: (), VMI: ("metadata.labels",)},
+    action=Action.WARN,
+    sources=(
+        "OpenShift Virtualization, Updates 6.2.2",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater_test.go",
+        "kubevirt/hyperconverged-cluster-operator:hack/check_defaults.sh",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     if workload_updates.methods(obj) or any(workload_updates.listed(obj).items()):
         return
     number = _outdated(obj, context.cluster)
@@ -42,18 +47,3 @@ def _outdated(obj: Object, cluster: Cluster) -> int | None:
         if number is not None:
             return number
     return sum(workload_updates.OUTDATED in vmi.labels for vmi in cluster.known(VMI)) or None
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads={KUBEVIRT: (), VMI: ("metadata.labels",)},
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Updates 6.2.2",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater_test.go",
-        "kubevirt/hyperconverged-cluster-operator:hack/check_defaults.sh",
-    ),
-)

@@ -7,20 +7,24 @@ without a VM is lost.
 **Fix.** Set ``runStrategy: Always`` on the VM, or start it manually after each update.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
+from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, count, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads=union(vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS),
+    action=Action.WARN,
+    sources=(
+        "OpenShift Virtualization, Updates 6.2.1",
+        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#WorkloadUpdateMethodEvict",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     methods = workload_updates.methods(obj)
     if workload_updates.EVICT not in methods:
         return
@@ -46,17 +50,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
     if unseen:
         yield unseen
     yield from more_may_exist(cluster, VMI)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Updates 6.2.1",
-        "kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#WorkloadUpdateMethodEvict",
-    ),
-)

@@ -6,31 +6,22 @@ stopped. The same happens to a VM with a pending hotplug of CPU, memory or volum
 **Fix.** List ``LiveMigrate`` as well. KubeVirt tries it first for every VM that can migrate.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.WARN,
+    sources=(
+        "OpenShift Virtualization, Updates 6.2.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater_test.go",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     if workload_updates.methods(obj) == {workload_updates.EVICT}:
         yield Finding(
             workload_updates.listed(obj).path,
             "workload updates and hotplugs evict every VM, even those that can migrate. Add LiveMigrate; it is tried first.",
             value=workload_updates.EVICT,
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Updates 6.2.1",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater_test.go",
-    ),
-)

@@ -7,20 +7,25 @@ VMs.
 **Fix.** Set ``LiveMigrateIfPossible`` or ``None`` on the VM and restart it.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Context, Finding, Findings, Object, count, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads=union(vmis.READS, expand.STRATEGY_READS),
+    action=Action.WARN,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
+        "#admitLauncherPod",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
+        "OpenShift Virtualization, Updates 6.2.2",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     if workload_updates.EVICT not in workload_updates.methods(obj):
         return
     refusing = [
@@ -36,19 +41,3 @@ def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]
             value=(workload_updates.EVICT, len(refusing)),
         )
     yield from more_may_exist(context.cluster, VMI)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, expand.STRATEGY_READS),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
-        "#admitLauncherPod",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",
-        "OpenShift Virtualization, Updates 6.2.2",
-    ),
-)

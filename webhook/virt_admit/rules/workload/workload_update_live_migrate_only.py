@@ -7,19 +7,23 @@ with its bugs and vulnerabilities, until an administrator restarts it.
 again are updated, the others stay off: restart these manually instead.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Context, Finding, NoParams, Rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, count, names, rule, union
 
 
-def check(obj: Object, context: Context[NoParams]) -> Iterator[Finding | Unseen]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    reads=union(vmis.READS, vmis.OWNER_READS),
+    action=Action.WARN,
+    sources=(
+        "OpenShift Virtualization, Updates 6.2.1",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
     if workload_updates.methods(obj) != {workload_updates.LIVE_MIGRATE}:
         return
     skipped = workload_updates.not_migratable(context.cluster)
@@ -42,17 +46,3 @@ def _remedy(cluster: Cluster, skipped: int) -> str:
         if restarting == skipped
         else (f"Add Evict; {restarting} would restart, the others stay off.")
     )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, vmis.OWNER_READS),
-    action=Action.WARN,
-    check=check,
-    sources=(
-        "OpenShift Virtualization, Updates 6.2.1",
-        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
-    ),
-)

@@ -5,16 +5,17 @@
 **Fix.** Remove the second entry, or write the other method.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Patch, rule
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.WARN,
+    fixable=True,
+    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",),
+)
+def check(obj: Object, _context: Context) -> Findings:
     seen: set[str] = set()
     for item in workload_updates.listed(obj).items():
         if item.value not in workload_updates.METHODS:
@@ -28,14 +29,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
                 why="it is listed before",
             )
         seen.add(item.value)
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.WARN,
-    fixable=True,
-    check=check,
-    sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",),
-)

@@ -6,17 +6,20 @@ off, and VMs keep their old launcher after each update.
 **Fix.** Write ``LiveMigrate`` or ``Evict``. The comparison is case-sensitive.
 """
 
-from collections.abc import Iterator
-
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import show
-from virt_admit.rule import Action, Cause, Context, Finding, NoParams, Rule
+from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 
-def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
+@rule(
+    kinds=(HCO, KUBEVIRT),
+    action=Action.DENY,
+    fixable=True,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
+        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt_test.go",
+    ),
+)
+def check(obj: Object, _context: Context) -> Findings:
     for item in workload_updates.listed(obj).items():
         if item.value in workload_updates.METHODS:
             continue
@@ -29,17 +32,3 @@ def check(obj: Object, _context: Context[NoParams]) -> Iterator[Finding]:
             fix=(Patch("replace", item.path, suggestion),) if suggestion else (),
             why="the value is misspelt",
         )
-
-
-RULE = Rule(
-    module=__name__,
-    doc=__doc__,
-    kinds=(HCO, KUBEVIRT),
-    action=Action.DENY,
-    fixable=True,
-    check=check,
-    sources=(
-        "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
-        "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt_test.go",
-    ),
-)
