@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from virt_admit.model.kubernetes.cluster import Cluster as Cluster
@@ -233,19 +233,21 @@ class Rule(RuleOptions):
         return f"<Rule {self.id}>"
 
 
+_OPTIONS: Final = frozenset(option.name for option in fields(RuleOptions))
+_REQUIRED: Final = frozenset(("kinds", "action"))
+
+
 class rule(RuleOptions):  # noqa: N801 - a decorator
     """Declare the function below as a rule: ``@rule(kinds=(VM,), action=Action.WARN)``. The function becomes a ``Rule``."""
 
     def __new__(cls, *_: object, **options: object) -> Self:
         """Raise ``InvalidRule`` for options that do not exist and for those that are missing."""
-        known = {option.name: option for option in fields(RuleOptions)}
-        for name in options.keys() - known:
-            meant = did_you_mean(name, tuple(known))
-            hint = f"Did you mean {meant}?" if meant else f"Use one of {', '.join(known)}"
+        for name in options.keys() - _OPTIONS:
+            meant = did_you_mean(name, sorted(_OPTIONS))
+            hint = f"Did you mean {meant}?" if meant else f"Use one of {', '.join(sorted(_OPTIONS))}"
             raise InvalidRule(f"unknown option {name} of @rule. {hint}")
-        for name, option in known.items():
-            if option.default is option.default_factory is MISSING and name not in options:
-                raise InvalidRule(f"@rule has no {name}. Write @rule(kinds=(VM,), action=Action.WARN, ...)")
+        for name in _REQUIRED - options.keys():
+            raise InvalidRule(f"@rule has no {name}. Write @rule(kinds=(VM,), action=Action.WARN, ...)")
         return super().__new__(cls)
 
     def __call__(self, check: Check) -> Rule:

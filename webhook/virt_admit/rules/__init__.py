@@ -1,6 +1,8 @@
 """Opinions: one ``<id>.py`` and one ``<id>.yaml`` (its cases) per rule, a folder per first word of the ids.
 
-There is no list to edit: a function with ``@rule`` is a rule. Its folder is the first word of its id.
+There is no list to edit: a function with ``@rule`` is a rule. Its folder is the first word of its id. Rules that differ
+only in what a row of a table says share one file in ``families/``, which ends with the tuple ``RULES``. It writes out the
+ids, so that a search for an id finds the file.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from virt_admit.rule import InvalidRule, Rule
 FOLDER: Final = Path(__file__).parent
 INDEX: Final = FOLDER / "index.json"
 """Generated: the rules with what is needed to select them."""
+FAMILIES: Final = FOLDER / "families"
 
 
 K = TypeVar("K")
@@ -133,13 +136,18 @@ def load_rules() -> Rules:
     Raises:
         InvalidRule: a file declares no rule, or one that is not valid.
     """
-    rules = []
+    rules: dict[str, Rule] = {}
     for file in sorted(FOLDER.glob("*/[!_]*.py")):
-        rule = _load(file)
-        for problem in problems(rule):
-            raise InvalidRule(f"rules/{file.relative_to(FOLDER)}: {problem}")
-        rules.append(rule)
-    return Rules(rules)
+        for rule in _load(file):
+            if rule.id in rules:
+                other = "/".join(rules[rule.id].module.split(".")[1:])
+                raise InvalidRule(
+                    f"{_place(file)}: {rule.id} is also the id of a rule in {other}.py. Change one of them"
+                )
+            for problem in problems(rule):
+                raise InvalidRule(f"{_place(file)}: {problem}")
+            rules[rule.id] = rule
+    return Rules(rules.values())
 
 
 @functools.cache
@@ -170,28 +178,45 @@ def index(rules: Rules) -> str:
 def _imported(rule: Rule | Listed) -> Rule:
     if isinstance(rule, Rule):
         return rule
-    return _load(FOLDER / rule.id.partition("-")[0] / f"{rule.id.replace('-', '_')}.py")
+    (found,) = (each for each in _load(_file(rule.id)) if each.id == rule.id)
+    return found
 
 
-def _load(file: Path) -> Rule:
-    name = f"{file.parent.name}/{file.name}"
+def _file(rule_id: str) -> Path:
+    """Return the file that declares a rule: that of its family, else its own."""
+    own = FOLDER / rule_id.partition("-")[0] / f"{rule_id.replace('-', '_')}.py"
+    return next((file for file, text in _families().items() if f'"{rule_id}"' in text), own)
+
+
+@functools.cache
+def _families() -> dict[Path, str]:
+    return {file: file.read_text(encoding="utf-8") for file in sorted(FAMILIES.glob("[!_]*.py"))}
+
+
+def _place(file: Path) -> str:
+    return f"rules/{file.parent.name}/{file.name}"
+
+
+def _load(file: Path) -> tuple[Rule, ...]:
     try:
-        module = importlib.import_module(f"{__name__}.{file.parent.name}.{file.stem}")
+        rules = declared(importlib.import_module(f"{__name__}.{file.parent.name}.{file.stem}"))
     except InvalidRule as error:
-        raise InvalidRule(f"rules/{name}: {error}") from None
-    rules = declared(module)
-    if len(rules) != 1:
-        raise InvalidRule(f"rules/{name}: {len(rules)} rules. Write @rule(...) above one function")
-    if rules[0].id.partition("-")[0] != file.parent.name:
-        raise InvalidRule(
-            f"rules/{name}: move the file to rules/{rules[0].id.partition('-')[0]}/, the first word of its id"
-        )
-    return rules[0]
+        raise InvalidRule(f"{_place(file)}: {error}") from None
+    if not rules:
+        raise InvalidRule(f"{_place(file)}: no rule. Write @rule(kinds=(VM,), action=Action.WARN, ...) above its check")
+    for rule in rules:
+        own = f"rules/{rule.id.partition('-')[0]}/{rule.id.replace('-', '_')}.py"
+        if file.parent != FAMILIES and own != _place(file):
+            raise InvalidRule(f"{_place(file)}: move the rule {rule.id} to {own}")
+        if file.parent == FAMILIES and f'"{rule.id}"' not in _families()[file]:
+            raise InvalidRule(f'{_place(file)}: write out the id "{rule.id}", so that a search for it finds the file')
+    return rules
 
 
 def declared(module: ModuleType) -> tuple[Rule, ...]:
-    """Return the rules that a module declares."""
-    return tuple(value for value in vars(module).values() if isinstance(value, Rule))
+    """Return the rules that a module declares: its check, and those in ``RULES``."""
+    values = (*vars(module).values(), *getattr(module, "RULES", ()))
+    return tuple(value for value in values if isinstance(value, Rule))
 
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+")

@@ -1,0 +1,167 @@
+"""Numbers of workload updates and of migrations that KubeVirt or its operators cannot use. Each row has its own page."""
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
+from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings.migration_limits import BANDWIDTH, PER_CLUSTER, PER_NODE
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    MIGRATION_POLICY,
+    Action,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Kind,
+    Object,
+    Rule,
+    parse_duration,
+    rule,
+    show,
+)
+
+
+def integer(_: Object, field: Field) -> int:
+    if field.integer is None:
+        raise ValueError
+    return field.integer
+
+
+def int32(_: Object, field: Field) -> int:
+    """Read a number that the operators can decode: neither negative nor above MAX_INT32."""
+    if field.integer is None or not 0 <= field.integer <= MAX_INT32:
+        raise ValueError
+    return field.integer
+
+
+def invalid_number(
+    rule_id: str,
+    *,
+    page: str,
+    kinds: tuple[Kind, ...],
+    fields: Callable[[Object], Iterable[Field]],
+    read: Callable[[Object, Field], int | Fraction | None],
+    least: int,
+    too_small: str,
+    sources: tuple[str, ...],
+    unreadable: str = "",
+) -> Rule:
+    """Declare the rule of one number. Its messages get ``{value}`` as the user wrote it, and ``{number}``.
+
+    Args:
+        read: raises ValueError for what is not such a number.
+        unreadable: the message in that case; empty: that of the error.
+    """
+
+    @rule(id=rule_id, doc=page, kinds=kinds, action=Action.DENY, sources=sources)
+    def check(obj: Object, _context: Context) -> Findings:
+        for field in fields(obj):
+            if not field.present:
+                continue
+            try:
+                number = read(obj, field)
+            except ValueError as error:
+                yield Finding(field.path, unreadable.format(value=show(field.value)) or str(error))
+                continue
+            if number is not None and number < least:
+                yield Finding(field.path, too_small.format(value=show(field.value), number=number))
+
+    return check
+
+
+RULES = (
+    invalid_number(
+        "batch-eviction-interval-invalid",
+        page="""The interval between eviction batches is not a positive duration.
+
+**Why.** Without a pause KubeVirt evicts one batch right after the other and stops nearly all VMs at once. The schema
+accepts any string: HyperConverged rejects a malformed duration, KubeVirt only on updates.
+
+**Fix.** Write a duration such as ``1m0s``, which is the default.
+""",
+        kinds=(HCO, KUBEVIRT),
+        fields=lambda obj: (workload_updates.block(obj)["batchEvictionInterval"],),
+        read=lambda _, field: parse_duration(field.value),
+        least=1,
+        too_small="{value} leaves no pause: all batches of VMs are evicted at once. Use 1m0s.",
+        sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+    ),
+    invalid_number(
+        "batch-eviction-size-invalid",
+        page="""The size of eviction batches is not a positive integer.
+
+**Why.** With 0 or less KubeVirt never evicts a VM, although ``Evict`` looks enabled.
+
+**Fix.** Write at least 1, or remove the field for the default of 10. To disable evictions, remove ``Evict``.
+""",
+        kinds=(HCO, KUBEVIRT),
+        fields=lambda obj: (workload_updates.block(obj)["batchEvictionSize"],),
+        read=integer,
+        least=1,
+        too_small="{number} means that KubeVirt never evicts a VM. Use at least 1.",
+        unreadable="{value} is not an integer. Write the number of VMs to evict at once.",
+        sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
+    ),
+    invalid_number(
+        "migration-bandwidth-invalid",
+        page="""The migration bandwidth is negative or not a valid quantity.
+
+**Why.** The schema accepts a minus sign. virt-launcher then cannot build the parameters of the migration, and every
+migration fails. A value that is not a quantity stops the operator.
+
+**Fix.** Write bytes per second with a unit, such as ``64Mi`` or ``1Gi``. ``0`` means no limit.
+""",
+        kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+        fields=lambda obj: (migration_limits.block(obj)[BANDWIDTH],),
+        read=lambda obj, _: migration_limits.bandwidth(obj),
+        least=0,
+        too_small="{value} is negative, so every migration fails. Use 64Mi, or 0 for no limit.",
+        sources=(
+            "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#hcLiveMigrationToKv",
+            "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/vcpu/vcpu.go#QuantityToByte",
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
+        ),
+    ),
+    invalid_number(
+        "migration-parallel-limit-invalid",
+        page="""A limit of parallel migrations is not a positive integer.
+
+**Why.** With a limit of 0 no live migration starts, and every drain of a node with ``LiveMigrate`` VMs hangs. The
+schema accepts a negative number, but the operators cannot decode it: virt-operator cannot read a KubeVirt that was
+created with one.
+
+**Fix.** Write at least 1, or remove the field for the default.
+""",
+        kinds=(HCO, KUBEVIRT),
+        fields=lambda obj: (migration_limits.block(obj)[PER_CLUSTER], migration_limits.block(obj)[PER_NODE]),
+        read=int32,
+        least=1,
+        too_small="0 means that no live migration starts and every drain hangs. Use at least 1.",
+        unreadable=f"the operators cannot read {{value}}. Use an integer from 1 to {MAX_INT32}, without quotes.",
+        sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
+    ),
+    invalid_number(
+        "migration-timeout-invalid",
+        page="""A migration timeout is negative or not an integer.
+
+**Why.** A negative timeout expires immediately: KubeVirt cancels every migration, and drains never complete.
+
+**Fix.** Write seconds as a positive integer, or remove the field for the default.
+""",
+        kinds=(HCO, KUBEVIRT, MIGRATION_POLICY),
+        fields=migration_limits.timeouts,
+        read=integer,
+        least=0,
+        too_small="{number} is negative, so every migration is cancelled at once. Use a positive number of seconds.",
+        unreadable="{value} is not an integer. Write a number of seconds, without unit or quotes.",
+        sources=(
+            "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
+            "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",
+            "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/migrationpolicy-admitter.go#Admit",
+        ),
+    ),
+)
