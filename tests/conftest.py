@@ -5,7 +5,8 @@ Other cases each time: ``pytest --hypothesis-profile=default``.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
@@ -53,3 +54,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the long files first, the others in the order of their folders."""
     rank = {file: number for number, file in enumerate(LONG_FILES)}
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Name file and line of the case below the failure of a test about a case of a rule."""
+    report = yield
+    params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    if report.failed and {"rule", "case"} <= params.keys():
+        from tests.rules import cases
+
+        report.sections.append(("the case", cases.place(params["rule"], params["case"])))
+    return report

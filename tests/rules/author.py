@@ -18,6 +18,18 @@ from virt_admit.rules import load_rules
 LONGEST_ID = 56
 """The annotation that exempts an object from the rule has a name of at most 63 characters."""
 
+TESTS = (
+    "rules/test_rules",
+    "rules/test_rules_hostile",
+    "rules/test_never_break_cases",
+    "rules/test_never_break",
+    "rules/test_never_break_health",
+    "kube/test_field_filter",
+    "kube/test_snapshots",
+    "contract/test_answers",
+)
+"""What ``make try`` runs: the parts about the rule, and the hazards of VMs and nodes with all rules."""
+
 RULE = '''"""The bad pattern in one sentence.
 
 **Why.** What it does to the cluster.
@@ -83,18 +95,24 @@ def usual_kind(family: str) -> Kind:
 
 
 def run(rule_id: str) -> int:
-    """Run the cases of one rule, and the tests of fields, snapshots, hostile input and recorded answers."""
+    """Run the cases of one rule, and the tests of fields, hazards, snapshots, hostile input and recorded answers."""
     rules = load_rules()
     if rule_id not in rules.by_id:
         raise InvalidRule(f"there is no rule {rule_id}. Run: make rule ID={rule_id}")
     for problem in cases.problems(rules):
         raise InvalidRule(problem)
-    files = [f"tests/{name}.py" for name in ("rules/test_rules", "kube/test_field_filter", "kube/test_snapshots")]
-    files += ["tests/rules/test_rules_hostile.py", "tests/contract/test_answers.py"]
-    chosen = f"[{rule_id}/ or [{rule_id}] or test_the_answer"
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *files, "-k", chosen], cwd=ROOT, check=False
-    ).returncode
+    chosen = f"[{rule_id}/ or [{rule_id}] or test_the_answer or test_never_break.py or test_never_break_health.py"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=short",
+        *(f"tests/{name}.py" for name in TESTS),
+        "-k",
+        chosen,
+    ]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def main() -> int:

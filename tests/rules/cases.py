@@ -34,7 +34,8 @@ def problems(rules: Rules, folder: Path = RULE_FOLDER) -> Iterator[str]:
     files = {_id(file): file for file in sorted(folder.rglob("*.yaml"))}
     for rule in rules:
         if rule.id not in files:
-            yield f"{case_file(rule)}: the file is missing. Write a case that finds something and one that does not"
+            declared = "/".join(rule.module.split(".")[1:])
+            yield f"{declared}.py: no cases of {rule.id}. Write {case_file(rule)}, one case with a finding and one without"
     for name, file in files.items():
         if name not in rules.by_id:
             yield f"{_place(file)}: there is no rule {name}. Write {file.stem}.py next to it, or delete the file"
@@ -45,6 +46,14 @@ def problems(rules: Rules, folder: Path = RULE_FOLDER) -> Iterator[str]:
 def case_file(rule: Rule) -> str:
     """The path of a rule's cases below ``rules/``."""
     return f"rules/{rule.id.partition('-')[0]}/{rule.id.replace('-', '_')}.yaml"
+
+
+def place(rule: Rule, case: dict[str, Any]) -> str:
+    """Return file and line of a case, as editors and terminals open them."""
+    file = case_file(rule)
+    items = yaml.compose((RULE_FOLDER.parent / file).read_text(), yaml.CSafeLoader).value
+    found = (item for item in items for key, value in item.value if (key.value, value.value) == ("name", case["name"]))
+    return f"webhook/virt_admit/{file}:{next(found).start_mark.line + 1}"
 
 
 def _problems(cases: Any) -> Iterator[str]:

@@ -10,7 +10,7 @@ from tests.rule_cases import rule_cases
 from virt_admit.engine import review as engine
 from virt_admit.install import manifests
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import NOTHING, Cluster, Snapshot
+from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.parser import load
 from virt_admit.policy.policy import Policy
@@ -99,10 +99,3 @@ def over(case: dict[str, Any]) -> Snapshot:
     """The cluster that a case describes."""
     items = [Object(data) for data in case.get("cluster", ())]
     return Snapshot(items, case.get("complete", ["*"]), server_version=case.get("serverVersion"))
-
-
-def assert_that_blindness_never_denies(rule: str, case: dict[str, Any]) -> None:
-    """What is denied with nothing in sight is denied by the object alone."""
-    if "old" not in case and "operation" not in case:
-        blind = ask(case["object"], over=NOTHING)
-        assert blind["allowed"] or not ask(case["object"], over=over(case))["allowed"], (rule, case["name"])

@@ -157,6 +157,15 @@ def test_metadata_that_is_not_a_tuple() -> None:
     assert problem == f"metadata is not a tuple. Write metadata=('{ZONE}',)"
 
 
+def test_kinds_and_sources_that_are_not_tuples() -> None:
+    assert list(problems(dataclasses.replace(ON_NODES, kinds=NODE))) == [
+        "kinds is not a tuple of kinds. Write kinds=(VM,)"
+    ]
+    assert list(problems(dataclasses.replace(ON_NODES, sources="a"))) == [  # type: ignore[arg-type]
+        "sources is not a tuple. Write sources=('a',)"
+    ]
+
+
 @pytest.mark.parametrize("path", ["status.phase", "reclaimPolicy", "metadata.labels.example.io/zone", "type", "value"])
 def test_reads_may_name_every_field_of_a_kind(path: str) -> None:
     """StorageClasses and Secrets have neither spec nor status."""
@@ -192,7 +201,8 @@ def test_a_rule_without_cases_and_cases_without_a_rule(tmp_path: Any) -> None:
     (tmp_path / "vm").mkdir()
     (tmp_path / "vm" / "vm_lonely.yaml").write_text(GOOD)
     assert list(cases.problems(ONE, tmp_path)) == [
-        "rules/node/node_zone_frozen.yaml: the file is missing. Write a case that finds something and one that does not",
+        "rules/test_one_place.py: no cases of node-zone-frozen. Write rules/node/node_zone_frozen.yaml, one case with a "
+        "finding and one without",
         "rules/vm/vm_lonely.yaml: there is no rule vm-lonely. Write vm_lonely.py next to it, or delete the file",
     ]
 

@@ -112,12 +112,20 @@ def test_case(rule, case):
     result, read = ask(rule, case)
 
     assert not result.error
-    assert read & set(kinds.ALL) <= set(rule.reads), f"{file_of(rule)}: add the kinds that the check looks up to reads"
+    for problem in undeclared_kinds(rule, case, read):
+        pytest.fail(problem, pytrace=False)
     as_expected(result, case)
     for finding in result.findings:
         fits(rule, finding)
     fix_removes_findings(rule, case, result)
     finds_no_more_without_a_cluster(rule, case, result)
+
+
+def undeclared_kinds(rule, case, read):
+    """Yield the kinds that the check looks up and that the rule does not declare, each with what to write."""
+    for kind in sorted(read & set(kinds.ALL) - set(rule.reads)):
+        name = next(name for name, value in vars(kinds).items() if value is kind)
+        yield f"{file_of(rule)}: the check looks up {kind} (case {case['name']!r}). Add {name}: (...) to reads"
 
 
 def as_expected(result, case):

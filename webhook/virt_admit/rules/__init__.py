@@ -226,8 +226,11 @@ _COMMON: Final = ("metadata", "spec", "status")
 
 def problems(rule: Rule) -> Iterator[str]:
     """Return what is wrong with the fields of a rule, each with what to write instead."""
-    if not isinstance(rule.metadata, tuple):
-        yield f"metadata is not a tuple. Write metadata=({rule.metadata!r},)"
+    if not isinstance(rule.kinds, tuple) or not all(isinstance(kind, Kind) for kind in rule.kinds):
+        yield "kinds is not a tuple of kinds. Write kinds=(VM,)"
+    for option in ("metadata", "sources"):
+        if not isinstance(value := getattr(rule, option), tuple):
+            yield f"{option} is not a tuple. Write {option}=({value!r},)"
     if rule.target and rule.at_admission:
         yield "a rule about an upgrade does not run at admission. Write at_admission=False"
     if not isinstance(rule.reads, Mapping):
