@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import pkgutil
 import re
 import types
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import virt_admit
 from tests.fake_api import FakeApi
 from tests.paths import ROOT
 from tests.rule_results import result_of
@@ -251,3 +254,14 @@ def test_the_examples_in_contributing_work(tmp_path: Any, python: str, text: str
         result, read = ask(example, case)
         assert read <= set(example.reads)
         as_expected(result, case)
+
+
+def test_the_facts_in_contributing_exist() -> None:
+    (table,) = re.findall(r"### Facts\n(.*?)\n### ", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    named = re.findall(r"\b([a-z_]+)\.([A-Za-z_]+)", " ".join(row.split("|", 2)[2] for row in table.splitlines()[2:]))
+    facts = {(module, name) for module, name in named if module not in ("context", "metadata")}
+    assert len(facts) > 25
+    modules = [info.name for info in pkgutil.walk_packages(virt_admit.__path__, "virt_admit.") if not info.ispkg]
+    for module, name in sorted(facts):
+        found = [each for each in modules if each.endswith(f".{module}")]
+        assert any(hasattr(importlib.import_module(each), name) for each in found), f"{module}.{name}"
