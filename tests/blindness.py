@@ -130,14 +130,7 @@ def _vm(chance: Random, name: str, nodes: Sequence[str]) -> Iterator[Manifest]:
         spec["evictionStrategy"] = strategy
     metadata: Manifest = {"uid": f"uid-{name}", "creationTimestamp": EARLIER[1], "labels": {"app": chance.choice("pq")}}
     if _maybe(chance, 0.15):
-        term = {
-            "topologyKey": chance.choice((HOSTNAME, ZONE)),
-            "labelSelector": {"matchLabels": {"app": chance.choice("pq")}},
-        }
-        if _maybe(chance, 0.5):
-            term["namespaceSelector"] = {"matchLabels": {"team": chance.choice(NAMESPACES)}}
-        which = chance.choice(("podAffinity", "podAntiAffinity", "podAntiAffinity"))
-        spec["affinity"] = {which: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        spec["affinity"] = _affinity(chance)
     if _maybe(chance, 0.1):
         spec["nodeSelector"] = {ZONE: chance.choice("xy")}
     if _maybe(chance, 0.2):
@@ -172,6 +165,17 @@ def _vm(chance: Random, name: str, nodes: Sequence[str]) -> Iterator[Manifest]:
         yield manifest("v1", "ResourceQuota", name, namespace, spec={"hard": quota}, status={"hard": quota, "used": {}})
     if _maybe(chance, 0.1):
         yield _budget(chance, f"vm-{name}", namespace, {"vm": name})
+
+
+def _affinity(chance: Random) -> Manifest:
+    term = {
+        "topologyKey": chance.choice((HOSTNAME, ZONE)),
+        "labelSelector": {"matchLabels": {"app": chance.choice("pq")}},
+    }
+    if _maybe(chance, 0.5):
+        term["namespaceSelector"] = {"matchLabels": {"team": chance.choice(NAMESPACES)}}
+    which = chance.choice(("podAffinity", "podAntiAffinity", "podAntiAffinity"))
+    return {which: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def _launcher(chance: Random, name: str, namespace: str, on: str, metadata: Manifest, spec: Manifest) -> Manifest:

@@ -7,14 +7,19 @@ from typing import ClassVar
 import pytest
 
 from tests.rules import test_rules
-from tests.rules.test_rules import CASES, Recorder, ask, file_of
+from tests.rules.test_rules import CASES_BY_RULE, Recorder, ask, file_of
 from virt_admit.kube.cache import KindStore
 from virt_admit.kube.field_filter import retained_fields
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rules import Rules
 
-LOOKING = [case for case in CASES if case.values[1].get("cluster")]
+LOOKING = [
+    pytest.param(rule, looking, id=rule.id)
+    for rule, cases in (each.values for each in CASES_BY_RULE)
+    if (looking := [case for case in cases if case.get("cluster")])
+]
+"""The rules with those of their cases that have a cluster."""
 
 
 def filtered(data, fields):
@@ -28,15 +33,18 @@ def filtered(data, fields):
     return obj.data
 
 
-@pytest.mark.parametrize(("rule", "case"), LOOKING)
-def test_a_rule_finds_the_same_in_the_fields_that_it_declares(rule, case):
+@pytest.mark.parametrize(("rule", "cases"), LOOKING)
+def test_a_rule_finds_the_same_in_the_fields_that_it_declares(rule, cases):
     """The fields of this rule alone: those that other rules declare may go at any time."""
     declared = retained_fields(Rules([rule]))
 
-    expected, _ = ask(rule, case)
-    result, _ = ask(rule, {**case, "cluster": [filtered(data, declared) for data in case["cluster"]]})
-
-    assert result == expected, f"{file_of(rule)}: name every field that the check looks up in reads"
+    differing = {}
+    for case in cases:
+        expected, _ = ask(rule, case)
+        result, _ = ask(rule, {**case, "cluster": [filtered(data, declared) for data in case["cluster"]]})
+        if result != expected:
+            differing[case["name"]] = (result, expected)
+    assert not differing, f"{file_of(rule)}: name every field that the check looks up in reads: {differing}"
 
 
 class Read(dict):
@@ -98,23 +106,23 @@ def is_kept(tree, path):
     return True
 
 
-@pytest.mark.parametrize(("rule", "case"), LOOKING)
-def test_a_rule_reads_no_field_that_it_does_not_declare(rule, case, monkeypatch):
+@pytest.mark.parametrize(("rule", "cases"), LOOKING)
+def test_a_rule_reads_no_field_that_it_does_not_declare(rule, cases, monkeypatch):
     """Also none that the objects of this case happen to lack."""
     monkeypatch.setattr(Object, "annotations", property(lambda obj: obj.metadata["annotations"].map))  # not a copy
     declared = retained_fields(Rules([rule]))
-    seen = [(kinds.of(Object(data)), set(), data) for data in case["cluster"]]
-    ask(rule, {**case, "cluster": [watched(data, paths) for _, paths, data in seen]})
-
-    undeclared = {
-        (kind, path)
-        for kind, paths, _ in seen
-        if kind in declared
-        for path in paths
-        if not is_kept(declared[kind].tree, path)
-    }
+    undeclared: dict[tuple[kinds.Kind, tuple[str, ...]], str] = {}
+    for case in cases:
+        seen = [(kinds.of(Object(data)), set(), data) for data in case["cluster"]]
+        ask(rule, {**case, "cluster": [watched(data, paths) for _, paths, data in seen]})
+        for kind, paths, _ in seen:
+            for path in paths if kind in declared else ():
+                if not is_kept(declared[kind].tree, path):
+                    undeclared.setdefault((kind, path), case["name"])
     parents = {(kind, path[:length]) for kind, path in undeclared for length in range(1, len(path))}
-    fields = sorted(f"{kind}: {'.'.join(path)}" for kind, path in undeclared - parents)
+    fields = sorted(
+        f"{kind}: {'.'.join(path)} (case {case})" for (kind, path), case in undeclared.items() if (kind, path) not in parents
+    )
     if undeclared:
         pytest.fail(f"{file_of(rule)}: add these fields to reads: {', '.join(fields)}", pytrace=False)
 
@@ -139,10 +147,9 @@ class Narrow(Recorder):
 
 def test_at_admission_some_kinds_are_looked_up_in_one_namespace_alone(monkeypatch):
     monkeypatch.setattr(test_rules, "Recorder", Narrow)
-    for case in LOOKING:
-        rule, data = case.values
-        if rule.at_admission:
-            ask(rule, data)
+    for rule, cases in (each.values for each in LOOKING):
+        for case in cases if rule.at_admission else ():
+            ask(rule, case)
 
     elsewhere = {(kind, namespace) for kind, namespace in Narrow.places if kind.lookup_namespace not in ("", namespace)}
     assert not elsewhere

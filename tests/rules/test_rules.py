@@ -24,6 +24,8 @@ ALL = list(load_rules())
 DEFAULT = load("default", load_rules())
 PAIRS = list(cases.read(load_rules()))
 CASES = [pytest.param(rule, case, id=f"{rule.id}/{case.get('name')}") for rule, case in PAIRS]
+CASES_BY_RULE = [pytest.param(rule, [case for each, case in PAIRS if each is rule], id=rule.id) for rule in ALL]
+"""For tests that ask one more thing of every case: one test for each rule is quicker than one for each case."""
 SHARED = {
     (kind, path)
     for package in (forecasts, model)

@@ -1,7 +1,7 @@
 """What a rule is: one named opinion about one or more kinds of objects.
 
-Rule authors need no other file. Besides the names below they import from here every kind of ``model/kubernetes/kinds.py`` and the
-names of the model that most rules need: one line for all of them.
+Rule authors need no other file. Besides the names below they import from here every kind of
+``model/kubernetes/kinds.py`` and the names of the model that most rules need: one line for all of them.
 """
 
 from __future__ import annotations

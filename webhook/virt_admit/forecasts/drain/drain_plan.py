@@ -160,7 +160,7 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
 def _packing(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
     """Return whether the VMs that need room find it at the same time.
 
-    Without room for all of them the answer is no only if those that certainly need room find none.
+    Where all of them find no room, ``fits`` is false only if those that certainly need room find none.
     """
     packing = capacity.packing([Leaving(found.vmi, found.target) for found in forecasts if found.needs_room], cluster)
     if packing.fits is not False or not any(found.may_stop for found in forecasts):
