@@ -16,7 +16,7 @@ from tests.apiserver.binaries import Unavailable
 from tests.paths import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-GATE = {".ci/run", "make audit", "make setup", "sudo --preserve-env make image-test"}
+GATE = {".ci/run", "make unit", "make audit", "make setup", "sudo --preserve-env make image-test"}
 """The commands of test.yaml: the gate itself, and targets of the Makefile."""
 
 
