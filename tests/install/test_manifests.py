@@ -26,8 +26,7 @@ from virt_admit.settings import CERTS_SECRET, NAMESPACE, SERVICE, SERVICE_NAMES
 
 FOLDER = ROOT / "manifests"
 FILES = sorted(FOLDER.rglob("*.yaml"))
-ALL = load_rules()
-RULES = ALL.at_admission
+RULES = load_rules().at_admission
 MUTATE, VALIDATE = manifests.webhooks(RULES)
 ENTRY_KEYS = {
     *("name", "admissionReviewVersions", "clientConfig", "failurePolicy", "matchPolicy", "sideEffects"),
@@ -202,7 +201,7 @@ class TestRights:
     WEBHOOK = manifests.rbac(RULES)
     POLICY = tuple(obj for obj in WEBHOOK if obj["metadata"]["name"] == "virt-admit-policy")
     OWN = tuple(obj for obj in WEBHOOK if obj["metadata"]["name"] != "virt-admit-policy")
-    SWEEP = manifests.scan_rbac(ALL)
+    SWEEP = manifests.scan_rbac(load_rules())
     ELSEWHERE = tuple(obj for home in manifests.rbac_elsewhere(RULES).values() for obj in home)
 
     def test_no_wildcard(self):
@@ -246,7 +245,7 @@ class TestRights:
 
     def test_the_scan_lists_what_rules_judge_and_look_up_and_what_an_upgrade_depends_on(self):
         listed = [rule for rule in granted(self.SWEEP) if rule["verbs"] == ["list"]]
-        wanted = {*rehearsal.READS, *(kind for rule in ALL.in_scan for kind in (*rule.kinds, *rule.reads))}
+        wanted = {*rehearsal.READS, *(kind for rule in load_rules().in_scan for kind in (*rule.kinds, *rule.reads))}
         assert self._kinds([*listed, *granted(self.ELSEWHERE)]) == {(kind.group, kind.plural) for kind in wanted}
 
     @pytest.mark.parametrize(

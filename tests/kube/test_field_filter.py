@@ -121,7 +121,9 @@ def test_a_rule_reads_no_field_that_it_does_not_declare(rule, cases, monkeypatch
                     undeclared.setdefault((kind, path), case["name"])
     parents = {(kind, path[:length]) for kind, path in undeclared for length in range(1, len(path))}
     fields = sorted(
-        f"{kind}: {'.'.join(path)} (case {case})" for (kind, path), case in undeclared.items() if (kind, path) not in parents
+        f"{kind}: {'.'.join(path)} (case {case})"
+        for (kind, path), case in undeclared.items()
+        if (kind, path) not in parents
     )
     if undeclared:
         pytest.fail(f"{file_of(rule)}: add these fields to reads: {', '.join(fields)}", pytrace=False)
