@@ -6,9 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from random import Random
 
 import pytest
+from click.testing import CliRunner
 
+from tests import blindness, builders
+from tests.model.kubevirt import drain_cases
+from virt_admit.cli import main
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -118,3 +123,41 @@ def test_a_symlink_in_the_folder_of_pages_is_not_followed(tmp_path):
     assert not (folder / "shop.html").is_symlink()
     owners.write(folder, {"shop.html": "later"})
     assert (folder / "shop.html").read_text() == "later"
+
+
+@pytest.mark.parametrize("amount", ["plenty", None, ["1"], True, "1Gib"])
+def test_pod_requests_that_are_no_quantities_leave_the_room_of_a_node_open(amount):
+    """Read as 0, such a pod would make room for a VM that its node may not have."""
+
+    def verdict(memory):
+        containers = [{"name": "web", "resources": {"requests": {"memory": memory}}}]
+        spec = {"nodeName": "b", "containers": containers}
+        pod = builders.manifest("v1", "Pod", "web", "shop", spec=spec, status={"phase": "Running"})
+        shop = builders.manifest("v1", "Namespace", builders.NAMESPACE)
+        cluster = builders.complete(
+            drain_cases.HERE, drain_cases.THERE, drain_cases.vmi("LiveMigrate", migratable=True), pod, shop
+        )
+        (found,) = (node for node in plan(cluster).nodes if node.name == "a")
+        return found
+
+    assert verdict("1Gi").drainable is True
+    unsized = verdict(amount)
+    assert unsized.drainable is None
+    assert any("node b" in what for what in unsized.unseen)
+
+
+@pytest.mark.parametrize("verb", [("scan",), ("drain", "--all"), ("upgrade",)], ids=" ".join)
+@pytest.mark.parametrize("form", ["text", "json", "html"])
+@pytest.mark.parametrize("seed", [7, 12, 31])
+def test_the_order_of_items_never_changes_a_byte(tmp_path, monkeypatch, verb, form, seed):
+    monkeypatch.chdir(tmp_path)
+    runner, printed = CliRunner(), set()
+    items = blindness.random_cluster(seed)
+    for order in range(3):
+        Random(order).shuffle(items)
+        snapshot = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "complete": ["*"], "items": items}
+        (tmp_path / "cluster.json").write_text(json.dumps(snapshot))
+        run = runner.invoke(main.virt_admit, [*verb, "--cluster", "cluster.json", "-o", form])
+        assert run.exit_code in (0, 1, 2), run.output
+        printed.add(run.stdout)
+    assert len(printed) == 1

@@ -25,7 +25,7 @@ from virt_admit.model.scheduler.filters import FilterPipeline, Placement
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
-from virt_admit.model.scheduler.resources import Resources, pod_requests
+from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot, read_node
 from virt_admit.model.scheduler.volumes import Volumes
 
@@ -337,9 +337,12 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
     for claim in vmi.at("spec", "resourceClaims").items():  # dynamic resource allocation: no ResourceSlices are read
         yield f"the nodes with devices for resource claim {claim['name'].text}"
     given = expand(vmi, cluster)
-    if launchers(cluster).on_node(vmi) is None:
+    running = launchers(cluster).on_node(vmi)
+    if running is None:
         yield from launcher_resources.unseen(given, cluster)
         return
+    if not is_sized(running["spec"]):
+        yield f"the requests of pod {running.full_name}, which are no quantities"
     yield from given.unseen
     if configuration.is_unread(cluster):  # its node selectors and CPU model count for every pod
         yield str(KUBEVIRT)

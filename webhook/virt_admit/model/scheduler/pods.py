@@ -10,7 +10,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
 from virt_admit.model.scheduler.pod_terms import REQUIRED, PodTerm, pod_terms, with_label_keys
-from virt_admit.model.scheduler.resources import Resources, pod_requests
+from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
 
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not see: its informer leaves them out."""
@@ -38,6 +38,8 @@ class Pod:
     """The node that it is bound to; empty: none yet."""
     labels: Mapping[str, str] = field(default_factory=dict)
     requests: Resources = field(default_factory=dict)
+    sized: bool = True
+    """Whether its requests are known. A file may hold requests that are no quantities."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     node_affinity: NodeSelector | None = None
     """None: every node matches."""
@@ -72,6 +74,7 @@ def read(pod: Object) -> Pod:
         node=spec["nodeName"].text or "",
         labels=labels,
         requests=pod_requests(spec, pod["status"]),
+        sized=is_sized(spec),
         node_selector=spec["nodeSelector"].texts,
         node_affinity=parse_node_selector(required.value) if required.is_map else None,
         tolerations=spec["tolerations"].value,

@@ -53,6 +53,31 @@ def amounts(quantities: Mapping[str, Any]) -> dict[str, int]:
     return {name: amount(name, value) for name, value in quantities.items()}
 
 
+def are_quantities(quantities: Mapping[str, Any]) -> bool:
+    """Return whether each value is a quantity. The API server stores nothing else; a file may hold anything."""
+    return all(_is_quantity(value) for value in quantities.values())
+
+
+def _is_quantity(value: object) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool) and _parses(value)
+
+
+@functools.lru_cache(maxsize=8192)
+def _parses(value: str | int) -> bool:
+    try:
+        parse_quantity(value, integers=True)
+    except ValueError:
+        return False
+    return True
+
+
+def is_sized(spec: Field) -> bool:
+    """Return whether all requests and limits of a pod with this spec are quantities, so that its size is known."""
+    containers = (*spec["containers"].items(), *spec["initContainers"].items())
+    parts = [part for item in containers for part in (item.at("resources", "limits"), item.at("resources", "requests"))]
+    return all(are_quantities(part.map) for part in (*parts, spec.at("resources", "requests"), spec["overhead"]))
+
+
 def show(resource: str, value: int) -> str:
     """Return an amount as a quantity for people: ``1500m``, ``12Gi``, ``2``. Rounded up to one decimal."""
     if resource == CPU:

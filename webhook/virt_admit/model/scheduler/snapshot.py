@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.selectors import IN, Selector
 from virt_admit.model.scheduler.pods import Pod
-from virt_admit.model.scheduler.resources import PODS, Resources, add, amounts
+from virt_admit.model.scheduler.resources import PODS, Resources, add, amounts, are_quantities
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Node:
     ready: bool = True
     """Whether its condition Ready is not False or Unknown: the node lifecycle controller taints it then."""
     allocatable: Resources | None = None
-    """None: the node does not report it."""
+    """None: the node does not report it, or the size of a pod on it is not known."""
 
 
 def read_node(node: Object, *, moment: bool = True) -> Node:
@@ -43,7 +43,7 @@ def read_node(node: Object, *, moment: bool = True) -> Node:
         taints,
         cordoned=node.at("spec", "unschedulable").boolean is True,
         ready=node.condition("Ready")["status"].text in (None, "True"),
-        allocatable=amounts(allocatable.map) if allocatable.is_map else None,
+        allocatable=amounts(allocatable.map) if allocatable.is_map and are_quantities(allocatable.map) else None,
     )
 
 
@@ -83,11 +83,14 @@ class SchedulerSnapshot:
         cls, nodes: Iterable[Node], pods: Iterable[Pod], namespaces: Mapping[str, Mapping[str, str]]
     ) -> SchedulerSnapshot:
         """Return the state of these nodes and pods; pods on unknown nodes count for affinity nowhere."""
-        state = cls({node.name: node for node in nodes}, namespaces)
+        bound_pods = list(pods)
+        unsized = {pod.node for pod in bound_pods if not pod.sized}
+        known = (replace(node, allocatable=None) if node.name in unsized else node for node in nodes)
+        state = cls({node.name: node for node in known}, namespaces)
         by_node: dict[str, list[Pod]] = {}
         by_label: dict[Label, list[Pod]] = {}
         repelling: dict[Label | None, list[Pod]] = {}
-        for pod in pods:
+        for pod in bound_pods:
             by_node.setdefault(pod.node, []).append(pod)
             for label in pod.labels.items():
                 by_label.setdefault(label, []).append(pod)
