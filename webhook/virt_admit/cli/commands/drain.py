@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from virt_admit.cli import html_output, multi_cluster
 from virt_admit.cli.cluster_source import load_cluster
-from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
+from virt_admit.cli.options import (
+    ClusterOptions,
+    ClustersOptions,
+    OutputOptions,
+    clusters_options,
+    combined,
+    grouped,
+    page_output_options,
+)
+from virt_admit.forecasts.drain import selection
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
+from virt_admit.forecasts.drain.selection import NodeQuery
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.sanitize import line
 from virt_admit.reports.drain import json as drain_json
 from virt_admit.reports.drain import text as drain_text
@@ -21,72 +32,102 @@ if TYPE_CHECKING:
     from virt_admit.reports.html.owners import Owners
     from virt_admit.reports.html.page import Page
 
-LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
+LOOKS_UP: Final[tuple[Kind, ...]] = tuple(union(READS, selection.READS))
 """The kinds that a plan needs from a live cluster."""
 CODES: Final = {True: 0, False: 1, None: 2}
 """The exit code of each verdict."""
 
 
-def drain(cluster: Cluster, node: str | None, output: str, *, summary: bool = False) -> tuple[str, int]:
-    """Return the plan as ``text`` or ``json``, and the exit code: 1 if a node is blocked, 2 if that is unknown, else 0.
+class NodeOptions(NamedTuple):
+    """The nodes that are drained, one at a time."""
 
-    Raises:
-        LookupError: the node does not exist.
-    """
-    result = plan(cluster, node)
-    if output == "json":
-        rendered = json.dumps(drain_json.as_data(result), indent=2)
-    else:
-        rendered = drain_text.summary(result) if summary else drain_text.text(result)
-    return rendered, CODES[result.drainable]
+    nodes: tuple[str, ...]
+    every: bool
+    selector: str
+    pool: str
+
+    def query(self) -> NodeQuery | None:
+        """Return the nodes that are asked for; None: all of them.
+
+        Raises:
+            UsageError: no node is named, or some nodes and all nodes.
+        """
+        query = NodeQuery(self.nodes, self.selector, self.pool)
+        if any(query) is self.every:
+            raise click.UsageError("give a NODE, --selector, --pool or --all")
+        return None if self.every else query
+
+
+_node_options: Final = combined(
+    click.argument("nodes", nargs=-1, metavar="[NODE]..."),
+    click.option(
+        "--all",
+        "every",
+        is_flag=True,
+        help="Show every node, the worst first, and whether the cluster can be upgraded.",
+    ),
+    click.option("-l", "--selector", default="", metavar="LABELS", help="Nodes with these labels, as in kubectl."),
+    click.option("--pool", default="", metavar="NAME", help="Nodes of this MachineConfigPool or MachineDeployment."),
+    grouped("nodes", NodeOptions),
+)
 
 
 @click.command("drain", short_help="Show what draining a node would do to its virtual machines.")
-@click.argument("node", required=False, metavar="[NODE]")
-@click.option(
-    "--all", "every", is_flag=True, help="Show every node, the worst first, and whether the cluster can be upgraded."
-)
+@_node_options
 @click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
 @clusters_options
 @page_output_options
-def command(node: str | None, every: bool, summary: bool, clusters: ClustersOptions, output: OutputOptions) -> int:
+def command(nodes: NodeOptions, summary: bool, clusters: ClustersOptions, output: OutputOptions) -> int:
     """Show what draining NODE would do to each of its virtual machines, why, and what to do about it. Changes nothing.
 
-    Several clusters (--cluster or --context repeated) need --all. Exit 0 every named node can be drained, 1 something
-    blocks, 2 the answer cannot be determined; of several clusters the highest exit code.
+    Several nodes are judged one at a time, as if each of them alone were drained. Several clusters (--cluster or
+    --context repeated) need --all. Exit 0 every named node can be drained, 1 something blocks, 2 the answer cannot be
+    determined; of several clusters the highest exit code.
     """
-    if (node is None) is not every:
-        raise click.UsageError("give a NODE or --all")
+    query = nodes.query()
     form, file = output.parse()
     if summary and form != "text":
         raise click.UsageError("--summary is for text output only")
     sources = clusters.each()
     if len(sources) > 1:
-        if node is not None:
+        if query is not None:
             raise click.UsageError("several clusters need --all")
         answers = multi_cluster.ask_each(sources, lambda source: _answer(source, summary, form))
         return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
     cluster = load_cluster(sources[0][1], LOOKS_UP)
+    result = _plan(cluster, query)
+    if form == "html":
+        html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
+    else:
+        click.echo(render(result, form, summary=summary).rstrip("\n"))
+    return CODES[result.drainable]
+
+
+def _plan(cluster: Cluster, query: NodeQuery | None) -> Plan:
+    if query is None:
+        return plan(cluster)
     try:
-        if form == "html":
-            result = plan(cluster, node)
-            html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
-            return CODES[result.drainable]
-        rendered, code = drain(cluster, node, form, summary=summary)
-    except LookupError as error:
+        selected = selection.select(query, cluster)
+    except (LookupError, ValueError) as error:
         raise click.ClickException(line(str(error))) from None
-    click.echo(rendered.rstrip("\n"))
-    return code
+    return plan(cluster, *selected.names, unseen=selected.unseen)
+
+
+def render(result: Plan, output: str, *, summary: bool = False) -> str:
+    """Return a plan as ``text`` or ``json``."""
+    if output == "json":
+        return json.dumps(drain_json.as_data(result), indent=2)
+    return drain_text.summary(result) if summary else drain_text.text(result)
 
 
 def _answer(source: ClusterOptions, summary: bool, form: str) -> multi_cluster.Answer:
     """Return the answer about all nodes of one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP)
-    result = plan(cluster, None)
+    result = plan(cluster)
     verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
     if form == "html":
         return multi_cluster.Answer(CODES[result.drainable], verdicts, pages=_pages(result, cluster, source))
-    rendered = drain_text.summary(result) if summary else drain_text.text(result)
+    rendered = render(result, "text", summary=summary)
     return multi_cluster.Answer(CODES[result.drainable], verdicts, drain_json.as_data(result), rendered)
 
 

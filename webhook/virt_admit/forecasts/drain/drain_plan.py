@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, vm_outcomes
+from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, selection, vm_outcomes
 from virt_admit.forecasts.drain.capacity import Leaving
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
@@ -22,7 +22,6 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.messages import names
 from virt_admit.model.scheduler.packing import Packing
 
 READS: Final = union(vm_outcomes.READS, pod_evictions.READS, node_notes.READS, coverage.READS)
@@ -95,25 +94,29 @@ class Plan:
         return None if self.unseen or None in verdicts else True
 
 
-def plan(cluster: Cluster, node: str | None = None) -> Plan:
-    """Return what a drain of a node would do now; without a node, of each node of the cluster.
+def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
+    """Return what a drain of each of these nodes would do now, as if it alone were drained.
+
+    Args:
+        cluster: the cluster.
+        nodes: names of nodes; none: every node of the cluster.
+        unseen: what could not be read although it may name more nodes.
 
     Raises:
-        LookupError: the node does not exist.
+        LookupError: a node does not exist.
     """
     known = {found.name: found for found in cluster.known(NODE)}
-    if node is not None and _is_missing(cluster, node):
-        raise LookupError(f"node {node} does not exist. The nodes are: {names(sorted(known)) or 'none'}")
-    node_names = {*known, *occupied(cluster)} if node is None else {node}
+    whole = not nodes
+    node_names = {*known, *occupied(cluster)} if whole else {selection.existing(name, cluster) for name in nodes}
     plans = sorted((_node_plan(name, known.get(name), cluster) for name in node_names), key=_badness)
-    methods = _methods(cluster) if node is None else None
+    methods = _methods(cluster) if whole else None
     return Plan(
         nodes=tuple(plans),
-        whole=node is None,
+        whole=whole,
         methods=methods,
         updates=() if methods is None else tuple(update(vmi, methods, cluster) for vmi in running(cluster)),
-        unseen=_all_unseen(plans, cluster, whole=node is None),
-        uncovered=_uncovered(plans, cluster) if node is None else None,
+        unseen=tuple(dict.fromkeys((*unseen, *_all_unseen(plans, cluster, whole=whole)))),
+        uncovered=_uncovered(plans, cluster) if whole else None,
     )
 
 
@@ -190,13 +193,6 @@ def _unread(cluster: Cluster) -> Mapping[Kind, str]:
         kind: gather(cluster.list(kind))[1] for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM)
     }
     return {kind: unseen for kind, unseen in gathered.items() if unseen}
-
-
-def _is_missing(cluster: Cluster, node: str) -> bool:
-    try:
-        return cluster.get(NODE, "", node) is None
-    except Unseen:
-        return False
 
 
 def _state(node: Object | None) -> Iterator[str]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.remediation.inactive_reasons import CURRENT_CONFIG, DESIRED_CONFIG
-from virt_admit.model.kubernetes import nodes, selectors
+from virt_admit.model import machine_pools
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE, Kind
@@ -29,7 +30,6 @@ READS: Final[Reads] = {
 }
 
 ZONE: Final = "topology.kubernetes.io/zone"
-_DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
 
 
 class Driver(enum.StrEnum):
@@ -129,20 +129,10 @@ def _given(text: str, total: int) -> int:
 # --- OpenShift ---------------------------------------------------------------------------------------------------
 
 
-_RANK: Final = {"master": 0, "worker": 2}
-"""A node in several pools belongs to master, else to its custom pool, else to worker (#getPrimaryPoolForNode)."""
-
-
 def _machine_config(every: Sequence[Object], cluster: Cluster, max_unavailable: str | None) -> Iterator[Pool]:
-    taken: set[str] = set()
-    for pool in sorted(cluster.known(MACHINE_CONFIG_POOL), key=lambda pool: (_RANK.get(pool.name, 1), pool.name)):
-        selector = pool.at("spec", "nodeSelector")
-        if not selector.is_map:
-            continue
-        parsed = selectors.parse(selector.value)
-        own = [node for node in every if node.name not in taken and parsed.matches(node.labels)]
-        taken |= {node.name for node in own}
-        yield _machine_config_pool(pool, sorted(own, key=_zone_then_age), max_unavailable)
+    for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), every):
+        if pool.at("spec", "nodeSelector").is_map:
+            yield _machine_config_pool(pool, sorted(own, key=_zone_then_age), max_unavailable)
 
 
 def _machine_config_pool(pool: Object, own: Sequence[Object], max_unavailable: str | None) -> Pool:
@@ -199,11 +189,7 @@ def _pool_obstacle(pool: Object) -> Obstacle | None:
 
 
 def _cluster_api(every: Sequence[Object], cluster: Cluster, max_unavailable: str | None) -> Iterator[Pool]:
-    by_deployment: dict[str, list[str]] = {}
-    for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
-        node = machine.at("status", "nodeRef", "name").text
-        if node:
-            by_deployment.setdefault(machine.labels.get(_DEPLOYMENT, ""), []).append(node)
+    by_deployment = machine_pools.of_deployments(cluster)
     known = {node.name for node in every}
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
         own = tuple(name for name in by_deployment.get(deployment.name, ()) if name in known)

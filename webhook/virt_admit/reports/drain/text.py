@@ -16,7 +16,7 @@ from virt_admit.reports.unavailable_data import not_available
 
 def text(result: Plan) -> str:
     """Return a plan as text: a table for each node with VMs, and conclusions for a whole cluster."""
-    lines: list[str] = []
+    lines = [_ready(result), ""] if result.whole else []
     for node in result.nodes:
         if node.forecasts or node.pods.blockers or not result.whole:
             lines += [_headline(node), *_table(node.forecasts), *_others(node), ""]
@@ -25,6 +25,18 @@ def text(result: Plan) -> str:
     if result.unseen:
         lines += [*not_available(result.unseen), ""]
     return "\n".join(map(indented, lines))
+
+
+def _ready(result: Plan) -> str:
+    """Return which nodes can be drained now: the first question of an administrator."""
+    ready = sorted(node.name for node in result.nodes if node.drainable)
+    if not ready:
+        return "No node can certainly be drained now."
+    more = f" and {len(ready) - _MOST_READY} more" if len(ready) > _MOST_READY else ""
+    return f"Nodes that can be drained now: {', '.join(ready[:_MOST_READY])}{more}"
+
+
+_MOST_READY: Final = 20
 
 
 def _headline(node: NodePlan) -> str:
@@ -70,7 +82,7 @@ def _others(node: NodePlan) -> Iterator[str]:
 
 def summary(result: Plan) -> str:
     """Return the causes, each with its nodes, and the owners (namespaces), instead of one line per VM."""
-    lines: list[str] = []
+    lines = [_ready(result)] if result.whole else []
     for outcome in VmOutcome:
         rows = result.having(outcome)
         if rows:
