@@ -23,7 +23,15 @@ from virt_admit.engine.applicable import applicable_rules
 from virt_admit.engine.decoding import decode
 from virt_admit.engine.ratchet import KnownFindings, identity
 from virt_admit.model.kubernetes import json_patch, kinds
-from virt_admit.model.kubernetes.cluster import OUT_OF_TIME, Cluster, OutOfTime, ReviewCache, TimedCluster, Unseen
+from virt_admit.model.kubernetes.cluster import (
+    OUT_OF_TIME,
+    Cluster,
+    OutOfTime,
+    ReviewCache,
+    TimedCluster,
+    Unseen,
+    time_limit,
+)
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubevirt.settings import trusted_accounts
 from virt_admit.policy.annotations import ignored_annotation
@@ -131,7 +139,8 @@ def fix(
         if decision is None or decision.action is Action.OFF or not (decision.fix or (own and decision.own_fix)):
             continue
         if evaluation.exemption(rule) is None:
-            fixed += evaluation.fixes(rule, decision)
+            with time_limit(limits.expired):
+                fixed += evaluation.fixes(rule, decision)
     fixed = _compatible(fixed)
     operations = [operation for verdict in fixed for operation in verdict.finding.fix]
     return evaluation.response(fixed=tuple(fixed), patch=json_patch.in_order(operations))
@@ -169,11 +178,12 @@ def review(
     evaluation = _Evaluation(request, obj, rules, cluster, policy, limits)
     verdicts: list[Verdict] = []
     active: list[Rule] = []
-    for rule in rules_run:
-        decision = policy.decide(rule, request.namespace)
-        if decision.action >= weakest:
-            active.append(rule)
-            verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
+    with time_limit(limits.expired):
+        for rule in rules_run:
+            decision = policy.decide(rule, request.namespace)
+            if decision.action >= weakest:
+                active.append(rule)
+                verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
     return evaluation.response(verdicts=strongest_first(verdicts), rules_run=tuple(active))
 
 

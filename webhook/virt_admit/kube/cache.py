@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from virt_admit.kube.field_filter import NO_READS, WHOLE, FieldSet, lookup_namespace, retained_fields
 from virt_admit.model.kubernetes import json_codec
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, computed
 from virt_admit.model.kubernetes.kinds import POD, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -326,7 +326,7 @@ class ClusterCache:
         derived = self._derived.get(function)
         if derived is None or not self._holds(derived):
             watcher = _Watcher(self)
-            derived = _Derived(function(watcher), watcher.seen, watcher.server_version)
+            derived = _Derived(computed(function, watcher), watcher.seen, watcher.server_version)
             if len(self._derived) >= _DERIVED:
                 self._derived.clear()
             self._derived[function] = derived

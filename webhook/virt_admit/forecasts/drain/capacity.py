@@ -64,6 +64,9 @@ def shortage(cluster: Cluster, node: str) -> str:
 
     Empty: all of them find room, or that cannot be determined, because the node, pods or anything else that decides on
     it cannot be read, or there are more than ``MOST_PODS`` or ``MOST_PAIRS``. VMs whose eviction is refused are left out.
+
+    Raises:
+        Unseen: it depends on affinity that has too many terms.
     """
     try:
         moving = list(_moving(cluster, node))
@@ -83,6 +86,10 @@ def shortage(cluster: Cluster, node: str) -> str:
         return ""
     leaving = [Leaving(vmi, candidates.target(vmi, cluster, moves=moves)) for vmi, moves in moving]
     packed = packing(leaving, cluster)
+    if packed.fits is None:
+        for each in leaving:
+            for what in candidates.scheduler(cluster).unsearched(each.target.pod, each.target.gone):
+                raise Unseen(what)
     return _explain(packed, leaving, cluster) if packed.fits is False else ""
 
 

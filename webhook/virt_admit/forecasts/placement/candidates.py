@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import CSI_NODE, KUBEVIRT, NAMESPACE, NODE, POD, PV, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
@@ -23,6 +23,7 @@ from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.scheduler import pod_size, pods, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline, Placement
 from virt_admit.model.scheduler.pod_size import PodSize
+from virt_admit.model.scheduler.pod_terms import FEW_TERMS, MOST_TERMS, MOST_TERMS_OF_ALL
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
@@ -127,9 +128,12 @@ def _scheduler(cluster: Cluster) -> FilterPipeline:
         computed, unseen_sizes = gather(_of_vmis_without_pod(cluster))
         bound += computed
         unseen = (unseen_sizes,) if unseen_sizes else ()
+    many = (len(pod.terms) for pod in bound)
+    most = FEW_TERMS if sum(count for count in many if count > FEW_TERMS) > MOST_TERMS_OF_ALL else MOST_TERMS
+    bound = [pod.with_most(most) for pod in bound]
     namespaces = {item.name: item.labels for item in cluster.known(NAMESPACE)}  # ``_unseen_of`` says if there are more
     state = SchedulerSnapshot.of(map(read_node, nodes), bound, namespaces)
-    return FilterPipeline(state, _volumes(cluster), unseen, complete=not unseen_nodes)
+    return FilterPipeline(state, _volumes(cluster), unseen, complete=not unseen_nodes, most_terms=most)
 
 
 def _counts(pod: Object) -> bool:
@@ -138,7 +142,12 @@ def _counts(pod: Object) -> bool:
 
 def _read(pod: Object) -> Pod:
     """Return a pod as kube-scheduler sees it, without the term by which a target pod keeps off its own source: it
-    concerns no other VMI, and there is one for each VMI that has migrated."""
+    concerns no other VMI, and there is one for each VMI that has migrated.
+
+    Raises:
+        OutOfTime: the time of the review is over; each pod may have many terms.
+    """
+    check_time()
     read = pods.read(pod)
     uid = pod.labels.get(launcher_pod.CREATED_BY)
     if not uid or not read.anti_affinity:
@@ -160,6 +169,7 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
     known = launchers(cluster)
     unseen = ""
     for vmi in cluster.known(VMI):
+        check_time()
         node = vmi.at("status", "nodeName").text
         if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES and known.on_node(vmi) is None:
             given = expand(vmi, cluster)
@@ -211,7 +221,8 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     """
     given = expand(vmi, cluster)
     running = launchers(cluster).on_node(vmi)
-    pod = _prioritized(launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)), vmi, running)
+    fresh = launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)).with_most(scheduler(cluster).most_terms)
+    pod = _prioritized(fresh, vmi, running)
     if not moves:
         return pod
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
@@ -332,7 +343,7 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
             cluster.get(kind, "", name)
         except Unseen as unseen:
             yield unseen.what
-    if pod.affinity or pod.anti_affinity:
+    if pod.affinity or pod.anti_affinity or pod.unsearched:
         yield from (unread.what for unread in more_may_exist(cluster, NAMESPACE))
     for claim in vmi.at("spec", "resourceClaims").items():  # dynamic resource allocation: no ResourceSlices are read
         yield f"the nodes with devices for resource claim {claim['name'].text}"

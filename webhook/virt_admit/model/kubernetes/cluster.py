@@ -7,6 +7,8 @@ be read raises ``Unseen``, and so does one that may not exist yet. No rule ever 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
 from virt_admit.model.kubernetes import kinds
@@ -67,12 +69,67 @@ class OutOfTime(Unseen):
         super().__init__(OUT_OF_TIME)
 
 
+class _Limit:
+    """The time limit of the review that runs now."""
+
+    __slots__ = ("expired", "reached")
+
+    def __init__(self, expired: Callable[[], bool]) -> None:
+        self.expired = expired
+        self.reached = False
+        """Whether it ended a computation."""
+
+
+_limit: ContextVar[_Limit | None] = ContextVar("limit", default=None)
+
+
+@contextmanager
+def time_limit(expired: Callable[[], bool]) -> Iterator[None]:
+    """Let ``check_time`` end the computations of the block when the time is over."""
+    token = _limit.set(_Limit(expired))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def check_time() -> None:
+    """End a loop whose length depends on other objects. Without a limit, as in ``check`` and ``scan``, do nothing.
+
+    Raises:
+        OutOfTime: the time of the review is over.
+    """
+    limit = _limit.get()
+    if limit is not None and limit.expired():
+        limit.reached = True
+        raise OutOfTime
+
+
+def computed(function: Callable[[Cluster], T], cluster: Cluster) -> T:
+    """Return ``function(cluster)``, a value to remember.
+
+    Raises:
+        OutOfTime: the time limit ended a part of the computation, even if the function went on without that part.
+    """
+    limit = _limit.get()
+    if limit is None:
+        return function(cluster)
+    before, limit.reached = limit.reached, False
+    try:
+        value = function(cluster)
+        if limit.reached:
+            raise OutOfTime
+    finally:
+        limit.reached = limit.reached or before
+    return value
+
+
 class TimedCluster:
     """The look-ups of a cluster until the time is over; then they raise ``OutOfTime``, at each object of a list too.
 
     A rule may compare each item of a large object with each object of a large cluster. Between two findings only its
-    look-ups can end it. ``known`` never raises. What ``cached`` computes, it computes from the cluster itself and in any
-    time: a value of half of the objects must not be remembered.
+    look-ups can end it. ``known`` never raises. What ``cached`` computes, it computes from the cluster itself: a value of
+    half of the objects must not be remembered. Only ``check_time`` ends such a computation, and then nothing is remembered.
     """
 
     __slots__ = ("_cluster", "_expired")
@@ -233,7 +290,7 @@ class Snapshot:
 
     def cached(self, function: Callable[[Cluster], T]) -> T:
         if function not in self._derived:
-            self._derived[function] = function(self)
+            self._derived[function] = computed(function, self)
         value: T = self._derived[function]
         return value
 

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.scheduler.neighbours import Neighbours, neighbours
+from virt_admit.model.kubernetes.cluster import Unseen, check_time
+from virt_admit.model.scheduler.inter_pod_affinity import InterPodAffinity, inter_pod_affinity
 from virt_admit.model.scheduler.node_selectors import tolerates
+from virt_admit.model.scheduler.pod_terms import MOST_TERMS
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.resources import PODS, Resources, missing, show
 from virt_admit.model.scheduler.room_index import RoomIndex
 from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot
+from virt_admit.model.scheduler.topology_spread import SpreadDomains, spread_domains
 from virt_admit.model.scheduler.volumes import Claim, Volumes
 
 _UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -101,7 +103,8 @@ class _Demand(NamedTuple):
     by_labels: ByLabels
     claims: tuple[Claim, ...]
     fault: str
-    neighbours: Neighbours
+    affinity: InterPodAffinity
+    spread: tuple[SpreadDomains, ...]
     unseen: tuple[str, ...]
 
 
@@ -115,6 +118,8 @@ class FilterPipeline:
     """Kinds of which there may be more objects than are known, such as pods: no node certainly accepts a pod."""
     complete: bool = True
     """Whether every node of the cluster is known."""
+    most_terms: int = MOST_TERMS
+    """Affinity terms of one pod that are searched."""
     _static: dict[Any, ByLabels] = field(default_factory=dict)
     _reach: dict[Any, frozenset[str]] = field(default_factory=dict)
     """The nodes that cannot reach a volume, by what the volume demands."""
@@ -128,6 +133,7 @@ class FilterPipeline:
             self.volumes,
             self.unseen,
             self.complete,
+            self.most_terms,
             self._static,
             self._reach,
             _limited=self.limits_volumes,
@@ -141,6 +147,7 @@ class FilterPipeline:
         demand = self._demand(pod, gone)
         judged: dict[str, str | None] = {}
         for name in self._doubtful(demand):
+            check_time()
             if name != without:
                 causes, unseen = self._causes(demand, self.state.nodes[name])
                 judged[name] = "; ".join(causes) if causes or not unseen else None
@@ -154,9 +161,9 @@ class FilterPipeline:
         found: set[str] = set()
         for claim in demand.claims:
             found |= self._out_of_reach(claim)
-        if demand.neighbours.attracted or demand.neighbours.spread:
+        if demand.affinity.attracted or demand.spread:
             return nodes
-        for domain in (*demand.neighbours.repelled_by, *demand.neighbours.avoided):
+        for domain in (*demand.affinity.repelled_by, *demand.affinity.avoided):
             found.update(self._index.in_domain(domain))
         found |= self._index.short_of(demand.pod.requests)
         found |= self._index.near_limit(demand.claims)
@@ -217,7 +224,8 @@ class FilterPipeline:
         state = self.state
         repelled = None in state.repelling or any(label in state.repelling for label in pod.labels.items())
         limited = pod.claims and (self.limits_volumes or self._has_exclusive_claim(pod))
-        return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or limited)
+        unsearched = next(self.unsearched(pod), None) is not None
+        return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or limited or unsearched)
 
     def _has_exclusive_claim(self, pod: Pod) -> bool:
         """Return whether one pod alone may use a claim of this pod, or that cannot be read."""
@@ -228,14 +236,29 @@ class FilterPipeline:
 
     def _demand(self, pod: Pod, gone: Sequence[Pod] = ()) -> _Demand:
         claims, fault, unseen = self._claims(pod, gone)
+        ids = frozenset(map(id, gone))
+
+        def counts(node: Node, constraint: Spread) -> bool:
+            return counts_for_spread(pod, node, constraint)
+
         return _Demand(
             pod,
             self._by_labels(pod),
             claims,
             fault,
-            self._neighbours(pod, gone),
-            (*self.unseen, *unseen),
+            inter_pod_affinity(pod, self.state, ids),
+            tuple(spread_domains(pod, each, self.state, counts, ids) for each in pod.spread),
+            (*self.unseen, *unseen, *self.unsearched(pod, gone)),
         )
+
+    def unsearched(self, pod: Pod, gone: Sequence[Pod] = ()) -> Iterator[str]:
+        """Yield the affinity that may refuse the pod a place, but has too many terms: its own, and one of another pod."""
+        if pod.unsearched is not None:
+            yield pod.unsearched.what
+        for other in self.state.unsearched:
+            if other.unsearched is not None and other.unsearched.may_select(pod.namespace) and other not in gone:
+                yield other.unsearched.what
+                break
 
     def _causes(self, demand: _Demand, node: Node) -> tuple[list[str], list[str]]:
         """Return why a node refuses the pod, and what could not be read."""
@@ -245,7 +268,12 @@ class FilterPipeline:
         causes += self._by_room(demand.pod.requests, node)
         if node.allocatable is None:
             unseen.append(f"status.allocatable of node {node.name}")
-        causes += demand.neighbours.refusals(node.labels)
+        causes += demand.affinity.refusals(node.labels)
+        causes += [
+            f"topology spread over {each.constraint.topology_key}"
+            for each in demand.spread
+            if each.refuses(node.labels)
+        ]
         return causes, unseen
 
     # --- labels, names and taints: the same for all pods that demand the same
@@ -254,7 +282,10 @@ class FilterPipeline:
         key = tuple(pod.node_selector.items()), pod.node_affinity, pod.forbidden_labels, repr(pod.tolerations)
         found = self._static.get(key)
         if found is None:
-            causes = {name: "; ".join(label_causes(pod, node, moment=True)) for name, node in self.state.nodes.items()}
+            causes = {}
+            for name, node in self.state.nodes.items():
+                check_time()
+                causes[name] = "; ".join(label_causes(pod, node, moment=True))
             found = ByLabels(
                 tuple(sorted(name for name, why in causes.items() if not why)),
                 {name: why for name, why in causes.items() if why},
@@ -269,16 +300,6 @@ class FilterPipeline:
             return ()
         lacking = missing({PODS: 1, **requests}, self.state.free(node))
         return [f"{name}: {show(name, lack)} missing" for name, lack in lacking]
-
-    # --- neighbours
-
-    def _neighbours(self, pod: Pod, gone: Sequence[Pod]) -> Neighbours:
-        return neighbours(
-            pod,
-            self.state,
-            lambda node, constraint: counts_for_spread(pod, node, constraint),
-            frozenset(map(id, gone)),
-        )
 
     # --- volumes
 

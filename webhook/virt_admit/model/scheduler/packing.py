@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from virt_admit.model.kubernetes.cluster import check_time
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import PODS, missing
@@ -122,6 +123,7 @@ def _first_fit(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[dict[s
 
 def _takes(scheduler: FilterPipeline, item: Item, name: str) -> bool:
     """Return whether a node among a pod's candidates still takes it, after other pods were placed."""
+    check_time()
     state, pod = scheduler.state, item.pod
     if any(True for _ in missing({PODS: 1, **pod.requests}, state.free(state.nodes[name]))):
         return False

@@ -1,4 +1,8 @@
-"""The required terms of pod affinities and anti-affinities: which other pods a pod demands or avoids."""
+"""The required terms of pod affinities and anti-affinities: which other pods a pod demands or avoids.
+
+Each term of a pod multiplies with all other pods, and the author of a VM writes as many as fit into an object. Equal terms
+are one. An object with more different ones than ``MOST_TERMS`` is not searched: what depends on them is unknown.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,13 @@ from virt_admit.model.kubernetes.selectors import IN, NOT_IN, Requirement, Selec
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+MOST_TERMS: Final = 100
+"""Different terms of one pod that are searched: more than anybody writes by hand."""
+MOST_TERMS_OF_ALL: Final = 5_000
+"""Terms of all pods that have more than ``FEW_TERMS`` of them; beyond that these pods are not searched either."""
+FEW_TERMS: Final = 10
+MOST_REQUIREMENTS: Final = 1_000
+"""And requirements of all of them, on labels of pods or namespaces."""
 
 
 class PodTerm(NamedTuple):
@@ -32,13 +43,87 @@ class PodTerm(NamedTuple):
         return here and self.selector.matches(labels)
 
 
-def pod_terms(affinity: Field, namespace: str, labels: Mapping[str, str]) -> tuple[PodTerm, ...]:
-    """Return the required terms of a ``podAffinity`` or ``podAntiAffinity`` of a pod in that namespace."""
-    return tuple(_term(term, namespace, labels) for term in affinity[REQUIRED].items() if term.is_map)
+class Unsearched(NamedTuple):
+    """The terms of a pod that has too many."""
+
+    what: str
+    namespaces: frozenset[str] | None
+    """Where they may select pods. None: anywhere."""
+
+    def may_select(self, namespace: str) -> bool:
+        """Return whether they may select a pod of that namespace."""
+        return self.namespaces is None or namespace in self.namespaces
+
+
+class PodTerms(NamedTuple):
+    """The required terms of a pod, or that they are too many."""
+
+    affinity: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
+    unsearched: Unsearched | None = None
+
+
+def pod_terms(affinity: Field, namespace: str, name: str, labels: Mapping[str, str]) -> PodTerms:
+    """Return the required terms of the ``affinity`` of a pod with that name, once each."""
+    listed = {kind: _different(affinity[kind]) for kind in ("podAffinity", "podAntiAffinity")}
+    both = [term for terms in listed.values() for term in terms]
+    if not both:
+        return PodTerms()
+    size = sum(map(_requirements, both))
+    if len(both) > MOST_TERMS or size > MOST_REQUIREMENTS:
+        found, most = f"{len(both):,} affinity terms", MOST_TERMS
+        if len(both) <= MOST_TERMS:
+            found, most = f"{size:,} requirements in its affinity terms", MOST_REQUIREMENTS
+        what = f"the affinity of pods: {namespace}/{name} has {found}{_BEYOND.format(most)}"
+        return PodTerms(unsearched=Unsearched(what, _reach(both, namespace)))
+    attracting, repelling = (
+        tuple(dict.fromkeys(_term(term, namespace, labels) for term in terms)) for terms in listed.values()
+    )
+    return PodTerms(attracting, repelling)
+
+
+def too_many(full_name: str, terms: tuple[PodTerm, ...], most: int) -> Unsearched:
+    """Return that these terms of a pod are more than those that are searched."""
+    anywhere = any(term.namespace_selector is not None for term in terms)
+    reach = None if anywhere else frozenset(name for term in terms for name in term.namespaces)
+    return Unsearched(
+        f"the affinity of pods: {full_name} has {len(terms):,} affinity terms{_BEYOND.format(most)}", reach
+    )
+
+
+def too_many_constraints(full_name: str, count: int, most: int) -> Unsearched:
+    """Return that the topology spread constraints of a pod, which concern no other pod, are too many."""
+    what = f"the topology spread of pods: {full_name} has {count:,} constraints{_BEYOND.format(most)}"
+    return Unsearched(what, frozenset())
+
+
+_BEYOND: Final = "; more than {:,} are not searched"
+
+
+def _different(affinity: Field) -> list[Field]:
+    """Return the terms that are written differently."""
+    return list({repr(term.value): term for term in affinity[REQUIRED].items() if term.is_map}.values())
+
+
+def _requirements(term: Field) -> int:
+    """Return roughly how many comparisons the term needs for one pod."""
+    selectors = (term["labelSelector"], term["namespaceSelector"])
+    lists = [term["matchLabelKeys"], term["mismatchLabelKeys"], *(each["matchExpressions"] for each in selectors)]
+    return sum(len(each["matchLabels"].map) for each in selectors) + sum(1 for each in lists for _ in each.items())
+
+
+def _reach(terms: list[Field], namespace: str) -> frozenset[str] | None:
+    if any(term["namespaceSelector"].is_map for term in terms):
+        return None
+    return frozenset(name for term in terms for name in _namespaces(term) or (namespace,))
+
+
+def _namespaces(term: Field) -> frozenset[str]:
+    return frozenset(item.text for item in term["namespaces"].items() if item.text)
 
 
 def _term(term: Field, namespace: str, labels: Mapping[str, str]) -> PodTerm:
-    names = frozenset(item.text for item in term["namespaces"].items() if item.text)
+    names = _namespaces(term)
     chosen = term["namespaceSelector"]
     if not names and not chosen.is_map:  # pkg/scheduler/framework/types.go#getNamespacesFromPodAffinityTerm
         names = frozenset((namespace,))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
-from virt_admit.model.scheduler.pod_terms import REQUIRED, PodTerm, pod_terms, with_label_keys
+from virt_admit.model.scheduler.pod_terms import (
+    REQUIRED,
+    PodTerm,
+    Unsearched,
+    pod_terms,
+    too_many,
+    too_many_constraints,
+    with_label_keys,
+)
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
 
 FINISHED: Final = ("Succeeded", "Failed")
@@ -48,6 +56,8 @@ class Pod:
     tolerations: Any = None
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
+    unsearched: Unsearched | None = None
+    """Its affinity and anti-affinity, if their terms are too many."""
     spread: tuple[Spread, ...] = ()
     claims: tuple[str, ...] = ()
     """Names of the claims that it mounts."""
@@ -62,12 +72,25 @@ class Pod:
     def full_name(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def terms(self) -> tuple[PodTerm, ...]:
+        return (*self.affinity, *self.anti_affinity)
+
+    def with_most(self, terms: int) -> Pod:
+        """Return the pod, whose affinity or topology spread is not searched if it has more terms than that."""
+        if len(self.spread) > terms:
+            return replace(self, spread=(), unsearched=too_many_constraints(self.full_name, len(self.spread), terms))
+        if len(self.affinity) + len(self.anti_affinity) <= terms:
+            return self
+        return replace(self, affinity=(), anti_affinity=(), unsearched=too_many(self.full_name, self.terms, terms))
+
 
 def read(pod: Object) -> Pod:
     """Return an object of kind Pod as kube-scheduler sees it."""
     spec = pod["spec"]
     labels = pod.labels
     required = spec.at("affinity", "nodeAffinity", REQUIRED)
+    terms = pod_terms(spec["affinity"], pod.namespace or "default", pod.name, labels)
     return Pod(
         namespace=pod.namespace or "default",
         name=pod.name,
@@ -78,8 +101,9 @@ def read(pod: Object) -> Pod:
         node_selector=spec["nodeSelector"].texts,
         node_affinity=parse_node_selector(required.value) if required.is_map else None,
         tolerations=spec["tolerations"].value,
-        affinity=pod_terms(spec.at("affinity", "podAffinity"), pod.namespace or "default", labels),
-        anti_affinity=pod_terms(spec.at("affinity", "podAntiAffinity"), pod.namespace or "default", labels),
+        affinity=terms.affinity,
+        anti_affinity=terms.anti_affinity,
+        unsearched=terms.unsearched,
         spread=spread_constraints(spec["topologySpreadConstraints"], labels),
         claims=tuple(_claims(pod)),
         terminating=pod.deleted,

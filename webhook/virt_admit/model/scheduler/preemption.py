@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from virt_admit.model.kubernetes.cluster import check_time
 from virt_admit.model.scheduler.filters import FilterPipeline, Placement
 from virt_admit.model.scheduler.packing import Item, pack
 from virt_admit.model.scheduler.pods import Pod
@@ -47,6 +48,7 @@ class Preemption:
         emptied = self._emptied(pod.priority)
         short = emptied.lacking(pod.requests)
         for name in placement.by_labels.accepting:
+            check_time()
             if not placement.judged.get(name) or name in short:
                 continue
             victims = self.victims(name, pod.priority)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.selectors import IN, Selector
+from virt_admit.model.scheduler.pod_terms import PodTerm
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import PODS, Resources, add, amounts, are_quantities
 
@@ -73,8 +74,11 @@ class SchedulerSnapshot:
     """Requests per node, with ``pods``: their number. Values are never changed in place."""
     pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
     by_label: dict[Label, tuple[Pod, ...]] = field(default_factory=dict)
-    repelling: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
-    """Pods with required anti-affinity, by a label that one of their terms demands of the pods that it repels."""
+    repelling: dict[Label | None, dict[PodTerm, tuple[Pod, ...]]] = field(default_factory=dict)
+    """The terms of required anti-affinities, by a label that they demand of the pods that they repel, each with the pods
+    that have it. Inner maps are never changed in place."""
+    unsearched: tuple[Pod, ...] = ()
+    """Pods with so many terms that they are not searched, sorted."""
     generation: int = 0
     """Grows with every change."""
 
@@ -89,13 +93,16 @@ class SchedulerSnapshot:
         state = cls({node.name: node for node in known}, namespaces)
         by_node: dict[str, list[Pod]] = {}
         by_label: dict[Label, list[Pod]] = {}
-        repelling: dict[Label | None, list[Pod]] = {}
+        repelling: dict[Label | None, dict[PodTerm, list[Pod]]] = {}
+        unsearched: list[Pod] = []
         for pod in bound_pods:
             by_node.setdefault(pod.node, []).append(pod)
             for label in pod.labels.items():
                 by_label.setdefault(label, []).append(pod)
-            for label_or_none in _repelled(pod):
-                repelling.setdefault(label_or_none, []).append(pod)
+            for label_or_none, term in _repelled(pod):
+                repelling.setdefault(label_or_none, {}).setdefault(term, []).append(pod)
+            if pod.unsearched is not None:
+                unsearched.append(pod)
         for node, bound in by_node.items():
             total = {PODS: len(bound)}
             for pod in bound:
@@ -103,7 +110,10 @@ class SchedulerSnapshot:
             state.used[node] = total
         state.pods = {node: tuple(bound) for node, bound in by_node.items()}
         state.by_label = {label: tuple(some) for label, some in by_label.items()}
-        state.repelling = {label: tuple(some) for label, some in repelling.items()}
+        state.repelling = {
+            label: {term: tuple(some) for term, some in terms.items()} for label, terms in repelling.items()
+        }
+        state.unsearched = tuple(sorted(unsearched, key=lambda pod: pod.full_name))
         return state
 
     def fork(self) -> SchedulerSnapshot:
@@ -115,6 +125,7 @@ class SchedulerSnapshot:
             dict(self.pods),
             dict(self.by_label),
             dict(self.repelling),
+            self.unsearched,
             self.generation,
         )
 
@@ -127,8 +138,11 @@ class SchedulerSnapshot:
         self.pods[pod.node] = (*self.pods.get(pod.node, ()), pod)
         for label in pod.labels.items():
             self.by_label[label] = (*self.by_label.get(label, ()), pod)
-        for label_or_none in _repelled(pod):
-            self.repelling[label_or_none] = (*self.repelling.get(label_or_none, ()), pod)
+        for label_or_none, term in _repelled(pod):
+            terms = self.repelling.get(label_or_none, {})
+            self.repelling[label_or_none] = {**terms, term: (*terms.get(term, ()), pod)}
+        if pod.unsearched is not None:
+            self.unsearched = tuple(sorted((*self.unsearched, pod), key=lambda each: each.full_name))
 
     def unbind(self, pod: Pod) -> None:
         """Remove a pod from its node."""
@@ -139,8 +153,11 @@ class SchedulerSnapshot:
         self.pods[pod.node] = _without(self.pods[pod.node], pod)
         for label in pod.labels.items():
             self.by_label[label] = _without(self.by_label.get(label, ()), pod)
-        for label_or_none in _repelled(pod):
-            self.repelling[label_or_none] = _without(self.repelling.get(label_or_none, ()), pod)
+        for label_or_none, term in _repelled(pod):
+            terms = self.repelling.get(label_or_none, {})
+            self.repelling[label_or_none] = {**terms, term: _without(terms.get(term, ()), pod)}
+        if pod.unsearched is not None:
+            self.unsearched = _without(self.unsearched, pod)
 
     def all_pods(self) -> Iterator[Pod]:
         """Yield every pod that is bound to some node."""
@@ -158,8 +175,10 @@ class SchedulerSnapshot:
         return {name: value - used.get(name, 0) for name, value in (node.allocatable or {}).items()}
 
 
-def _repelled(pod: Pod) -> set[Label | None]:
-    return {anchor(term.selector) for term in pod.anti_affinity if term.selector is not None}
+def _repelled(pod: Pod) -> Iterator[tuple[Label | None, PodTerm]]:
+    for term in pod.anti_affinity:
+        if term.selector is not None:
+            yield anchor(term.selector), term
 
 
 def _without(pods: tuple[Pod, ...], gone: Pod) -> tuple[Pod, ...]:

@@ -7,6 +7,7 @@ controller outside KubeVirt, blocks the drain. The machine then stays in ``Delet
 """
 
 from virt_admit.forecasts.drain import capacity, machine_vms
+from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.remediation import machines
@@ -38,7 +39,10 @@ def check(obj: Object, context: Context) -> Findings:
         blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
         yield from evictions.unseen
         if evictions.answers and not short:
-            short = capacity.shortage(context.cluster, machines.node_name(machine))
+            try:
+                short = capacity.shortage(context.cluster, machines.node_name(machine))
+            except Unseen as unseen:
+                yield unseen
     if blocking:
         yield Finding(
             obj.at("spec", "replicas").path,

@@ -29,7 +29,7 @@ def check(obj: Object, context: Context) -> Findings:
     anti_affinity, cluster = vmi_affinity.anti_affinity(obj), context.cluster
     required = [
         term
-        for term in vmi_affinity.required(anti_affinity, obj)
+        for term in vmi_affinity.required_anti_affinity(obj)
         if term.namespace_selector is None and vmi_affinity.matches_itself(obj, term)
     ]
     if not required or not vmi_evictions.awaits_migration(obj, context.facts):

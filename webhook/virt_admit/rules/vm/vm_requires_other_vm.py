@@ -29,7 +29,7 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
 )
 def check(obj: Object, context: Context) -> Findings:
     affinity = vmi_affinity.affinity(obj)
-    required = [term for term in vmi_affinity.required(affinity, obj) if term.selector is not None]
+    required = [term for term in vmi_affinity.required_affinity(obj) if term.selector is not None]
     if not required or not vmi_evictions.awaits_migration(obj, context.facts):
         return
     for term in required:

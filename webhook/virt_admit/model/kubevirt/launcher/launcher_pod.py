@@ -91,13 +91,14 @@ def fresh_pod(vmi: ExpandedVmi, cluster: Cluster, requests: Resources) -> Pod:
     obj, spec = vmi.obj, vmi.spec
     demanding = node_demand(vmi, cluster, moment=True)
     labels = pod_labels(obj)
-    namespace = demanding.namespace
+    terms = pod_terms(spec["affinity"], demanding.namespace, obj.name, labels)
     return replace(
         demanding,
         labels=labels,
         requests=requests,
-        affinity=pod_terms(spec.at("affinity", "podAffinity"), namespace, labels),
-        anti_affinity=pod_terms(spec.at("affinity", "podAntiAffinity"), namespace, labels),
+        affinity=terms.affinity,
+        anti_affinity=terms.anti_affinity,
+        unsearched=terms.unsearched,
         spread=spread_constraints(spec["topologySpreadConstraints"], labels),
         claims=tuple(claims(spec)),
     )

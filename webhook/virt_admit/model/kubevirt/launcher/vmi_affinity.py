@@ -9,19 +9,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.disruption_budgets import launcher_labels
-from virt_admit.model.scheduler.pod_terms import PodTerm, pod_terms
+from virt_admit.model.scheduler.pod_terms import PodTerm, PodTerms, pod_terms
 
 READS: Final[Reads] = {
     VM: (
         "spec.running",
         "spec.runStrategy",
         "spec.template.metadata.labels",
+        "spec.template.spec.affinity.podAffinity",
         "spec.template.spec.affinity.podAntiAffinity",
     )
 }
@@ -38,9 +39,32 @@ def anti_affinity(obj: Object) -> Field:
     return vms.vmi_spec(obj).at("affinity", "podAntiAffinity")
 
 
-def required(block: Field, obj: Object) -> tuple[PodTerm, ...]:
-    """Return the required terms of an affinity or anti-affinity of the VMI of an object."""
-    return pod_terms(block, vms.namespace_of(obj), launcher_labels(obj)) if block.is_map else ()
+def required_affinity(obj: Object) -> tuple[PodTerm, ...]:
+    """Return the required terms of the pod affinity of the VMI of an object.
+
+    Raises:
+        Unseen: there are too many.
+    """
+    return _terms(obj).affinity
+
+
+def required_anti_affinity(obj: Object) -> tuple[PodTerm, ...]:
+    """Return the required terms of the pod anti-affinity of the VMI of an object.
+
+    Raises:
+        Unseen: there are too many.
+    """
+    return _terms(obj).anti_affinity
+
+
+def _terms(obj: Object) -> PodTerms:
+    block = vms.vmi_spec(obj)["affinity"]
+    if not block.is_map:
+        return PodTerms()
+    found = pod_terms(block, vms.namespace_of(obj), obj.name, launcher_labels(obj))
+    if found.unsearched is not None:
+        raise Unseen(found.unsearched.what)
+    return found
 
 
 def matches_itself(obj: Object, term: PodTerm) -> bool:
@@ -76,7 +100,7 @@ def _runs(vm: Object) -> bool:
 
 
 def _joins(vm: Object, term: PodTerm) -> bool:
-    return matches_itself(vm, term) and term in required(anti_affinity(vm), vm)
+    return matches_itself(vm, term) and term in required_anti_affinity(vm)
 
 
 def domains(key: str, labels: Iterable[Mapping[str, Any]]) -> int | None:

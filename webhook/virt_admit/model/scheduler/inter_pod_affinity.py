@@ -1,18 +1,18 @@
-"""What other pods demand of a pod's place, and what the pod demands of its neighbours.
+"""The domains that other pods close to a pod, and those that hold a pod which it demands.
 
-Sources: k8s.io/kubernetes pkg/scheduler/framework/plugins: interpodaffinity/filtering.go, podtopologyspread/filtering.go.
+Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/interpodaffinity/filtering.go.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from virt_admit.model.kubernetes.cluster import check_time
 from virt_admit.model.scheduler.pod_terms import PodTerm
-from virt_admit.model.scheduler.pods import Pod, Spread
-from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot
+from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 
 Domain = tuple[str, str]
 """A topology domain: the key and the value of a node label."""
@@ -20,25 +20,8 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class _Domains:
-    """How evenly a spread constraint finds the pods that it counts."""
-
-    constraint: Spread
-    counts: Mapping[str, int]
-    least: int
-    """The number of pods in the emptiest domain."""
-    counts_itself: int
-
-    def refuses(self, labels: Mapping[str, Any]) -> bool:
-        value = labels.get(self.constraint.topology_key)
-        if value is None:
-            return True
-        return self.counts.get(value, 0) + self.counts_itself - self.least > self.constraint.max_skew
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """The domains that other pods close to one pod, and those that it demands."""
+class InterPodAffinity:
+    """What affinity and anti-affinity, its own and of others, mean for the place of one pod."""
 
     repelled_by: Mapping[Domain, str]
     """Domains that a pod there closes by its own anti-affinity, each with that pod's name."""
@@ -47,7 +30,6 @@ class Neighbours:
     attracted: tuple[tuple[str, frozenset[str]], ...]
     """For each required affinity term its topology key and the values of domains that hold a pod it demands."""
     first_of_its_group: bool
-    spread: tuple[_Domains, ...]
 
     def refusals(self, labels: Mapping[str, Any]) -> Iterator[str]:
         """Yield why a node with these labels cannot take the pod, in words."""
@@ -61,17 +43,11 @@ class Neighbours:
             if here is None or (here not in values and not self.first_of_its_group):
                 yield f"pod affinity demands another pod in the same {key}"
                 break
-        for domains in self.spread:
-            if domains.refuses(labels):
-                yield f"topology spread over {domains.constraint.topology_key}"
 
 
-def neighbours(
-    pod: Pod, state: SchedulerSnapshot, eligible: Callable[[Node, Spread], bool], gone: Container[int] = ()
-) -> Neighbours:
-    """Return what the pods of a cluster mean for the place of one pod.
+def inter_pod_affinity(pod: Pod, state: SchedulerSnapshot, gone: Container[int] = ()) -> InterPodAffinity:
+    """Return which domains the pods of a cluster close or open to one pod.
 
-    ``eligible``: whether a node counts for a spread constraint, by the pod's node affinity and tolerations.
     ``gone``: ids of pods that will have ended before the pod is scheduled.
     """
     own = state.namespaces.get(pod.namespace, _NO_LABELS)
@@ -79,7 +55,7 @@ def neighbours(
     first = not attracting and _matches_all(pod.affinity, pod, state)
     if first:  # also of the pods that kube-scheduler alone selects
         attracting = _attracting(pod, state, gone, any_namespace=True)
-    return Neighbours(
+    return InterPodAffinity(
         repelled_by=_repelled_by(pod, own, state, gone),
         avoided=_avoided(pod, state, gone),
         attracted=tuple(
@@ -87,23 +63,25 @@ def neighbours(
             for term in pod.affinity
         ),
         first_of_its_group=first and not attracting,
-        spread=tuple(_domains(pod, constraint, state, eligible, gone) for constraint in pod.spread),
     )
 
 
 def _repelled_by(pod: Pod, own: Mapping[str, str], state: SchedulerSnapshot, gone: Container[int]) -> dict[Domain, str]:
     found: dict[Domain, str] = {}
     for label in (None, *pod.labels.items()):
-        for other in state.repelling.get(label, ()):
-            for term in other.anti_affinity if id(other) not in gone else ():
-                if term.matches(pod.namespace, own, pod.labels):
-                    _close(found, term, other, state)
+        for term, others in state.repelling.get(label, {}).items():
+            check_time()
+            if term.matches(pod.namespace, own, pod.labels):
+                for other in others:
+                    if id(other) not in gone:
+                        _close(found, term, other, state)
     return found
 
 
 def _avoided(pod: Pod, state: SchedulerSnapshot, gone: Container[int]) -> dict[Domain, str]:
     found: dict[Domain, str] = {}
     for term in pod.anti_affinity:
+        check_time()
         for other in state.selected(term.selector) if term.selector is not None else ():
             labels = state.namespaces.get(other.namespace, _NO_LABELS)
             if id(other) not in gone and _selects(term, other, labels, any_namespace=True):
@@ -139,6 +117,7 @@ def _attracting(
     if not pod.affinity or pod.affinity[0].selector is None:
         return found
     for other in state.selected(pod.affinity[0].selector):
+        check_time()
         node = state.nodes.get(other.node)
         if (
             node is not None
@@ -158,38 +137,3 @@ def _matches_all(
 ) -> bool:
     labels = state.namespaces.get(other.namespace, _NO_LABELS)
     return bool(terms) and all(_selects(term, other, labels, any_namespace=any_namespace) for term in terms)
-
-
-def _domains(
-    pod: Pod,
-    constraint: Spread,
-    state: SchedulerSnapshot,
-    eligible: Callable[[Node, Spread], bool],
-    gone: Container[int],
-) -> _Domains:
-    key, selector = constraint.topology_key, constraint.selector
-    counts: Counter[str] = Counter()
-    keys = {each.topology_key for each in pod.spread}
-    counted: dict[str, str] = {}
-    for node in state.nodes.values():
-        if keys <= node.labels.keys() and eligible(node, constraint):
-            counted[node.name] = node.labels[key]
-            counts[node.labels[key]] += 0
-    if selector is not None and selector.requirements:  # an empty one counts no pod (common.go#countPodsMatchSelector)
-        for other in state.selected(selector):
-            domain = counted.get(other.node)
-            if (
-                domain is not None
-                and other.namespace == pod.namespace
-                and not other.terminating
-                and id(other) not in gone
-                and selector.matches(other.labels)
-            ):
-                counts[domain] += 1
-    least = min(counts.values(), default=2**31 - 1)
-    return _Domains(
-        constraint,
-        counts,
-        least=0 if len(counts) < constraint.min_domains else least,
-        counts_itself=int(selector is not None and selector.matches(pod.labels)),
-    )

@@ -1,0 +1,227 @@
+"""VMs with more affinity terms than anybody writes by hand: they cost others no time, and turn nothing into a yes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.builders import complete, kubevirt, manifest, node
+from tests.work import measured
+from virt_admit.engine import review as engine
+from virt_admit.engine.admission_review import Request, Response
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import OutOfTime, Snapshot, check_time, time_limit
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.scheduler import pod_terms
+from virt_admit.policy.files import load_policy
+from virt_admit.rule import Operation
+from virt_admit.rules import load_rules
+from virt_admit.serving.worker import review_limits
+
+ALL = load_rules()
+HOSTNAME = "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ROOM = {"cpu": "640", "memory": "5120Gi", "pods": "2500", "devices.kubevirt.io/kvm": "1000"}
+Terms = Sequence[Mapping[str, Any]]
+
+
+def term(label: object, **more: Any) -> dict[str, Any]:
+    selector = {"matchExpressions": [{"key": f"x{label}", "operator": "Exists"}]}
+    return {"labelSelector": selector, "topologyKey": HOSTNAME, **more}
+
+
+def instance(name: str, host: str, namespace: str, terms: Terms, kind: str = "podAntiAffinity") -> Iterator[Object]:
+    """A VM that runs and can migrate, and its pod."""
+    affinity = {"affinity": {kind: {REQUIRED: list(terms)}}} if terms else {}
+    domain = {"cpu": {"model": "host-passthrough"}, "devices": {}}
+    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-{name}", "vm.kubevirt.io/name": name}
+    yield manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        name,
+        namespace,
+        metadata={"uid": f"uid-{name}"},
+        spec={"evictionStrategy": "LiveMigrate", "architecture": "amd64", "domain": domain, **affinity},
+        status={"phase": "Running", "nodeName": host, "conditions": [{"type": "LiveMigratable", "status": "True"}]},
+    )
+    yield manifest(
+        "v1",
+        "Pod",
+        f"virt-launcher-{name}",
+        namespace,
+        metadata={"labels": labels, "ownerReferences": [{"kind": "VirtualMachineInstance", "name": name}]},
+        spec={"nodeName": host, "containers": [{"resources": {"requests": {"memory": "1Gi"}}}], **affinity},
+        status={"phase": "Running"},
+    )
+
+
+def world(crowded: int, terms: int, others: int, hosts: int = 10, each: int = 0, **more: Any) -> Snapshot:
+    """VMs with that many terms, all different, among others with ``each`` of them."""
+    names = [f"n{number}" for number in range(hosts)]
+    labels = [{"kubernetes.io/arch": "amd64", HOSTNAME: name} for name in names]
+    nodes = [node(name, own, allocatable=ROOM) for name, own in zip(names, labels, strict=True)]
+    number = itertools.count()
+    vms = [
+        part
+        for index in range(crowded + others)
+        for part in instance(
+            f"vm{index}",
+            names[index % hosts],
+            "crowded" if index < crowded else f"ns{index % 5}",
+            [term(next(number), **more) for _ in range(terms if index < crowded else each)],
+        )
+    ]
+    namespaces = [manifest("v1", "Namespace", name) for name in ("crowded", *(f"ns{index}" for index in range(5)))]
+    return complete(*nodes, *vms, *namespaces, kubevirt())
+
+
+def cordon(cluster: Snapshot, name: str = "n0") -> Response:
+    old = cluster.get(kinds.NODE, "", name)
+    assert old is not None
+    new = Object({**old.data, "spec": {"unschedulable": True}})
+    return reviewed(Request(Operation.UPDATE, kinds.NODE, new, old, uid="1"), cluster)
+
+
+def maintenance(cluster: Snapshot) -> Response:
+    new = manifest("nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "n0", spec={"nodeName": "n0"})
+    return reviewed(Request(Operation.CREATE, kinds.NM, new, None, uid="1"), cluster)
+
+
+def reviewed(request: Request, cluster: Snapshot) -> Response:
+    return engine.review(request, ALL.at_admission, cluster, load_policy("default", ALL), review_limits())
+
+
+SAYS = "affinity terms; more than 100 are not searched"
+
+
+@pytest.mark.parametrize("ask", [cordon, maintenance])
+def test_three_vms_with_5000_terms_stall_no_review(ask: Any) -> None:
+    cluster = world(3, 5_000, 1_000)
+    with measured() as work:
+        response = ask(cluster)
+    assert work.seconds < 1.5
+    assert f"the affinity of pods: crowded/vm0 has 5,000 {SAYS}" in {what for _, what in response.unseen}
+    assert not response.errors
+
+
+@pytest.mark.parametrize("ask", [cordon, maintenance])
+def test_many_vms_with_100_terms_end_a_review_in_time(ask: Any) -> None:
+    cluster = world(0, 0, 1_000, each=100)
+    with measured() as work:
+        response = ask(cluster)
+    assert work.seconds < 1.5
+    assert response.not_judged or response.unseen
+    assert not response.errors
+    assert not response.verdicts
+
+
+def test_a_drain_is_bounded_and_cannot_be_determined() -> None:
+    cluster = world(3, 8_000, 300, namespaceSelector={})
+    with measured() as work:
+        plan = drain_plan.plan(cluster)
+    assert work.seconds < 3
+    assert plan.drainable is None
+    assert f"the affinity of pods: crowded/vm0 has 8,000 {SAYS}" in plan.unseen
+    assert all(each.drainable is None for each in plan.nodes), "their terms may select pods of every namespace"
+
+
+def test_terms_that_select_no_other_namespace_hide_nothing_there() -> None:
+    plan = drain_plan.plan(world(3, 101, 300))
+    assert {each.name for each in plan.nodes if each.drainable is None} == {"n0", "n1", "n2"}
+
+
+def test_a_drain_of_many_vms_with_100_terms_is_bounded() -> None:
+    with measured() as work:
+        plan = drain_plan.plan(world(0, 0, 300, each=100))
+    assert work.seconds < 5
+    assert plan.drainable is None
+    assert any("has 100 affinity terms; more than 10 are not searched" in what for what in plan.unseen)
+
+
+def test_an_upgrade_is_bounded_and_cannot_be_determined() -> None:
+    with measured() as work:
+        found = rehearsal.rehearse(world(3, 5_000, 100), rehearsal.Options())
+    assert work.seconds < 3
+    assert found.possible is None
+    assert f"the affinity of pods: crowded/vm0 has 5,000 {SAYS}" in found.unseen
+
+
+def drainable(*terms: Mapping[str, Any], kind: str = "podAntiAffinity") -> bool | None:
+    labels = {"kubernetes.io/arch": "amd64"}
+    nodes = [node(name, {**labels, HOSTNAME: name}, allocatable=ROOM) for name in ("n0", "n1")]
+    first, second = instance("a", "n0", "shop", terms, kind), instance("b", "n1", "shop", ())
+    objects = (*nodes, *first, *second, manifest("v1", "Namespace", "shop"), kubevirt())
+    return drain_plan.plan(complete(*objects), "n0").drainable
+
+
+LAUNCHERS = {"labelSelector": {"matchLabels": {"kubevirt.io": "virt-launcher"}}, "topologyKey": HOSTNAME}
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, False), (100, False), (5_000, False)])
+def test_equal_terms_are_one(count: int, expected: bool) -> None:
+    assert drainable(*[LAUNCHERS] * count) is expected
+    assert drainable(*[term("nobody")] * count) is not expected
+
+
+@pytest.mark.parametrize("kind", ["podAntiAffinity", "podAffinity"])
+def test_100_different_terms_are_searched_and_101_are_not(kind: str) -> None:
+    terms = [term(number) for number in range(101)]
+    assert drainable(*terms[:100], kind=kind) is (kind == "podAntiAffinity")
+    assert drainable(*terms, kind=kind) is None
+
+
+def test_the_requirements_of_few_terms_have_a_bound_too() -> None:
+    wide = {"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(1_001)]}
+    assert drainable({"labelSelector": wide, "topologyKey": HOSTNAME}) is None
+    narrow = {"matchExpressions": wide["matchExpressions"][:1_000]}
+    assert drainable({"labelSelector": narrow, "topologyKey": HOSTNAME}) is False
+
+
+@pytest.mark.parametrize(("count", "expected"), [(100, True), (101, None), (5_000, None)])
+def test_topology_spread_has_a_bound_too(count: int, expected: bool | None) -> None:
+    spread = [
+        {"maxSkew": 5, "topologyKey": HOSTNAME, "labelSelector": {}, "whenUnsatisfiable": "DoNotSchedule"}
+    ] * count
+    nodes = [node(name, {"kubernetes.io/arch": "amd64", HOSTNAME: name}, allocatable=ROOM) for name in ("n0", "n1")]
+    running, launcher = instance("a", "n0", "shop", ())
+    running = Object({**running.data, "spec": {**running.data["spec"], "topologySpreadConstraints": spread}})
+    plan = drain_plan.plan(complete(*nodes, running, launcher, manifest("v1", "Namespace", "shop"), kubevirt()), "n0")
+    assert plan.drainable is expected
+
+
+def test_the_message_counts_requirements() -> None:
+    wide = {"matchLabels": {f"k{number}": "v" for number in range(1_001)}}
+    affinity = Object({"affinity": {"podAffinity": {REQUIRED: [{"labelSelector": wide, "topologyKey": "a"}]}}})
+    found = pod_terms.pod_terms(affinity["affinity"], "shop", "db", {}).unsearched
+    assert found is not None
+    assert found.what.endswith("shop/db has 1,001 requirements in its affinity terms; more than 1,000 are not searched")
+
+
+def test_what_the_time_limit_ended_is_not_remembered() -> None:
+    """Even if the function itself went on without the part that ended."""
+    cluster, over = Snapshot([], ["*"]), [True]
+
+    def count(_cluster: Any) -> int:
+        try:
+            check_time()
+        except OutOfTime:
+            return 0
+        return 1
+
+    with time_limit(lambda: over[0]), pytest.raises(OutOfTime):
+        cluster.cached(count)
+    with time_limit(lambda: False):
+        assert cluster.cached(count) == 1
+
+
+def test_the_filters_are_not_remembered_half() -> None:
+    cluster, calls = world(0, 0, 10), itertools.count()
+    with time_limit(lambda: next(calls) > 3), pytest.raises(OutOfTime):
+        candidates.scheduler(cluster)
+    assert len(list(candidates.scheduler(cluster).state.all_pods())) == 10
