@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from virt_admit.engine.review import Gaps, run
+from virt_admit.engine.rule_run import Gaps, run
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Context, Finding, Rule
 

@@ -1,4 +1,4 @@
-"""VMs with thousands of affinity terms, through the webhook with live informers: nobody waits for them."""
+"""VMs with thousands of affinity terms, through the webhook with live informers: other requests do not wait for them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def create(api: ApiClient, obj: Object) -> None:
             container |= {"name": "compute", "image": "launcher"}
     data["metadata"].pop("uid", None)
     api.post(path, data)
-    if "status" in data and kind is not VMI:  # its status is no subresource
+    if "status" in data and kind is not VMI:  # the API server serves its status with the object
         status = {"apiVersion": obj.api_version, "kind": obj.kind, "status": data["status"]}
         api.patch(f"{path}/{obj.name}/status", "merge-patch+json", status)
     if kind is NODE:  # the API server taints a new one (admission plugin TaintNodesByCondition)

@@ -11,7 +11,7 @@ import pytest
 from tests.engine.test_engine import make_rule
 from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request, Response
-from virt_admit.engine.review import NO_LIMITS, Limits
+from virt_admit.engine.rule_run import NO_LIMITS, Limits
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object

@@ -15,7 +15,7 @@ from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request, Response, encode
 from virt_admit.install.manifests import ENTRIES, MUTATING
 from virt_admit.model.kubernetes import json_codec, kinds
-from virt_admit.model.kubernetes.cluster import NOTHING, OutOfTime, Snapshot, TimedCluster, Unseen
+from virt_admit.model.kubernetes.cluster import NOTHING, OUT_OF_TIME, OutOfTime, Snapshot, TimedCluster, Unseen
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.files import load_policy
@@ -286,7 +286,7 @@ def test_between_findings_the_look_ups_end_a_rule_that_is_out_of_time() -> None:
     assert compared == 10
     assert response.allowed
     assert [rule.id for rule in response.not_judged] == ["too-big"]
-    assert [what for _, what in response.unseen] == [engine.OUT_OF_TIME]
+    assert [what for _, what in response.unseen] == [OUT_OF_TIME]
 
 
 def test_a_rule_whose_look_ups_ended_never_denies_because_of_it() -> None:
@@ -303,7 +303,7 @@ def test_a_rule_whose_look_ups_ended_never_denies_because_of_it() -> None:
 
     rules = Rules([make_rule(looking, reads={kinds.NODE: ()})])
     response = engine.review(_request(items(1), None), rules, Snapshot(NODES, ["*"]), Policy(), clock.limits(1))
-    assert blind == [engine.OUT_OF_TIME]
+    assert blind == [OUT_OF_TIME]
     assert response.verdicts == ()
     assert [rule.id for rule in response.not_judged] == ["too-big"]
 

@@ -11,7 +11,8 @@ from tests.rule_results import result_of
 from tests.rules import cases, never_break_world
 from virt_admit import forecasts, model
 from virt_admit.engine.admission_review import MAX_WARNING, Request, Verdict
-from virt_admit.engine.review import NO_LIMITS, _Evaluation
+from virt_admit.engine.review import _Evaluation
+from virt_admit.engine.rule_run import NO_LIMITS
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import json_patch, kinds, reads
 from virt_admit.model.kubernetes.cluster import ReviewCache, Snapshot

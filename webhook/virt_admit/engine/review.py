@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from virt_admit.engine.admission_review import (
     Reply,
@@ -22,14 +22,13 @@ from virt_admit.engine.admission_review import (
 from virt_admit.engine.applicable import applicable_rules
 from virt_admit.engine.decoding import decode
 from virt_admit.engine.ratchet import KnownFindings, identity
+from virt_admit.engine.rule_run import NO_LIMITS, Gaps, Limits, run
 from virt_admit.model.kubernetes import json_patch, kinds
 from virt_admit.model.kubernetes.cluster import (
-    OUT_OF_TIME,
     Cluster,
     OutOfTime,
     ReviewCache,
     TimedCluster,
-    Unseen,
     time_limit,
 )
 from virt_admit.model.kubernetes.objects import Object, Path
@@ -42,79 +41,6 @@ from virt_admit.rules import Rules, listed_rules
 NO_FINDINGS: Final = Response()
 
 TOO_LARGE: Final = "the object: it has too many values"
-
-
-class Limits(NamedTuple):
-    """Upper bounds of one review. ``check`` and ``scan`` have none."""
-
-    expired: Callable[[], bool] = lambda: False
-    """Whether the time of the review is over. A function, because reviews do not read the clock."""
-    verdicts: float = math.inf
-    """How many verdicts of one rule with the same action are kept; the others are counted."""
-    fixes: float = math.inf
-    """How many findings of one rule are fixed; the others are not."""
-
-
-NO_LIMITS: Final = Limits()
-
-
-class Gaps:
-    """What a review does not know, because data are missing, a rule failed, or the time was over."""
-
-    __slots__ = ("errors", "not_judged", "unseen")
-
-    def __init__(self) -> None:
-        self.unseen: list[tuple[Rule, str]] = []
-        self.errors: list[tuple[Rule, str]] = []
-        self.not_judged: list[Rule] = []
-
-    def failed(self, rule: Rule) -> bool:
-        """Return whether this rule ended with an exception."""
-        return any(failed is rule for failed, _ in self.errors)
-
-    def stop(self, rule: Rule) -> None:
-        """Record that a limit of the review, mostly its time, ended this rule."""
-        if rule not in self.not_judged:
-            self.not_judged.append(rule)
-            self.unseen.append((rule, OUT_OF_TIME))
-
-
-def run(rule: Rule, obj: Object, context: Context[Any], gaps: Gaps, limits: Limits = NO_LIMITS) -> Iterator[Finding]:
-    """Run one rule until it ends or the time of the review is over, and yield its findings one by one.
-
-    Never raises. The findings that precede a failure are kept.
-    """
-    if limits.expired():
-        gaps.stop(rule)
-        return
-    unseen: dict[str, None] = {}  # a rule may say the same for each item of a list
-    try:
-        for item in rule.check(obj, context):
-            if limits.expired():
-                break
-            if isinstance(item, Unseen):
-                unseen[item.what] = None
-            else:
-                yield item
-    except OutOfTime:
-        pass
-    except Unseen as missing:
-        unseen[missing.what] = None
-    except Exception as error:  # a broken rule must not stop a cluster
-        _log_failure(rule, obj)
-        gaps.errors.append((rule, repr(error)))
-    if unseen:
-        gaps.unseen += [(rule, what) for what in unseen]
-    if limits.expired():
-        gaps.stop(rule)
-
-
-def _log_failure(rule: Rule, obj: Object) -> None:
-    """Log the exception that is being handled."""
-    import logging  # noqa: PLC0415 - importing it takes time, and failures are rare
-
-    extra = {"rule": rule.id, "kind": obj.kind, "object": obj.full_name}
-    logging.getLogger(__name__).exception("rule failed", extra=extra)
 
 
 def fix(

@@ -17,7 +17,7 @@ from virt_admit import __version__
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import MAX_CAUSES, Reply
 from virt_admit.engine.decoding import MAX_BODY
-from virt_admit.engine.review import Limits
+from virt_admit.engine.rule_run import Limits
 from virt_admit.kube import snapshots
 from virt_admit.model.kubernetes.cluster import NOTHING, Cluster, Snapshot
 from virt_admit.policy.policy import Policy
