@@ -20,7 +20,7 @@ from virt_admit.rules import INDEX, index, load_rules
 NOTE = "# Made from the rules by `make manifests`; do not edit.\n"
 
 
-COMPONENTS = {"openshift-etcd": "openshift", "medik8s-leases": "medik8s"}
+COMPONENTS = {"medik8s-leases": "medik8s"}
 """Namespaces that only some clusters have, and the component for those."""
 
 

@@ -40,9 +40,9 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """An API server of our own, for we stop it and remove kinds from it; the shipped roles are applied."""
     with ControlPlane(control_plane.binaries) as plane:
         install_crds(plane)
-        for namespace in (NAMESPACE, HOME, "shop"):
+        for namespace in (NAMESPACE, "shop"):
             plane.kubectl("create", "namespace", namespace, check=True)
-        apply(plane, *manifests.rbac(RULES), *manifests.rbac_elsewhere(RULES)[HOME])
+        apply(plane, *manifests.rbac(RULES))
         yield plane
 
 
@@ -102,7 +102,7 @@ def test_everything_that_rules_look_up_is_listed_and_followed(plane: ControlPlan
     live = follow(PATIENT)
     assert {store.state for store in live.stores.values()} <= {State.LISTED, State.ABSENT}
     absent = {kind for kind, store in live.stores.items() if store.state is State.ABSENT}
-    assert {manifests.lookup_namespace(kind, RULES) for kind in absent} == {"openshift-etcd"}, "it is not there"
+    assert {manifests.lookup_namespace(kind, RULES) for kind in absent} == {HOME}, "it is not there"
     assert (
         live.server_version == json.loads(plane.kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
     )
@@ -115,6 +115,17 @@ def test_everything_that_rules_look_up_is_listed_and_followed(plane: ControlPlan
     delete(plane, claim("disk"))
     eventually(lambda: answer(live, PVC, "disk") == "none" or live.get(PVC, "shop", "disk").deleted)
     assert answer(live, PVC, "other") == "none"
+
+
+def test_a_namespace_that_is_made_later(plane: ControlPlane, follow: Any) -> None:
+    live = follow(OFTEN)
+    (kind, *_) = [each for each in live.stores if manifests.lookup_namespace(each, RULES) == HOME]
+    assert answer(live, kind, "x", HOME) == "none"
+    plane.kubectl("create", "namespace", HOME, check=True)
+    eventually(lambda: answer(live, kind, "x", HOME) == "unseen")
+    apply(plane, *manifests.rbac_elsewhere(RULES)[HOME])
+    eventually(lambda: live.stores[kind].state is State.LISTED)
+    assert answer(live, kind, "x", HOME) == "none"
 
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-a", "namespace": HOME}}
     apply(plane, lease)
@@ -222,17 +233,6 @@ def _without_status(text: str) -> str:
             "spec": data["spec"],
         }
     )
-
-
-def test_a_namespace_that_is_made_later(plane: ControlPlane, follow: Any) -> None:
-    live = follow(OFTEN)
-    (kind, *_) = [each for each in live.stores if manifests.lookup_namespace(each, RULES) == "openshift-etcd"]
-    assert answer(live, kind, "x", "openshift-etcd") == "none"
-    plane.kubectl("create", "namespace", "openshift-etcd", check=True)
-    eventually(lambda: answer(live, kind, "x", "openshift-etcd") == "unseen")
-    apply(plane, *manifests.rbac_elsewhere(RULES)["openshift-etcd"])
-    eventually(lambda: live.stores[kind].state is State.LISTED)
-    assert answer(live, kind, "x", "openshift-etcd") == "none"
 
 
 def test_one_sweep(plane: ControlPlane) -> None:

@@ -248,7 +248,6 @@ def test_components_go_together(plane: ControlPlane, checkout: Path) -> None:
     assert pod["spec"]["priorityClassName"] == "system-cluster-critical"
     assert pod["spec"]["containers"][0]["env"]
     assert {obj["metadata"].get("namespace") for obj in built if obj["kind"] == "Role"} == {
-        "openshift-etcd",
         "medik8s-leases",
         "virt-admit",  # the policy of the administrator
     }

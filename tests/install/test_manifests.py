@@ -234,12 +234,9 @@ class TestRights:
         wanted = {kind for rule in RULES for kind in rule.reads if kind.group != "snapshot.kubevirt.io"}
         assert self._kinds(read) == {(kind.group, kind.plural) for kind in wanted}
 
-    def test_leases_and_the_budgets_of_etcd_in_two_namespaces_alone(self):
+    def test_leases_in_one_namespace_alone(self):
         homes = {obj["metadata"]["namespace"]: self._kinds(obj["rules"]) for obj in self.ELSEWHERE if "rules" in obj}
-        assert homes == {
-            "medik8s-leases": {("coordination.k8s.io", "leases")},
-            "openshift-etcd": {("policy", "poddisruptionbudgets")},
-        }
+        assert homes == {"medik8s-leases": {("coordination.k8s.io", "leases")}}
         everywhere = self._kinds(rule for rule in granted([*self.WEBHOOK, *self.SWEEP]) if rule != POLICY_RIGHT)
         assert not everywhere & {("coordination.k8s.io", "leases"), ("", "configmaps")}
 
@@ -250,7 +247,7 @@ class TestRights:
 
     @pytest.mark.parametrize(
         ("found", "namespaces"),
-        [(WEBHOOK, ["medik8s-leases", "openshift-etcd"]), (SWEEP, ["medik8s-leases"])],
+        [(WEBHOOK, ["medik8s-leases"]), (SWEEP, ["medik8s-leases"])],
         ids=["webhook", "scan"],
     )
     def test_whether_the_namespaces_of_single_look_ups_exist(self, found, namespaces):

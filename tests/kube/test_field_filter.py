@@ -155,4 +155,4 @@ def test_at_admission_some_kinds_are_looked_up_in_one_namespace_alone(monkeypatc
 
     elsewhere = {(kind, namespace) for kind, namespace in Narrow.places if kind.lookup_namespace not in ("", namespace)}
     assert not elsewhere
-    assert {kind for kind, _ in Narrow.places if kind.lookup_namespace} == {kinds.PDB, kinds.LEASE}
+    assert {kind for kind, _ in Narrow.places if kind.lookup_namespace} == {kinds.LEASE}

@@ -38,6 +38,7 @@ ASSUMES: Final = frozenset(
         "cluster-eviction-strategy-single-node",
         "mhc-max-unhealthy-unlimited",
         "nhc-escalation-timeout-below-remediator",
+        "nm-vm-will-stop",
         "snrc-safe-time-ignored",
         "vm-cpu-model-obsolete",
         "vm-live-migrate-not-migratable",

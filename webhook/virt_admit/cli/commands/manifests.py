@@ -54,8 +54,8 @@ def namespace_names(_context: click.Context, _param: click.Parameter, names: tup
 def command(part: str, url: str, ca_file: Path | None, trusted_namespace: tuple[str, ...]) -> int:
     """Print the webhook configurations and the RBAC that the rules need, as YAML for kubectl apply.
 
-    The components in manifests/components add rights that not every cluster needs: read access to the namespaces
-    openshift-etcd (openshift) and medik8s-leases (medik8s), and write access for reports and Events (scan-reports).
+    The components in manifests/components add rights that not every cluster needs: read access to the namespace
+    medik8s-leases (medik8s), and write access for reports and Events (scan-reports).
     """
     if bool(url) != bool(ca_file):
         raise click.UsageError("--url and --ca-file require each other")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -15,12 +16,11 @@ from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, cut
 from virt_admit.model.scheduler.packing import Item, Packing, pack
 
-READS: Final = union(candidates.READS, quotas.READS, vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS)
+READS: Final = union(candidates.READS, quotas.READS, vmi_evictions.EVICTION_READS, vmis.OWNER_READS)
 
 MOST_PODS: Final = 3_000
 """Rules at admission read no more pods: 0.2 milliseconds each, and all requests wait meanwhile."""
@@ -102,10 +102,10 @@ def _is_linked(vmi: Object) -> bool:
 
 def _moving(cluster: Cluster, node: str) -> Iterator[tuple[Object, bool]]:
     """Yield the VMIs of a node that a drain moves, and whether they migrate."""
-    for vmi, answer in vmi_evictions.evictions(cluster, node).answers:
-        if answer is Eviction.MIGRATES:
+    for vmi, evicted in vmi_evictions.evictions(cluster, node).reactions:
+        if evicted.effect is Effect.MIGRATES:
             yield vmi, True
-        elif answer is Eviction.SHUTS_DOWN and vmis.comes_back(vmi, cluster).comes:
+        elif evicted.effect is Effect.SHUTS_DOWN and vmis.comes_back(vmi, cluster).comes:
             yield vmi, False
 
 

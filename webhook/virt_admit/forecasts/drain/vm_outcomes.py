@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain import pod_evictions, vmi_evictions
+from virt_admit.forecasts.drain.vmi_evictions import BLOCKING, Effect
 from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes import clock
@@ -26,13 +27,11 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import (
     disruption_budgets,
     expand,
-    lifecycle,
     migrations,
     node_local_volumes,
     vmis,
     vms,
 )
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.messages import Problem
@@ -130,27 +129,24 @@ def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
         return _Verdict(VmOutcome.BLOCKS, stuck.reason, stuck.remedy)
     if vmi.deleted:
         return _shut_down(vmi, cluster, find, "it is being stopped already")
-    said = expand.strategy(vmi, cluster)
-    if not vmi.at("status", "conditions").present and vmi.at("status", "phase").present:
+    evicted = vmi_evictions.reaction(vmi, cluster)
+    if evicted.effect in (Effect.REFUSED, Effect.MIGRATES, Effect.SHUTS_DOWN):
+        _demand_conditions(vmi, cluster)
+    if evicted.effect in BLOCKING:
+        return _Verdict(VmOutcome.BLOCKS, evicted.reason, evicted.remedy)
+    if evicted.effect is Effect.SHUTS_DOWN:
+        return _shut_down(vmi, cluster, find, evicted.reason)
+    try:
+        return _migrate(vmi, cluster, find, evicted.reason)
+    except Unseen as blind:
+        return _Verdict.unread(blind, may_stop=False)
+
+
+def _demand_conditions(vmi: Object, cluster: Cluster) -> None:
+    """Raise ``Unseen`` if a VMI that may migrate has no conditions: a snapshot may leave them out."""
+    migrates = expand.strategy(vmi, cluster).value in ("LiveMigrate", "LiveMigrateIfPossible")
+    if migrates and not vmi.at("status", "conditions").present and vmi.at("status", "phase").present:
         raise Unseen(f"status.conditions of {VMI} {vmi.full_name}")
-    match lifecycle.eviction(said.value, vmis.migratable(vmi)):
-        case Eviction.REFUSED:
-            reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
-            return _Verdict(VmOutcome.BLOCKS, reason, _repair(vmi))
-        case Eviction.WAITS:
-            reason = f"{said.phrase}: something outside KubeVirt has to move it"
-            remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
-            return _Verdict(VmOutcome.BLOCKS, reason, remedy)
-        case Eviction.MIGRATES:
-            try:
-                return _migrate(vmi, cluster, find, said.phrase)
-            except Unseen as blind:
-                return _Verdict.unread(blind, may_stop=False)
-    refused = disruption_budgets.blocking(vmi, cluster)
-    if refused is not None:
-        return _Verdict(VmOutcome.BLOCKS, refused.reason, refused.remedy)
-    hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
-    return _shut_down(vmi, cluster, find, f"{said.phrase}{hindered}")
 
 
 def _migrate(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict:
@@ -238,12 +234,6 @@ def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         return Problem(reason, "use shared storage, or set None and restart it")
     return None
-
-
-def _repair(vmi: Object) -> str:
-    if vmis.migratable(vmi) is None:
-        return "wait until KubeVirt has reported LiveMigratable"
-    return "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
 
 
 def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict:

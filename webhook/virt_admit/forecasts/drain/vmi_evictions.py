@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import permanent_constraints
@@ -11,6 +12,11 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migratability, migrations, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.messages import Problem
+
+EVICTION_READS: Final = union(vmis.READS, expand.STRATEGY_READS, disruption_budgets.READS)
+"""The fields that ``evictions`` reads."""
 
 READS: Final = union(
     {VMI: ("spec",)},
@@ -21,7 +27,7 @@ READS: Final = union(
     permanent_constraints.READS,
     expand.STRATEGY_READS,
 )
-"""The fields that the forecast reads."""
+"""The fields that decide whether and how a VM leaves its node."""
 
 # --- objects that are not running yet -------------------------------------------------------------------------------
 
@@ -43,41 +49,107 @@ def awaits_migration(obj: Object, facts: ReviewCache) -> bool:
 # --- evictions -----------------------------------------------------------------------------------------------------
 
 
-def eviction(vmi: Object, cluster: Cluster) -> Eviction:
-    """Return KubeVirt's reaction to an eviction of the VMI's pod.
+class Effect(enum.StrEnum):
+    """What the eviction of a VMI's pod leads to, before it is asked where the VM could go."""
+
+    REFUSED = "KubeVirt refuses the eviction forever"
+    EXTERNAL = "a controller outside KubeVirt has to act"
+    BUDGET = "a PodDisruptionBudget refuses the eviction"
+    NO_MIGRATION = "KubeVirt starts no migration"
+    MIGRATES = "KubeVirt migrates it"
+    SHUTS_DOWN = "the guest is shut down"
+
+
+BLOCKING: Final = (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET, Effect.NO_MIGRATION)
+"""The effects with which a drain does not end."""
+
+
+class Reaction(NamedTuple):
+    """What the eviction of one VMI leads to, why, and what helps (empty: nothing has to be done)."""
+
+    effect: Effect
+    reason: str
+    remedy: str = ""
+
+
+def reaction(vmi: Object, cluster: Cluster) -> Reaction:
+    """Return how KubeVirt and the Eviction API react to an eviction of the VMI's pod now.
+
+    ``drain`` and the rules ask this alone, so that they give the same answer.
 
     Raises:
-        Unseen: see ``effective.strategy``.
+        Unseen: see ``expand.strategy``.
     """
-    return lifecycle.eviction(expand.strategy(vmi, cluster).value, vmis.migratable(vmi))
+    said = expand.strategy(vmi, cluster)
+    match lifecycle.eviction(said.value, vmis.migratable(vmi)):
+        case Eviction.REFUSED:
+            reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
+            return Reaction(Effect.REFUSED, reason, _repair(vmi))
+        case Eviction.WAITS:
+            reason = f"{said.phrase}: something outside KubeVirt has to move it"
+            remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
+            return Reaction(Effect.EXTERNAL, reason, remedy)
+        case Eviction.MIGRATES:
+            limit = _no_migration(cluster)
+            if limit is not None:
+                return Reaction(Effect.NO_MIGRATION, f"{said.phrase}, but {limit.reason}", limit.remedy)
+            return Reaction(Effect.MIGRATES, said.phrase)
+    refused = disruption_budgets.blocking(vmi, cluster)
+    if refused is not None:
+        return Reaction(Effect.BUDGET, refused.reason, refused.remedy)
+    hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
+    return Reaction(Effect.SHUTS_DOWN, f"{said.phrase}{hindered}")
+
+
+def _no_migration(cluster: Cluster) -> Problem | None:
+    """Return why no migration starts; None: they start, or that is unknown, which the outcome of a drain says."""
+    try:
+        return cluster.cached(parallel_migrations.none_starts)
+    except Unseen:
+        return None
+
+
+def _repair(vmi: Object) -> str:
+    if vmis.migratable(vmi) is None:
+        return "wait until KubeVirt has reported LiveMigratable"
+    return "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
 
 
 class Evictions(NamedTuple):
     """The effect of an eviction on each VMI of a node that is not being stopped already."""
 
-    answers: tuple[tuple[Object, Eviction], ...] = ()
+    reactions: tuple[tuple[Object, Reaction], ...] = ()
     unseen: tuple[Unseen, ...] = ()
     """What could not be read."""
 
-    def having(self, *wanted: Eviction) -> list[Object]:
+    def having(self, *wanted: Effect) -> list[Object]:
         """Return the VMIs whose eviction has one of these effects."""
-        return [vmi for vmi, answer in self.answers if answer in wanted]
+        return [vmi for vmi, found in self.reactions if found.effect in wanted]
 
     @property
     def blocking(self) -> list[Object]:
         """The VMIs for which a drain never completes."""
-        return self.having(Eviction.REFUSED, Eviction.WAITS)
+        return self.having(*BLOCKING)
+
+    @property
+    def remedy(self) -> str:
+        """What helps the VMIs that block, as a sentence; empty if none does."""
+        if self.having(Effect.REFUSED, Effect.EXTERNAL):
+            return "Set LiveMigrateIfPossible or None and restart them, or stop them."
+        remedies = (found.remedy for _, found in self.reactions if found.effect in BLOCKING)
+        first = next(remedies, "")
+        return f"{first[0].upper()}{first[1:]}." if first else ""
 
 
 def evictions(cluster: Cluster, node: str) -> Evictions:
     """Return the effects of evictions on a node."""
-    answers: list[tuple[Object, Eviction]] = []
+    reactions: list[tuple[Object, Reaction]] = []
     blind: list[Unseen] = []
     found, unseen = gather(vmis.on_node(cluster, node))
     for vmi in found:
         if not vmi.deleted:
             try:
-                answers.append((vmi, eviction(vmi, cluster)))
+                reactions.append((vmi, reaction(vmi, cluster)))
             except Unseen as one:
                 blind.append(one)
-    return Evictions(tuple(answers), (*blind, Unseen(unseen)) if unseen else tuple(blind))
+    return Evictions(tuple(reactions), (*blind, Unseen(unseen)) if unseen else tuple(blind))

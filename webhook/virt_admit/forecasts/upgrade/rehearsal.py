@@ -9,6 +9,7 @@ from typing import Final
 from virt_admit.forecasts.drain import drain_plan, vmi_evictions
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import preemption, scheduler
 from virt_admit.forecasts.upgrade import durations, reboots, rollouts
@@ -18,7 +19,6 @@ from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.simulation import MAX_EVENTS, Outcome, Vm, World, leftovers, simulate
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
 
@@ -272,7 +272,7 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
     if row.outcome in (VmOutcome.RESTARTS, VmOutcome.STOPS):
         return ""
     if row.outcome is VmOutcome.BLOCKS:
-        migrates = vmi_evictions.eviction(row.vmi, cluster) is Eviction.MIGRATES
+        migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
         for_good = row.placement.has_candidate or quotas.refusal(row.vmi, cluster) is not None
         if not migrates or for_good:
             return row.reason

@@ -280,7 +280,7 @@ STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "Storag
 CONTROLLER_REVISION: Final = Kind(
     "apps", ("v1",), "controllerrevisions", "ControllerRevision", numerous=True, snapshot_filtered=True
 )
-PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget", lookup_namespace="openshift-etcd")
+PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget")
 LEASE: Final = Kind("coordination.k8s.io", ("v1",), "leases", "Lease", lookup_namespace="medik8s-leases")
 INSTANCETYPE: Final = Kind(
     "instancetype.kubevirt.io", ("v1beta1",), "virtualmachineinstancetypes", "VirtualMachineInstancetype"

@@ -9,14 +9,13 @@ restart it, or stop it.
 """
 
 from virt_admit.forecasts.drain import capacity, machine_vms
-from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.remediation import machines
-from virt_admit.rule import MACHINE, Action, Context, Finding, Findings, Object, Operation, names, rule, union
+from virt_admit.rule import MACHINE, Action, Context, Finding, Findings, Object, Operation, names, rule
 
 
 @rule(
     kinds=(MACHINE,),
-    reads=union(vmis.READS, expand.STRATEGY_READS, capacity.READS),
+    reads=capacity.READS,
     operations=(Operation.DELETE,),
     action=Action.WARN,
     event="DrainBlocked",
@@ -32,7 +31,7 @@ def check(machine: Object, context: Context) -> Findings:
             value=machine.name,
         )
     yield from evictions.unseen
-    if evictions.answers and (short := capacity.shortage(context.cluster, machines.node_name(machine))):
+    if evictions.reactions and (short := capacity.shortage(context.cluster, machines.node_name(machine))):
         yield Finding(
             machine.metadata["name"].path,
             f"the drain of its node finds no room for {short}. Free or add room first, or stop VMs.",

@@ -9,7 +9,6 @@ controller outside KubeVirt, blocks the drain. The machine then stays in ``Delet
 from virt_admit.forecasts.drain import capacity, machine_vms
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.labels import Selection
-from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.remediation import machines
 from virt_admit.model.remediation.machines import ScaleDown
 from virt_admit.rule import MACHINE_SET, Action, Context, Finding, Findings, Object, Operation, names, rule, union
@@ -17,7 +16,7 @@ from virt_admit.rule import MACHINE_SET, Action, Context, Finding, Findings, Obj
 
 @rule(
     kinds=(MACHINE_SET,),
-    reads=union(machines.SET_READS, vmis.READS, expand.STRATEGY_READS, capacity.READS),
+    reads=union(machines.SET_READS, capacity.READS),
     operations=(Operation.UPDATE,),
     subresources=("scale",),
     action=Action.WARN,
@@ -38,7 +37,7 @@ def check(obj: Object, context: Context) -> Findings:
         evictions = machine_vms.evictions(machine, context.cluster)
         blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
         yield from evictions.unseen
-        if evictions.answers and not short:
+        if evictions.reactions and not short:
             try:
                 short = capacity.shortage(context.cluster, machines.node_name(machine))
             except Unseen as unseen:

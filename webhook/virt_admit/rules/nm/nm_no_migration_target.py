@@ -9,11 +9,10 @@ cannot be read, or there are more than 3,000, only ``virt-admit drain`` computes
 """
 
 from virt_admit.forecasts.drain import capacity, vmi_evictions
+from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.reads import CONDITIONS
-from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, names, rule, union
 
@@ -21,8 +20,6 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Operatio
 @rule(
     kinds=(NM, NM_KUBEVIRT),
     reads=union(
-        vmis.READS,
-        expand.STRATEGY_READS,
         {NODE: ("metadata.labels", "spec.unschedulable", *CONDITIONS)},
         capacity.READS,
     ),
@@ -38,7 +35,7 @@ def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
-    if migrating := evictions.having(Eviction.MIGRATES):
+    if migrating := evictions.having(Effect.MIGRATES):
         others = (other for other in context.cluster.list(NODE) if other.name != node.text)
         if not any(permanent_constraints.ready(other) for other in others):
             yield Finding(

@@ -11,10 +11,10 @@ NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
 from typing import Final
 
 from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.reads import CONDITIONS
-from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import first_that_fits, names
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, rule, union
@@ -24,7 +24,7 @@ _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 
 @rule(
     kinds=(NM, NM_KUBEVIRT),
-    reads=union(vmis.READS, expand.STRATEGY_READS, {NODE: CONDITIONS}),
+    reads=union(vmi_evictions.EVICTION_READS, {NODE: CONDITIONS}),
     operations=(Operation.CREATE,),
     action=Action.DENY,
     event="DrainBlocked",
@@ -37,7 +37,7 @@ def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
-    if refused := evictions.having(Eviction.REFUSED):
+    if refused := evictions.having(Effect.REFUSED):
         remedy = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
         message = first_that_fits(
             node.path,
@@ -49,13 +49,20 @@ def check(obj: Object, context: Context) -> Findings:
             yield Finding(node.path, f"{message} To drain anyway, annotate this object with {_OVERRIDE}: <reason>")
         else:
             yield Finding(node.path, message, max_action=Action.WARN)
-    if waiting := evictions.having(Eviction.WAITS):
+    if waiting := evictions.having(Effect.EXTERNAL):
         yield Finding(
             node.path,
             "External makes the drain wait until another controller moves these VMs: "
             f"{names((vmi.full_name for vmi in waiting), 80)}. Check that controller, or stop them.",
             max_action=Action.WARN,
         )
+    now = [(vmi, found) for vmi, found in evictions.reactions if found.effect in (Effect.BUDGET, Effect.NO_MIGRATION)]
+    if now:
+        reasons = names((f"{vmi.full_name} ({found.reason})" for vmi, found in now), 130)
+        vms = names((vmi.full_name for vmi, _ in now), 80)
+        texts = (f"these VMs block the drain now: {blocked}. To do: {now[0][1].remedy}." for blocked in (reasons, vms))
+        message = first_that_fits(node.path, check.id, *texts)
+        yield Finding(node.path, message, max_action=Action.WARN)
 
 
 def _reason(vmi: Object) -> str:

@@ -8,16 +8,16 @@ again after the maintenance.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, Unseen, names, rule, union
 
 
 @rule(
     kinds=(NM, NM_KUBEVIRT),
-    reads=union(vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS),
+    reads=union(vmi_evictions.EVICTION_READS, vmis.OWNER_READS),
     operations=(Operation.CREATE,),
     action=Action.WARN,
     sources=(
@@ -31,7 +31,7 @@ def check(obj: Object, context: Context) -> Findings:
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
     stopped: list[str] = []
-    for vmi in evictions.having(Eviction.SHUTS_DOWN):
+    for vmi in evictions.having(Effect.SHUTS_DOWN):
         try:
             after = vmis.comes_back(vmi, context.cluster)
         except Unseen as unseen:

@@ -10,13 +10,12 @@ drain.
 """
 
 from virt_admit.forecasts.drain import capacity, vmi_evictions
-from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Operation, names, rule, union
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Operation, names, rule
 
 
 @rule(
     kinds=(NODE,),
-    reads=union(vmis.READS, expand.STRATEGY_READS, capacity.READS),
+    reads=capacity.READS,
     operations=(Operation.UPDATE,),
     action=Action.WARN,
     event="DrainBlocked",
@@ -33,8 +32,7 @@ def check(node: Object, context: Context) -> Findings:
     if evictions.blocking:
         yield Finding(
             cordon.path,
-            f"these VMs would block a drain: {names((vmi.full_name for vmi in evictions.blocking), 90)}. "
-            "Set LiveMigrateIfPossible or None and restart them, or stop them.",
+            f"these VMs would block a drain: {names((vmi.full_name for vmi in evictions.blocking), 90)}. {evictions.remedy}",
         )
     yield from evictions.unseen
     if short := capacity.shortage(context.cluster, node.name):

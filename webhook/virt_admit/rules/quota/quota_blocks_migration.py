@@ -7,10 +7,10 @@ migration never starts and a drain of the node never completes.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import migration_demand, quotas
 from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VMI
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, first_that_fits, gather, rule, union
 
 
@@ -32,7 +32,7 @@ def check(quota: Object, context: Context) -> Findings:
     refused: dict[str, list[tuple[str, str]]] = {}
     for vmi in filter(vmis.running, found):
         try:
-            if vmi_evictions.eviction(vmi, cluster) is not Eviction.MIGRATES:
+            if vmi_evictions.reaction(vmi, cluster).effect is not Effect.MIGRATES:
                 continue
             lacks = quotas.missing(quota, migration_demand.demand(vmi, cluster))
         except Unseen as blind:
