@@ -267,6 +267,18 @@ def test_can_the_cluster_be_upgraded(cluster, answer):
     assert f"Can the cluster be upgraded today? {answer}" in text(plan(cluster))
 
 
+AT_REST = {
+    "state": "still",
+    "flags": [],
+    "since": None,
+    "until": None,
+    "attempts": 0,
+    "failure": None,
+    "from": None,
+    "downtime": None,
+}
+
+
 def test_the_data():
     data = json.loads(drain(seen(*EVERYTHING, [kubevirt("LiveMigrate", "Evict")]), None, "json")[0])
 
@@ -286,6 +298,7 @@ def test_the_data():
                 "remedy": "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it",
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],
+                **AT_REST | {"state": "refused"},
             },
             {
                 "namespace": "shop",
@@ -295,6 +308,7 @@ def test_the_data():
                 "remedy": "",
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],
+                **AT_REST,
             },
         ],
         "blockers": [],

@@ -137,7 +137,7 @@ def warn_unreadable(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] |
 
 def with_objects(cluster: Snapshot | ClusterCache, objects: Iterable[Object]) -> Snapshot:
     """Return the cluster with these objects added. They replace objects with the same name."""
-    return Snapshot((*cluster, *objects), cluster.complete, cluster.unreadable, cluster.server_version)
+    return Snapshot((*cluster, *objects), cluster.complete, cluster.unreadable, cluster.server_version, cluster.time)
 
 
 def namespaced_object(document: Document, namespace: str) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import random
 import threading
 import time
@@ -19,7 +20,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.messages import cut
 from virt_admit.model.sanitize import line
 from virt_admit.settings import SettingError
-from virt_admit_certs.kube_api import ApiError, KubeApi, TooLarge, read_body
+from virt_admit_certs.kube_api import ApiError, KubeApi, TooLarge, parse_date, read_body
 
 PAGE: Final = 500
 """Objects a page, as kubectl and client-go request."""
@@ -113,6 +114,8 @@ class ApiClient(KubeApi):
 
     def __init__(self, configuration: Configuration) -> None:
         super().__init__(configuration)
+        self.time: datetime.datetime | None = None
+        """The API server's time of its last answer; None: no answer had one."""
         self.one_page = threading.Lock()
         """Hold it while a page is decoded: several pages at once would take much memory and save no time."""
 
@@ -184,6 +187,7 @@ class ApiClient(KubeApi):
     ) -> urllib3.BaseHTTPResponse:
         timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT, read=read_timeout)
         response = self.request(method, path, timeout=timeout, headers=headers, **content)
+        self.time = parse_date(response.headers) or self.time
         if response.status in (200, 201, 202):
             return response
         message = _message(read_body(response, _LARGEST_ERROR)) or f"HTTP status {response.status}"

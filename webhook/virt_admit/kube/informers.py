@@ -31,7 +31,7 @@ from virt_admit.kube.client import (
     pause,
 )
 from virt_admit.kube.field_filter import looked_up_at_admission
-from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes import clock, json_codec
 from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, Kind
 from virt_admit.rules import Rules
 from virt_admit_certs.kube_api import ApiError, TooLarge
@@ -324,6 +324,7 @@ def snapshot(
     for store in cache.stores.values():
         progress(store.kind, 0)
         _sweep(api, store, namespace, progress)
+    cache.time = clock.stamp(api.time)
     return cache
 
 

@@ -1,7 +1,8 @@
 """Snapshot files: a cluster written without confidential data, and read again.
 
 Secrets are never read from a cluster. User data of guests, credentials of fence agents and values of environment
-variables are left out, and so are the containers of unrelated pods and revisions. Equal clusters give equal bytes.
+variables are left out, and so are the containers of unrelated pods and revisions. Equal clusters at equal times give
+equal bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import IO, Any, Final, Protocol
 from virt_admit.documents import reader
 from virt_admit.documents.files import read_file, walk_linked
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, FieldSet, retained_fields
-from virt_admit.model.kubernetes import json_codec, kinds
+from virt_admit.model.kubernetes import clock, json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -48,7 +49,7 @@ def load(path: Path) -> Snapshot:
             parts.add(data, file)
     if path.is_file() and not parts.documents:  # truncated, or not written yet
         raise SettingError(f"{path}: the file is empty")
-    return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version)
+    return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version, parts.time)
 
 
 class _Parts:
@@ -59,6 +60,8 @@ class _Parts:
         self.complete: set[str] = set()
         self.unreadable: set[str] = set()
         self.server_version: str | None = None
+        self.time: str | None = None
+        """The oldest time of the snapshots."""
         self.documents = 0
 
     def add(self, data: Any, file: Path) -> None:
@@ -72,6 +75,7 @@ class _Parts:
             self.complete |= _names(document, "complete", file)
             self.unreadable |= unreadable
             self.server_version = document["serverVersion"].text or self.server_version
+            self.time = _time(document, self.time, file)
             if document["items"].present and not document["items"].is_list:
                 raise SettingError(f"{file}: items must be a list")
             if any(not item.is_map for item in document["items"].items()):
@@ -81,6 +85,18 @@ class _Parts:
             self.objects += [obj for obj in objects if not unreadable or str(kinds.of(obj)) not in unreadable]
         elif document.kind:
             self.objects.append(document)
+
+
+def _time(document: Object, before: str | None, file: Path) -> str | None:
+    """Return the older one of the time of a snapshot and the time before."""
+    field = document["time"]
+    if not field.present:
+        return before
+    found = clock.instant(field.text)
+    if found is None:
+        raise SettingError(f"{file}: time must be a time such as 2027-01-31T22:00:00Z")
+    other = clock.instant(before)
+    return clock.stamp(found if other is None else min(found, other))
 
 
 def _names(document: Object, key: str, file: Path) -> set[str]:
@@ -115,6 +131,9 @@ class Sweep(Protocol):
     def server_version(self) -> str | None: ...
 
     @property
+    def time(self) -> str | None: ...
+
+    @property
     def complete(self) -> frozenset[str]: ...
 
     @property
@@ -143,6 +162,7 @@ def _write(sweep: Sweep, file: IO[str]) -> None:
         "apiVersion": API_VERSION,
         "kind": KIND,
         **({"serverVersion": sweep.server_version} if sweep.server_version else {}),
+        **({"time": sweep.time} if sweep.time else {}),
         "complete": sorted(sweep.complete),
         "unreadable": sorted(sweep.unreadable),
     }

@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, selection, vm_outcomes
+from virt_admit.forecasts.drain import (
+    capacity,
+    node_notes,
+    pod_evictions,
+    selection,
+    vm_outcomes,
+    vm_states_outcomes,
+)
 from virt_admit.forecasts.drain.capacity import Leaving
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
@@ -44,6 +51,8 @@ class NodePlan:
     """Whether all its VMs that need room find it at the same time."""
     unseen: tuple[str, ...]
     """The data that could not be read, so that ``True`` cannot be said."""
+    visitors: tuple[Forecast, ...] = ()
+    """VMs of other nodes that arrive here, or have left while their old pod has not ended; other nodes count them."""
     notes: tuple[str, ...] = ()
     """What an administrator should know besides; it never changes the verdict."""
 
@@ -61,7 +70,8 @@ class NodePlan:
         """Whether the node can be drained now. None: it cannot be determined."""
         if self.having(VmOutcome.BLOCKS) or self.pods.blockers or self.packing.fits is False:
             return False
-        return None if self.unseen or self.having(VmOutcome.UNKNOWN) or self.packing.fits is None else True
+        stays = any(vm.outcome is not VmOutcome.MIGRATES for vm in self.visitors)
+        return None if self.unseen or self.having(VmOutcome.UNKNOWN) or stays or self.packing.fits is None else True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +152,8 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     unseen = [unread[kind] for kind in _needed(forecasts) if kind in unread]
     unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
     unseen += [found.unseen for found in forecasts if found.unseen]
+    visitors = tuple(vm_outcomes.visitors(name, cluster))
+    unseen += [found.unseen for found in visitors if found.unseen]
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
     packing = _packing(forecasts, cluster)
     if packing.fits and any(kind in unread for kind in (VMI, POD)):
@@ -156,8 +168,16 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
         pods,
         packing,
         tuple(dict.fromkeys(unseen)),
-        tuple(node_notes.notes(node, cluster)) if node is not None else (),
+        visitors,
+        tuple(_notes(node, forecasts, cluster)),
     )
+
+
+def _notes(node: Object | None, forecasts: Sequence[Forecast], cluster: Cluster) -> Iterator[str]:
+    if node is not None:
+        yield from node_notes.notes(node, cluster)
+    moving = [found.vmi for found in forecasts if found.outcome is VmOutcome.MIGRATES]
+    yield from vm_states_outcomes.long_migrations(moving, cluster)
 
 
 def _packing(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:

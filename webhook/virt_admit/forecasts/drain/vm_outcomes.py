@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions, vmi_evictions
-from virt_admit.forecasts.drain.vmi_evictions import BLOCKING, Effect
+from virt_admit.forecasts.drain import pod_evictions, vm_states, vm_states_outcomes, vmi_evictions
+from virt_admit.forecasts.drain.vm_states import State, VmState
+from virt_admit.forecasts.drain.vm_states_outcomes import Effect as StateEffect
+from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes import clock
@@ -27,6 +29,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import (
     disruption_budgets,
     expand,
+    migration_failures,
     migrations,
     node_local_volumes,
     vmis,
@@ -34,7 +37,7 @@ from virt_admit.model.kubevirt.instances import (
 )
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import parallel_migrations
-from virt_admit.model.messages import Problem
+from virt_admit.model.messages import Problem, cut
 from virt_admit.model.scheduler.filters import Placement
 
 READS: Final = union(
@@ -48,6 +51,7 @@ READS: Final = union(
     node_local_volumes.READS,
     expand.STRATEGY_READS,
     clock.READS,
+    vm_states.READS,
 )
 """The fields that the forecast reads."""
 
@@ -76,6 +80,8 @@ class Forecast:
     """What could not be read, so that the outcome is unknown."""
     may_stop: bool = False
     """Whether the VM may need no room elsewhere, because what decides that could not be read."""
+    state: VmState = vm_states.AT_REST
+    """What the VM is doing now."""
 
     @property
     def placement(self) -> Placement:
@@ -89,7 +95,7 @@ class Forecast:
     @property
     def needs_room(self) -> bool:
         """Whether the drain needs room for the VM on another node."""
-        return self.outcome is not VmOutcome.STOPS
+        return self.outcome is not VmOutcome.STOPS and not self.state.placed
 
 
 class _Verdict(NamedTuple):
@@ -114,30 +120,54 @@ _Find = Callable[[bool], SchedulingTarget]
 
 def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
-    find = functools.cache(lambda moves: candidates.target(vmi, cluster, moves=moves))
+    find = functools.cache(lambda moves: _target(vmi, cluster, moves))
+    state = vm_states.of(vmi, cluster)
+    return _forecast(vmi, state, cluster, find)
+
+
+def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
+    """Yield the forecasts of VMs that arrive on a node, or have left it while their old pod has not ended."""
+    for vmi, state in vm_states.visitors(node, cluster):
+        find = functools.cache(functools.partial(_target, vmi, cluster))
+        if state.state is State.ARRIVED:
+            ruled = vm_states_outcomes.ruling(vmi, state, cluster)
+            yield Forecast(vmi, VmOutcome.MIGRATES, ruled.reason if ruled else "", "", find(True), state=state)
+        else:
+            yield _forecast(vmi, state, cluster, find)
+
+
+def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:
+    target = candidates.target(vmi, cluster, moves=moves)
+    return vm_states_outcomes.without_impossible(target, vmi, cluster) if moves else target
+
+
+def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> Forecast:
     try:
-        verdict = _judge(vmi, cluster, find)
+        verdict = _judge(vmi, state, cluster, find)
     except Unseen as blind:
         verdict = _Verdict.unread(blind)
     moves = verdict.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)
-    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), verdict.unseen, verdict.may_stop)
+    unseen, may_stop = verdict.unseen, verdict.may_stop
+    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), unseen, may_stop, state)
 
 
-def _judge(vmi: Object, cluster: Cluster, find: _Find) -> _Verdict:
+def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:
     stuck = _stuck(vmi, cluster)
     if stuck is not None:
         return _Verdict(VmOutcome.BLOCKS, stuck.reason, stuck.remedy)
     if vmi.deleted:
         return _shut_down(vmi, cluster, find, "it is being stopped already")
+    if state.state is State.ENDED:
+        return _shut_down(vmi, cluster, find, "its guest has just ended")
     evicted = vmi_evictions.reaction(vmi, cluster)
-    if evicted.effect in (Effect.REFUSED, Effect.MIGRATES, Effect.SHUTS_DOWN):
+    if evicted.effect in (Effect.REFUSED, Effect.MIGRATES, Effect.NO_MIGRATION, Effect.SHUTS_DOWN):
         _demand_conditions(vmi, cluster)
-    if evicted.effect in BLOCKING:
+    if evicted.effect in (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET):
         return _Verdict(VmOutcome.BLOCKS, evicted.reason, evicted.remedy)
     if evicted.effect is Effect.SHUTS_DOWN:
         return _shut_down(vmi, cluster, find, evicted.reason)
     try:
-        return _migrate(vmi, cluster, find, evicted.reason)
+        return _migrate(vmi, state, cluster, find, expand.strategy(vmi, cluster).phrase)
     except Unseen as blind:
         return _Verdict.unread(blind, may_stop=False)
 
@@ -149,31 +179,46 @@ def _demand_conditions(vmi: Object, cluster: Cluster) -> None:
         raise Unseen(f"status.conditions of {VMI} {vmi.full_name}")
 
 
-def _migrate(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict:
+def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str) -> _Verdict:
     """Return what becomes of a VMI that KubeVirt wants to migrate.
 
     Raises:
         Unseen: nothing that was read keeps it from migrating, but something that was not read may.
     """
-    problem = first_known(
-        (
-            lambda: _failing(vmi, cluster),
-            lambda: cluster.cached(parallel_migrations.none_starts),
-            lambda: no_target.reason(find(True), cluster, moves=True),
-            lambda: quotas.refusal(vmi, cluster),
-        )
-    )
+    again = vm_states_outcomes.repeats(vmi, state, find(True), cluster)
+    if again is not None and again.effect is StateEffect.BLOCKS:
+        return _Verdict(VmOutcome.BLOCKS, f"{why}, but {again.reason}", again.remedy)
+    ruled = vm_states_outcomes.ruling(vmi, state, cluster)
+    problem = first_known((lambda: _failing(vmi, cluster), *(() if state.placed else _room(vmi, cluster, find))))
     if problem is not None:
-        return _Verdict(VmOutcome.BLOCKS, f"{why}, but {problem.reason}", problem.remedy)
+        words = f" ({ruled.reason})" if ruled is not None and state.state is State.UNSCHEDULABLE else ""
+        return _Verdict(VmOutcome.BLOCKS, f"{why}, but {problem.reason}{words}", problem.remedy)
+    if ruled is not None and ruled.effect is StateEffect.BLOCKS:
+        return _Verdict(VmOutcome.BLOCKS, ruled.reason, ruled.remedy)
+    for open_end in (ruled, again):
+        if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
+            return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
     doubt = _doubt(vmi, cluster)
     if doubt is not None:
         reason = f"{why}, but {doubt.reason}"
         return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
-    if preempting := preemption_effects.problem(find(True), cluster):
-        return _Verdict(VmOutcome.UNKNOWN, f"{why}, but {preempting.reason}", preempting.remedy)
-    for unread in _unread(vmi, find(True).placement, cluster):
-        raise Unseen(unread)
+    if not state.placed:
+        if preempting := preemption_effects.problem(find(True), cluster):
+            return _Verdict(VmOutcome.UNKNOWN, f"{why}, but {preempting.reason}", preempting.remedy)
+        for unread in _unread(vmi, find(True).placement, cluster):
+            raise Unseen(unread)
+    if ruled is not None:
+        return _Verdict(VmOutcome.MIGRATES, ruled.reason, ruled.remedy)
     return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable")
+
+
+def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Problem | None], ...]:
+    """Return the checks of what a migration that has no target pod yet needs."""
+    return (
+        lambda: cluster.cached(parallel_migrations.none_starts),
+        lambda: no_target.reason(find(True), cluster, moves=True),
+        lambda: quotas.refusal(vmi, cluster),
+    )
 
 
 def _unread(vmi: Object, placement: Placement, cluster: Cluster) -> Iterator[str]:
@@ -260,8 +305,13 @@ def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def _failing(vmi: Object, cluster: Cluster) -> Problem | None:
-    failed = migrations.failed_in_a_row(vmi, cluster)
+    failed = [
+        each for each in migrations.failed_in_a_row(vmi, cluster) if not migration_failures.failed_before_handover(each)
+    ]
     if len(failed) < migrations.RETRY_LOOP:
         return None
-    reason = f"its last {len(failed)} migrations failed, so will the next"
+    text = migration_failures.essence(failed[-1].at("status", "migrationState", "failureReason").text or "")
+    reason = f"its last {len(failed)} migrations failed, so will the next{f': {cut(text, 160)}' if text else ''}"
+    if text and migration_failures.is_of_pair(text):
+        return Problem(reason, vm_states_outcomes.PAIR_REMEDY)
     return Problem(reason, f"see why migration {failed[-1].name} failed")

@@ -96,13 +96,14 @@ def _launchers(cluster: Cluster) -> Launchers:
     found, unseen = gather(cluster.list(POD))
     by_vmi: dict[tuple[str, str], list[Object]] = {}
     for pod in found:
-        name = _vmi_name(pod)
+        name = vmi_name(pod)
         if name and pod.at("status", "phase").text not in FINISHED:
             by_vmi.setdefault((pod.namespace or "default", name), []).append(pod)
     return Launchers({key: tuple(some) for key, some in by_vmi.items()}, unseen)
 
 
-def _vmi_name(pod: Object) -> str:
+def vmi_name(pod: Object) -> str:
+    """Return the name of the VMI of a launcher pod; empty for other pods."""
     if pod.labels.get("kubevirt.io") != "virt-launcher":
         return ""
     for owner in pod.metadata["ownerReferences"].items():

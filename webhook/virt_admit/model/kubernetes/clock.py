@@ -5,7 +5,7 @@ Rules have no clock of their own, so that the same input always gives the same a
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -24,12 +24,22 @@ def instant(text: str | None) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
-def now(cluster: Cluster) -> datetime | None:
-    """Return the newest heartbeat of a known node, or None if the time cannot be determined.
+def exact(cluster: Cluster) -> datetime | None:
+    """Return the API server's time at the end of the listing; None: it was not recorded."""
+    return instant(cluster.time)
 
-    The value is at most five minutes old, because kubelets report that often (``nodeStatusReportFrequency``).
+
+def now(cluster: Cluster) -> datetime | None:
+    """Return the time of the listing, else the newest heartbeat of a known node; None: it cannot be determined.
+
+    A heartbeat is at most five minutes old, because kubelets report that often (``nodeStatusReportFrequency``).
     """
-    return cluster.cached(_newest_heartbeat)
+    return exact(cluster) or cluster.cached(_newest_heartbeat)
+
+
+def stamp(time: datetime | None) -> str | None:
+    """Format a time as Kubernetes does, in whole seconds of UTC."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if time is not None else None
 
 
 def since(text: str | None, cluster: Cluster) -> timedelta | None:

@@ -36,6 +36,10 @@ class Cluster(Protocol):
     def server_version(self) -> str | None:
         """The API server's version (``v1.36.3``), or None if it is not known."""
 
+    @property
+    def time(self) -> str | None:
+        """The API server's time at the end of the listing (RFC 3339); None: not recorded, or the cluster changes."""
+
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Return the object, or None if it is known not to exist.
 
@@ -142,6 +146,10 @@ class TimedCluster:
     def server_version(self) -> str | None:
         return self._cluster.server_version
 
+    @property
+    def time(self) -> str | None:
+        return self._cluster.time
+
     def _check(self) -> None:
         if self._expired():
             raise OutOfTime
@@ -235,6 +243,7 @@ class Snapshot:
             ``namespace/plural.group`` means every object in that namespace.
         unreadable: the kinds that could not be read, even where ``complete`` has ``"*"``.
         server_version: the API server's version, if it is known.
+        time: the API server's time at the end of the listing (RFC 3339), if it is known.
     """
 
     def __init__(
@@ -243,7 +252,9 @@ class Snapshot:
         complete: Iterable[str] = (),
         unreadable: Iterable[str] = (),
         server_version: str | None = None,
+        time: str | None = None,
     ) -> None:
+        self.time = time
         self.complete = frozenset(complete)
         self.unreadable = frozenset(unreadable)
         self.server_version = server_version

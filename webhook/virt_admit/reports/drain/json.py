@@ -9,7 +9,9 @@ from typing import Any
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.vm_states import VmState
 from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.objects import Object
 
 
@@ -18,10 +20,13 @@ def as_data(result: Plan) -> dict[str, Any]:
 
     ``drainable``: true, false, or null (unknown), for all ``nodes`` of the plan. ``nodes``: worst first, each with
     ``name``, ``state`` (of ``cordoned``, ``not Ready``, ``not seen``), ``drainable``, ``counts`` by outcome, and
-    ``vms``, worst first: ``namespace``, ``name``, ``outcome``, ``reason``, ``remedy`` (empty: none). ``waits``, what
-    passes by itself: ``kind``, ``namespace``, ``name``, ``reason``, ``since``, ``until`` (RFC 3339 or null).
-    ``updates`` (null for a single node, or if the methods are unknown): ``methods``, ``counts`` by reach, and ``vms``:
-    ``namespace``, ``name``, ``reach``, ``reason``. ``unseen``: the data that could not be read.
+    ``vms``, worst first: ``namespace``, ``name``, ``outcome``, ``reason``, ``remedy`` (empty: none), ``state``,
+    ``flags``, ``since`` and ``until`` of the state (RFC 3339 or null), ``attempts``, ``failure`` (``class``, ``text``,
+    or null), ``from`` (the node of a VM that arrives, else null), ``downtime`` (null: not determined). VMs of other
+    nodes come last: their own node counts them. ``waits``, what passes by itself: ``kind``, ``namespace``, ``name``,
+    ``reason``, ``since``, ``until`` (RFC 3339 or null). ``updates`` (null for a single node, or if the methods are
+    unknown): ``methods``, ``counts`` by reach, and ``vms``: ``namespace``, ``name``, ``reach``, ``reason``. ``unseen``:
+    the data that could not be read.
     """
     return {
         "version": 1,
@@ -48,7 +53,7 @@ def _node_data(node: NodePlan) -> dict[str, Any]:
         "drainable": node.drainable,
         "fits": node.packing.fits,
         "counts": _counts(VmOutcome, (row.outcome for row in node.forecasts)),
-        "vms": [_vm_data(row) for row in node.forecasts],
+        "vms": [_vm_data(row) for row in (*node.forecasts, *node.visitors)],
         "blockers": [
             {
                 "kind": blocker.kind,
@@ -77,6 +82,21 @@ def _vm_data(row: Forecast) -> dict[str, Any]:
         "remedy": row.remedy,
         "candidates": None if certain is None else list(certain),
         "short": [{"node": node, "what": what} for node, what in sorted(placement.refusals.items())],
+        **_state_data(row.state),
+    }
+
+
+def _state_data(state: VmState) -> dict[str, Any]:
+    failure = state.failure
+    return {
+        "state": str(state.state),
+        "flags": list(map(str, state.flags)),
+        "since": clock.stamp(state.since),
+        "until": clock.stamp(state.until),
+        "attempts": state.attempts,
+        "failure": {"class": str(failure.kind), "text": failure.text} if failure is not None else None,
+        "from": state.source or None,
+        "downtime": None,
     }
 
 

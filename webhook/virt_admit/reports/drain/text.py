@@ -18,8 +18,8 @@ def text(result: Plan) -> str:
     """Return a plan as text: a table for each node with VMs, and conclusions for a whole cluster."""
     lines = [_ready(result), ""] if result.whole else []
     for node in result.nodes:
-        if node.forecasts or node.pods.blockers or not result.whole:
-            lines += [_headline(node), *_table(node.forecasts), *_others(node), ""]
+        if node.forecasts or node.visitors or node.pods.blockers or not result.whole:
+            lines += [_headline(node), *_table((*node.forecasts, *node.visitors)), *_others(node), ""]
     if result.whole:
         lines += [*_whole(result), ""]
     if result.unseen:

@@ -48,22 +48,40 @@ def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
         raise Unseen(cannot_see)
 
 
-def failed_in_a_row(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
-    """Return the known automatic migrations of a VMI that failed since the last success, oldest first.
-
-    Those that are older than the VMI belonged to one of the same name.
-    """
-    failed: list[Object] = []
+def own(vmi: Object, cluster: Cluster) -> Iterator[Object]:
+    """Yield the known migrations of a VMI, oldest first, without those of an earlier VMI of the same name."""
     born = vmi.metadata["creationTimestamp"].text or ""
-    for migration in of_vmi(vmi, cluster):
-        if _age(migration)[0] < born:
-            continue
+    yield from (migration for migration in of_vmi(vmi, cluster) if _age(migration)[0] >= born)
+
+
+def failed_in_a_row(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
+    """Return the known automatic migrations of a VMI that failed since the last success, oldest first."""
+    failed: list[Object] = []
+    for migration in own(vmi, cluster):
         phase = migration.at("status", "phase").text
         if phase == "Succeeded":
             failed.clear()
-        elif phase == "Failed" and any(key in migration.annotations for key in AUTOMATIC):
+        elif phase == "Failed" and is_automatic(migration):
             failed.append(migration)
     return tuple(failed)
+
+
+def is_automatic(migration: Object) -> bool:
+    """Whether a drain or a workload update created the migration."""
+    return any(key in migration.annotations for key in AUTOMATIC)
+
+
+def entered(migration: Object, phase: str) -> str | None:
+    """Return when a migration entered a phase (RFC 3339); None: not known."""
+    for item in migration.at("status", "phaseTransitionTimestamps").items():
+        if item["phase"].text == phase:
+            return item["phaseTransitionTimestamp"].text
+    return None
+
+
+def condition_is_true(obj: Object, kind: str) -> bool:
+    """Whether an object has a condition with status True."""
+    return obj.condition(kind)["status"].text == "True"
 
 
 def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:

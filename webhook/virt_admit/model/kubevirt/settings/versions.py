@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.settings.configuration import known_or_none, kubevirt, require_kubevirt
+from virt_admit.model.kubevirt.settings.configuration import hyperconverged, known_or_none, kubevirt, require_kubevirt
 
 
 class Version(NamedTuple):
@@ -65,6 +65,7 @@ class Feature(enum.Enum):
     WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
     DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))
     DATA_SOURCE_ARCHITECTURE = ("the architecture of a VM comes from its DataSource", Version(1, 6, 4))
+    EVACUATE_CANCEL = ("virtctl evacuate-cancel ends the evacuation of a VMI", Version(1, 7))
     PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
 
     @property
@@ -96,6 +97,29 @@ def may_accept(cluster: Cluster, value: object, suggestion: str | None) -> bool:
     return newer_than_known(cluster)
 
 
+# --- defaults that a release changed ------------------------------------------------------------------------------
+
+_KUBEVIRT_COMPLETION_TIMEOUT: Final = ((Version(1, 4), 150), (Version(0, 0), 800))
+"""Seconds for each GB, newest first (pkg/virt-config/virt-config.go#MigrationCompletionTimeoutPerGiB)."""
+_HCO_COMPLETION_TIMEOUT: Final = ((Version(1, 19), 20), (Version(1, 14), 150), (Version(0, 0), 800))
+"""The same in HyperConverged's schema (kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go)."""
+
+
+def kubevirt_completion_timeout(cluster: Cluster) -> int:
+    """Return the default of ``completionTimeoutPerGiB`` in the running KubeVirt, in seconds."""
+    return _of_release(_KUBEVIRT_COMPLETION_TIMEOUT, kubevirt_version(cluster))
+
+
+def hco_completion_timeout(cluster: Cluster) -> int:
+    """Return the default of ``completionTimeoutPerGiB`` in the running HyperConverged, in seconds."""
+    found = known_or_none(hyperconverged, cluster)
+    return _of_release(_HCO_COMPLETION_TIMEOUT, hco_release(found) if found is not None else None)
+
+
+def _of_release(defaults: tuple[tuple[Version, int], ...], release: Version | None) -> int:
+    return next((value for since, value in defaults if release is None or release >= since), defaults[-1][1])
+
+
 # --- feature gates -------------------------------------------------------------------------------------------------
 
 
@@ -105,6 +129,8 @@ class Gate(enum.Enum):
     VGPU_LIVE_MIGRATION = ("VGPULiveMigration", Version(1, 9), None)  # 1.8.0 to 1.8.4 migrate no GPU
     DECENTRALIZED_LIVE_MIGRATION = ("DecentralizedLiveMigration", Version(1, 6), Version(1, 10))
     REBOOT_POLICY = ("RebootPolicy", Version(1, 8), Version(1, 9))
+    MIGRATION_PRIORITY_QUEUE = ("MigrationPriorityQueue", Version(1, 7), Version(1, 9))
+    MIGRATION_STALL_DETECTION = ("MigrationStallDetection", Version(1, 9), None)
     HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
     IMAGE_VOLUME = ("ImageVolume", Version(1, 6), None)
     ALIGN_CPUS = ("AlignCPUs", Version(1, 3), None)

@@ -1,0 +1,411 @@
+"""What the state of a VM means for a drain: a wait that ends, a wait that does not, or unknown, with the sentence.
+
+A wait with a known end is no blocker, a wait without one is. Remedies never advise to touch a migration in post-copy.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain import vm_states
+from virt_admit.forecasts.drain.vm_states import Flag, State, VmState
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vms
+from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature, Gate
+from virt_admit.model.messages import count, cut
+
+
+class Effect(enum.IntEnum):
+    """The effect of a state on a drain, worst last."""
+
+    WAITS = 0
+    UNKNOWN = 1
+    BLOCKS = 2
+
+
+class Ruling(NamedTuple):
+    """What a state means for a drain, with the sentence about it and the remedy (empty: none needed)."""
+
+    effect: Effect
+    reason: str
+    remedy: str = ""
+
+
+class Case(NamedTuple):
+    """A VMI in a state."""
+
+    vmi: Object
+    found: VmState
+    cluster: Cluster
+
+
+NO_RULING: Final = frozenset(
+    (State.GONE, State.ENDED, State.STOPPING, State.STARTING, State.REFUSED, State.EXTERNAL, State.STILL)
+)
+"""States that the forecast of a VM at rest describes already."""
+
+
+def ruling(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:
+    """Return what the state of a VMI that migrates means for a drain; None: the same as for a VM at rest."""
+    if found.state in NO_RULING:
+        return None
+    result = _RULINGS[found.state](Case(vmi, found, cluster))
+    return result._replace(reason="; ".join((result.reason, *_of_flags(found))))
+
+
+def _of_flags(found: VmState) -> Iterator[str]:
+    if Flag.ARRIVING in found.flags:
+        yield f"it arrives from {found.source} in a moment, then has to leave again"
+    if Flag.LEFTOVER in found.flags:
+        yield "its eviction was asked for, and uncordoning does not end that"
+    if Flag.TAINTED in found.flags:
+        yield "it moves because of the drain taint of its node"
+    if Flag.FOREIGN in found.flags:
+        yield "it moves already for another reason"
+
+
+# --- failures ------------------------------------------------------------------------------------------------------
+
+
+def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster) -> Ruling | None:
+    """Return why the next migration fails like the last ones; None: it may succeed."""
+    if found.state in (State.POST_COPY, State.PAUSED, State.NOT_CLOSED, State.ARRIVED):
+        return None
+    impossible = migration_failures.impossible_targets(vmi, cluster)
+    if impossible and found.target not in (set(target.placement.candidates) | {found.target or "-"}) - set(impossible):
+        open_nodes = set(target.placement.candidates) | set(target.placement.undetermined)
+        tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
+        if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and len(impossible) == 1):
+            return Ruling(Effect.BLOCKS, f"migrations fail on every node: {_pairs(impossible)}", PAIR_REMEDY)
+    loads = migration_failures.loads_in_a_row(vmi, cluster)
+    settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
+    if loads and not (settings is not None and settings.ends_at_deadline):
+        limit = migration_timeouts.seconds(vmi, settings)
+        after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
+        if loads > 1:
+            return Ruling(Effect.BLOCKS, f"its last {loads} migrations were cancelled{after}: timed out", LOAD_REMEDY)
+        reason = f"its last migration was cancelled{after}: timed out, and so may the next"
+        return Ruling(Effect.UNKNOWN, reason, LOAD_REMEDY)
+    return None
+
+
+PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
+LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
+
+
+def _pairs(impossible: dict[str, str]) -> str:
+    return "; ".join(f"{node}: {cut(pair_words(text), 120)}" for node, text in sorted(impossible.items())[:3])
+
+
+def pair_words(text: str) -> str:
+    """Return what a node lacks or has too much, instead of libvirt's sentence."""
+    for libvirt, words in (("missing features: ", "it lacks "), ("extra features: ", "the guest must not have ")):
+        _, found, features = text.partition(libvirt)
+        if found:
+            return f"{words}{features}"
+    return text
+
+
+def without_impossible(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> SchedulingTarget:
+    """Return where a VMI could migrate, without the nodes on which its migration failed for a reason that stays."""
+    impossible = migration_failures.impossible_targets(vmi, cluster)
+    if not impossible:
+        return target
+    judged = {
+        **target.placement.judged,
+        **{node: f"its migration failed: {pair_words(text)}" for node, text in impossible.items()},
+    }
+    return target._replace(placement=replace(target.placement, judged=judged))
+
+
+# --- each state ----------------------------------------------------------------------------------------------------
+
+
+def _stale_mark(case: Case) -> Ruling:
+    reason = f"is marked for the evacuation of {case.found.detail}, which it has left: every eviction is refused"
+    if versions.has_release(case.cluster, Feature.EVACUATE_CANCEL.since):
+        return Ruling(
+            Effect.BLOCKS, reason, f"virtctl evacuate-cancel vmi {case.vmi.name} -n {vms.namespace_of(case.vmi)}"
+        )
+    return Ruling(Effect.BLOCKS, reason, "remove status.evacuationNodeName of the VMI")
+
+
+def _marked(case: Case) -> Ruling:
+    if case.found.holders:
+        return _queued(case)
+    since = f" since {clock_words(case.found.since, case.cluster)}" if case.found.since else ""
+    if case.found.late:
+        reason = f"is marked for evacuation{since}, but KubeVirt has not created a migration"
+        return Ruling(Effect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+    return Ruling(Effect.WAITS, f"is marked for evacuation{since}; KubeVirt creates its migration next")
+
+
+def _two_pods(case: Case) -> Ruling:
+    reason = f"waits until its old pod {case.found.detail} has ended"
+    if case.found.late:
+        remedy = f"see why it does not end: kubectl describe pod {case.found.detail} -n {vms.namespace_of(case.vmi)}"
+        return Ruling(Effect.BLOCKS, reason, remedy)
+    return Ruling(Effect.WAITS, reason)
+
+
+def _backoff(case: Case) -> Ruling:
+    until = (
+        f"; the next one starts at {moment(case.found.until)}"
+        if case.found.until
+        else "; the next one starts in minutes"
+    )
+    text = f" ({cut(case.found.failure.text, 120)})" if case.found.failure and case.found.failure.text else ""
+    verb = "attempt" if case.found.attempts == 1 else "attempts"
+    return Ruling(Effect.WAITS, f"{case.found.attempts} {verb} failed{text}{until}")
+
+
+def _backup(case: Case) -> Ruling:
+    drains = case.found.migration is not None and migrations.AUTOMATIC[0] in case.found.migration.annotations
+    reason = f"waits for a backup{_words(case.found)}"
+    if drains:
+        return Ruling(Effect.WAITS, f"{reason}, which the migration of a drain aborts")
+    return Ruling(Effect.UNKNOWN, reason, "wait until the backup has ended")
+
+
+def _volume(case: Case) -> Ruling:
+    until = f", until {moment(case.found.until)}" if case.found.until else ""
+    return Ruling(Effect.WAITS, f"waits until its utility volume is detached{until}", "end its export or memory dump")
+
+
+def _quota(case: Case) -> Ruling:
+    remedy = f"raise the quota: kubectl describe resourcequota -n {vms.namespace_of(case.vmi)}"
+    return Ruling(Effect.BLOCKS, f"a quota refuses its second pod{_words(case.found)}", remedy)
+
+
+def _queued(case: Case) -> Ruling:
+    with_others = f" with {count(case.found.ahead, 'other VM')}" if case.found.ahead else ""
+    effect, remedy, holding = Effect.WAITS, "", []
+    for namespace, name in case.found.holders:
+        other = _vmi(namespace, name, case.cluster)
+        if other is None:
+            effect = max(effect, Effect.UNKNOWN)
+            holding.append(f"{namespace}/{name}")
+            continue
+        state = vm_states.of(other, case.cluster)
+        held = _RULINGS[state.state](Case(other, state, case.cluster)) if state.state not in NO_RULING else None
+        if held is not None and held.effect > effect:
+            effect, remedy = held.effect, f"look at {other.full_name}, which holds the place"
+        since = f" since {age(state.since, case.cluster)}" if state.since and clock.now(case.cluster) else ""
+        holding.append(f"{other.full_name}{since}")
+    reason = f"waits for a place{with_others}: {case.found.detail} and moves {', '.join(holding[:3])}"
+    return Ruling(effect, reason, remedy)
+
+
+def _vmi(namespace: str, name: str, cluster: Cluster) -> Object | None:
+    try:
+        return cluster.get(VMI, namespace, name)
+    except Unseen:
+        return None
+
+
+def _no_target(case: Case) -> Ruling:
+    reason = f"KubeVirt has not created its target pod since {clock_words(case.found.since, case.cluster)}"
+    return Ruling(Effect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+
+
+def _unschedulable(case: Case) -> Ruling:
+    until = (
+        f"; given up at {moment(case.found.until)}, then repeated" if case.found.until else "; given up, then repeated"
+    )
+    return Ruling(Effect.WAITS, f"kube-scheduler found no node for its target pod{_words(case.found)}{until}")
+
+
+def _target_pending(case: Case) -> Ruling:
+    until = f"; given up at {moment(case.found.until)}, then repeated" if case.found.until else ""
+    reason = (
+        f"its target pod{_on(case.found)} has not started since {clock_words(case.found.since, case.cluster)}{until}"
+    )
+    return Ruling(Effect.WAITS, reason)
+
+
+def _target_not_ready(case: Case) -> Ruling:
+    own = case.found.migration is not None and case.found.detail and "virt-launcher" in case.found.detail
+    pod = "its target pod" if own else "the pod that attaches its volumes"
+    reason = f"{pod}{_on(case.found)} is not ready since {clock_words(case.found.since, case.cluster)}"
+    named = f"pod {case.found.detail.rpartition('/')[2]} -n {vms.namespace_of(case.vmi)}" if case.found.detail else ""
+    return Ruling(Effect.WAITS, reason, f"if it lasts: kubectl describe {named}" if named else "")
+
+
+def _preparing(case: Case) -> Ruling:
+    reason = f"virt-handler{_on(case.found)} prepares its migration since {clock_words(case.found.since, case.cluster)}"
+    return Ruling(Effect.WAITS, reason)
+
+
+def _running(case: Case) -> Ruling:
+    settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
+    since = f" since {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
+    last = vm_states.last_duration(case.vmi, case.cluster)
+    usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
+    reason = f"migrates{_to(case.found)}{since}{usual}{_end(case)}"
+    ends = settings is not None and settings.ends_at_deadline and case.found.until is not None
+    if not case.found.late or (ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)):
+        return Ruling(Effect.WAITS, reason)
+    return Ruling(Effect.UNKNOWN, reason, LOAD_REMEDY)
+
+
+def _end(case: Case) -> str:
+    """Return what happens at the deadline of a running migration."""
+    settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
+    limit = migration_timeouts.seconds(case.vmi, settings)
+    if settings is None or limit is None:
+        return "; it has no deadline" if settings is not None and not settings.completion else ""
+    at = (
+        f"at {moment(case.found.until)}"
+        if case.found.until
+        else f"{duration(timedelta(seconds=limit))} after its start"
+    )
+    if settings.post_copy:
+        return f"; switches to post-copy {at}"
+    if settings.disruption:
+        return f"; its guest is paused {at} until the copy ends"
+    return f"; cancelled {at} and repeated"
+
+
+def _paused(case: Case) -> Ruling:
+    until = f", at most until {moment(case.found.until)}" if case.found.until else ""
+    return Ruling(Effect.WAITS, f"migrates{_to(case.found)}; its guest is paused until the copy ends{until}")
+
+
+def _post_copy(case: Case) -> Ruling:
+    target = case.found.target or "its target node"
+    return Ruling(Effect.WAITS, f"runs on {target} already, its memory follows (post-copy)")
+
+
+def _aborting(case: Case) -> Ruling:
+    reason = f"its migration{_to(case.found)} is being cancelled since {clock_words(case.found.since, case.cluster)}"
+    if case.found.late:
+        return Ruling(Effect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+    return Ruling(Effect.WAITS, reason)
+
+
+def _arrived(case: Case) -> Ruling:
+    return Ruling(Effect.WAITS, f"has left for {case.found.target}; its old pod ends")
+
+
+def _not_closed(case: Case) -> Ruling:
+    waits = f": {case.found.detail}" if case.found.detail else ""
+    return Ruling(Effect.WAITS, f"has migrated, but its migration is still open{waits}")
+
+
+def _decentralized(case: Case) -> Ruling:
+    since = clock_words(case.found.since, case.cluster)
+    reason = f"migrates between clusters since {since}, so its end cannot be determined"
+    return Ruling(Effect.UNKNOWN, reason, "wait for the other cluster")
+
+
+_RULINGS: Final[dict[State, Callable[[Case], Ruling]]] = {
+    State.STALE_MARK: _stale_mark,
+    State.MARKED: _marked,
+    State.TWO_PODS: _two_pods,
+    State.BACKOFF: _backoff,
+    State.BLOCKED_BY_BACKUP: _backup,
+    State.BLOCKED_BY_VOLUME: _volume,
+    State.QUOTA: _quota,
+    State.QUEUED: _queued,
+    State.NO_TARGET: _no_target,
+    State.UNSCHEDULABLE: _unschedulable,
+    State.TARGET_PENDING: _target_pending,
+    State.TARGET_NOT_READY: _target_not_ready,
+    State.PREPARING: _preparing,
+    State.RUNNING: _running,
+    State.PAUSED: _paused,
+    State.POST_COPY: _post_copy,
+    State.ABORTING: _aborting,
+    State.ARRIVED: _arrived,
+    State.NOT_CLOSED: _not_closed,
+    State.DECENTRALIZED: _decentralized,
+}
+
+
+# --- migrations that cannot end in time ----------------------------------------------------------------------------
+
+_LONG: Final = timedelta(hours=2)
+
+
+def long_migration(vmi: Object, cluster: Cluster) -> str:
+    """Return how long a migration of the VMI can last before KubeVirt cancels it, if that is hours; else empty."""
+    settings = migration_timeouts.settings(vmi, vmi["-"], cluster)
+    if settings is None or settings.ends_at_deadline:
+        return ""
+    limit = migration_timeouts.seconds(vmi, settings)
+    stuck = ", also without progress (progressTimeout 0)" if not settings.progress else ""
+    if limit is None:
+        endless = not settings.completion and not settings.progress
+        return f"a migration of {vmi.full_name} never ends if its guest is busy{stuck}" if endless else ""
+    if timedelta(seconds=limit) < _LONG and settings.progress:
+        return ""
+    last = duration(timedelta(seconds=limit))
+    size = -(-migration_timeouts.size(vmi) // migration_timeouts.GB)
+    why = f"completionTimeoutPerGiB {settings.completion} × {size} GB"
+    return (
+        f"a migration of {vmi.full_name} with a busy guest lasts {last}{stuck}, then is cancelled and repeated: {why}"
+    )
+
+
+def long_migrations(moving: list[Object], cluster: Cluster) -> Iterator[str]:
+    """Yield one note about the VMs of a node whose migration may last hours, the longest named."""
+    found = [(migration_timeouts.size(vmi), vmi) for vmi in moving if long_migration(vmi, cluster)]
+    if found:
+        _, vmi = max(found, key=lambda each: (each[0], each[1].full_name))
+        more = f" The same holds for {count(len(found) - 1, 'more VM')}." if len(found) > 1 else ""
+        text = long_migration(vmi, cluster)
+        yield f"{text[:1].upper()}{text[1:]}.{more}"
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def duration(length: timedelta) -> str:
+    """Format a duration for people: ``40 s``, ``65 min``, ``2 h 52``."""
+    seconds = max(int(length.total_seconds()), 0)
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02}"
+
+
+def age(since: datetime | None, cluster: Cluster) -> str:
+    """Return how long ago a time was; empty: not known."""
+    current = clock.now(cluster)
+    return duration(current - since) if since is not None and current is not None else ""
+
+
+def clock_words(since: datetime | None, cluster: Cluster) -> str:
+    """Return how long ago a time was, else the time, else that it is not known."""
+    return age(since, cluster) or (moment(since) if since is not None else "an unknown time")
+
+
+def moment(time: datetime | None) -> str:
+    """Format a time of day in UTC; the reports have the date."""
+    return f"{time.astimezone(UTC):%H:%M} UTC" if time is not None else "an unknown time"
+
+
+def _words(found: VmState) -> str:
+    return f": {cut(found.detail, 200)}" if found.detail else ""
+
+
+def _to(found: VmState) -> str:
+    return f" to {found.target}" if found.target else ""
+
+
+def _on(found: VmState) -> str:
+    return f" on {found.target}" if found.target else ""
+
+
+def _describe(vmi: Object) -> str:
+    return f"kubectl describe vmi {vmi.name} -n {vms.namespace_of(vmi)}"

@@ -1,0 +1,138 @@
+"""Why migrations failed, and whether the next one fails for the same reason.
+
+KubeVirt keeps the last five finished migrations of a VMI and repeats those of a drain forever. Its text is that of
+libvirt, wrapped in the name of the call. Sources: kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go
+#setMigrationResult, #handleLegacyConvergence; issues kubevirt/kubevirt#12519, #16386.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
+
+
+class FailureClass(enum.StrEnum):
+    """What a failure depends on, so whether a repetition helps."""
+
+    PAIR = "P"
+    """The two nodes: this pair never works."""
+    LOAD = "L"
+    """The guest's load: the next migration fails too unless the guest calms down."""
+    MOMENT = "M"
+    """The moment: a repetition may succeed. Also every text that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed migration of a VMI."""
+
+    kind: FailureClass
+    text: str
+    """KubeVirt's reason without the names of calls. Empty: it gives none."""
+    target: str
+    """The node that it went to. Empty: not known."""
+    migration: str
+    """The name of the VirtualMachineInstanceMigration. Empty: it does not exist any more."""
+
+
+_PAIR: Final = re.compile(
+    r"guest CPU doesn't match specification: (?:missing|extra) features: [^'\"()]+"
+    r"|unsupported machine type[^()]*"
+    r"|[^:()]*destination volume[^:()]*(?:smaller|too small)[^()]*",
+    re.IGNORECASE,
+)
+_ABORTED: Final = "Live migration has been aborted"
+"""KubeVirt writes it for a time-out and for an abort that a user asked for."""
+_MESSAGE: Final = re.compile(r"Message='(.*)'", re.DOTALL)
+_BEFORE_HANDOVER: Final = frozenset(("Pending", "Scheduling"))
+
+
+def in_a_row(vmi: Object, cluster: Cluster) -> tuple[Failure, ...]:
+    """Return the failed migrations of a VMI since its last success, oldest first, whatever created them.
+
+    Failures before the hand-over are left out: they mean that no node took the target pod, or that it did not start.
+    """
+    found: list[Failure] = []
+    known: set[str] = set()
+    for migration in migrations.own(vmi, cluster):
+        known.add(migration.metadata["uid"].text or "")
+        phase = migration.at("status", "phase").text
+        if phase == "Succeeded":
+            found.clear()
+        elif phase == "Failed" and not failed_before_handover(migration):
+            found.append(_failure(vmi, migration.at("status", "migrationState"), migration.name, cluster))
+    state = vmi.at("status", "migrationState")
+    if state["failed"].boolean and state["migrationUid"].text not in known:
+        found.append(_failure(vmi, state, "", cluster))
+    return tuple(found)
+
+
+def impossible_targets(vmi: Object, cluster: Cluster) -> dict[str, str]:
+    """Return the nodes that can never take the VMI from its node, each with the reason."""
+    return {each.target: each.text for each in in_a_row(vmi, cluster) if each.kind is FailureClass.PAIR and each.target}
+
+
+def loads_in_a_row(vmi: Object, cluster: Cluster) -> int:
+    """Return how many of the newest failures in a row were time-outs."""
+    number = 0
+    for failure in reversed(in_a_row(vmi, cluster)):
+        if failure.kind is not FailureClass.LOAD:
+            break
+        number += 1
+    return number
+
+
+def failed_before_handover(migration: Object) -> bool:
+    """Whether a failed migration is known to have ended before its target pod ran."""
+    if migration.at("status", "migrationState").present:
+        return False
+    phases = [item["phase"].text or "" for item in _transitions(migration) if item["phase"].text != "Failed"]
+    return bool(phases) and phases[-1] in _BEFORE_HANDOVER
+
+
+def _transitions(migration: Object) -> Iterator[Field]:
+    stamps = migration.at("status", "phaseTransitionTimestamps").items()
+    yield from sorted(stamps, key=lambda item: item["phaseTransitionTimestamp"].text or "")
+
+
+def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
+    text = essence(state["failureReason"].text or "")
+    return Failure(_kind(vmi, state, text, cluster), text, state["targetNode"].text or "", name)
+
+
+def _kind(vmi: Object, state: Field, text: str, cluster: Cluster) -> FailureClass:
+    if is_of_pair(text):
+        return FailureClass.PAIR
+    return FailureClass.LOAD if _timed_out(vmi, state, text, cluster) else FailureClass.MOMENT
+
+
+def is_of_pair(text: str) -> bool:
+    """Whether a reason says that a VM can never migrate between two nodes."""
+    return _PAIR.search(text) is not None
+
+
+def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
+    """Whether a migration ran until its deadline. One that made no progress is aborted earlier, with the same text."""
+    if _ABORTED not in text or state["abortRequested"].boolean:
+        return False
+    begin, end = clock.instant(state["startTimestamp"].text), clock.instant(state["endTimestamp"].text)
+    limit = migration_timeouts.seconds(vmi, migration_timeouts.settings(vmi, state, cluster))
+    if begin is None or end is None or limit is None:
+        return False
+    return (end - begin).total_seconds() >= limit
+
+
+def essence(reason: str) -> str:
+    """Return KubeVirt's reason without the names of calls, so that the words that matter come first."""
+    message = _MESSAGE.search(reason)
+    text = " ".join((message[1] if message else reason).split())
+    pair = _PAIR.search(text)
+    return (pair[0] if pair else text.removeprefix("operation failed: ")).strip()
