@@ -63,6 +63,29 @@ def test_it_answers_as_the_live_one_did(tmp_path):
         assert answer(saved, *question) == answer(live, *question), question
 
 
+def test_the_time_of_the_listing_is_kept(tmp_path):
+    live = ClusterCache([store(NODE, node("one"))])
+    live.time = "2027-03-01T11:00:00Z"
+    snapshots.save(live, tmp_path / "cluster.json")
+    assert snapshots.load(tmp_path / "cluster.json").time == "2027-03-01T11:00:00Z"
+
+
+def test_of_several_snapshots_the_oldest_time_counts(tmp_path):
+    for name, time in (("a", "2027-03-01T11:00:00Z"), ("b", "2027-03-01T11:30:00+01:00"), ("c", None)):
+        live = ClusterCache([])
+        live.time = time
+        snapshots.save(live, tmp_path / f"{name}.json")
+    assert snapshots.load(tmp_path).time == "2027-03-01T10:30:00Z"
+
+
+def test_a_time_that_is_none_is_an_error(tmp_path):
+    live = ClusterCache([])
+    live.time = "yesterday"
+    snapshots.save(live, tmp_path / "cluster.json")
+    with pytest.raises(SettingError, match="time must be a time such as"):
+        snapshots.load(tmp_path / "cluster.json")
+
+
 def answer(cluster, kind, namespace, name):
     try:
         found = cluster.get(kind, namespace, name)

@@ -50,6 +50,7 @@ class Recorder:
     def __init__(self, cluster):
         self.cluster, self.read = cluster, set()
         self.server_version = cluster.server_version
+        self.time = cluster.time
 
     def get(self, kind, namespace, name):
         self.read.add(kind)

@@ -23,7 +23,8 @@ def evidence(source: ClusterOptions, cluster: Cluster) -> tuple[tuple[str, str],
     else:
         where = f"live cluster, context {source.context}" if source.context else "live cluster"
     version = cluster.server_version
-    return (("cluster", where), *((("API server", version),) if version else ()))
+    shown = (("API server", version), ("time", cluster.time))
+    return (("cluster", where), *((name, value) for name, value in shown if value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from virt_admit.cli import html_output, multi_cluster
+from virt_admit.cli import html_output, multi_cluster, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -75,9 +76,12 @@ _node_options: Final = combined(
 @click.command("drain", short_help="Show what draining a node would do to its virtual machines.")
 @_node_options
 @click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
+@snapshot_age.max_age_option
 @clusters_options
 @page_output_options
-def command(nodes: NodeOptions, summary: bool, clusters: ClustersOptions, output: OutputOptions) -> int:
+def command(
+    nodes: NodeOptions, summary: bool, max_age: timedelta | None, clusters: ClustersOptions, output: OutputOptions
+) -> int:
     """Show what draining NODE would do to each of its virtual machines, why, and what to do about it. Changes nothing.
 
     Several nodes are judged one at a time, as if each of them alone were drained. Several clusters (--cluster or
@@ -92,7 +96,7 @@ def command(nodes: NodeOptions, summary: bool, clusters: ClustersOptions, output
     if len(sources) > 1:
         if query is not None:
             raise click.UsageError("several clusters need --all")
-        answers = multi_cluster.ask_each(sources, lambda source: _answer(source, summary, form))
+        answers = multi_cluster.ask_each(sources, lambda source: _answer(source, summary, form, max_age))
         return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
     cluster = load_cluster(sources[0][1], LOOKS_UP)
     result = _plan(cluster, query)
@@ -100,7 +104,7 @@ def command(nodes: NodeOptions, summary: bool, clusters: ClustersOptions, output
         html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
     else:
         click.echo(render(result, form, summary=summary).rstrip("\n"))
-    return CODES[result.drainable]
+    return snapshot_age.judged(CODES[result.drainable], cluster, sources[0][1], max_age)
 
 
 def _plan(cluster: Cluster, query: NodeQuery | None) -> Plan:
@@ -120,15 +124,16 @@ def render(result: Plan, output: str, *, summary: bool = False) -> str:
     return drain_text.summary(result) if summary else drain_text.text(result)
 
 
-def _answer(source: ClusterOptions, summary: bool, form: str) -> multi_cluster.Answer:
+def _answer(source: ClusterOptions, summary: bool, form: str, max_age: timedelta | None) -> multi_cluster.Answer:
     """Return the answer about all nodes of one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP)
     result = plan(cluster)
+    code = snapshot_age.judged(CODES[result.drainable], cluster, source, max_age)
     verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
     if form == "html":
-        return multi_cluster.Answer(CODES[result.drainable], verdicts, pages=_pages(result, cluster, source))
+        return multi_cluster.Answer(code, verdicts, pages=_pages(result, cluster, source))
     rendered = render(result, "text", summary=summary)
-    return multi_cluster.Answer(CODES[result.drainable], verdicts, drain_json.as_data(result), rendered)
+    return multi_cluster.Answer(code, verdicts, drain_json.as_data(result), rendered)
 
 
 _VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from virt_admit.cli import html_output, multi_cluster
+from virt_admit.cli import html_output, multi_cluster, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster
 from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
@@ -65,6 +65,7 @@ def _say(step: str) -> None:
     help="Minutes for the update and reboot of one node.",
 )
 @click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text.")
+@snapshot_age.max_age_option
 @clusters_options
 @page_output_options
 def command(
@@ -72,6 +73,7 @@ def command(
     max_unavailable: str | None,
     node_minutes: int,
     start: str | None,
+    max_age: datetime.timedelta | None,
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
@@ -86,35 +88,40 @@ def command(
     sources = clusters.each()
     try:
         if len(sources) > 1:
-            answers = multi_cluster.ask_each(sources, lambda one: _answer(one, options, begin, form))
+            answers = multi_cluster.ask_each(sources, lambda one: _answer(one, options, begin, form, max_age))
             return multi_cluster.publish(answers, "Upgrade", form, file, output.pages_by)
         cluster = load_cluster(sources[0][1], LOOKS_UP)
         if form == "html":
             result = rehearse(cluster, options, _say)
             html_output.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
-            return CODES[result.possible]
+            return snapshot_age.judged(CODES[result.possible], cluster, sources[0][1], max_age)
         rendered, code = upgrade(cluster, options, form, begin, quiet=form == "json")
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
     click.echo(rendered.rstrip("\n"))
-    return code
+    return snapshot_age.judged(code, cluster, sources[0][1], max_age)
 
 
 def _answer(
-    source: ClusterOptions, options: Options, start: datetime.datetime | None, form: str
+    source: ClusterOptions,
+    options: Options,
+    start: datetime.datetime | None,
+    form: str,
+    max_age: datetime.timedelta | None,
 ) -> multi_cluster.Answer:
     """Return the answer about one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP)
     result = rehearse(cluster, options)
+    code = snapshot_age.judged(CODES[result.possible], cluster, source, max_age)
     verdicts = {
         "possible": {True: "yes", False: "no", None: "unknown"}[result.possible],
         "duration": upgrade_text.span(result.duration) if result.duration else "-",
         "stops": str(len(result.stops)),
     }
     if form == "html":
-        return multi_cluster.Answer(CODES[result.possible], verdicts, pages=_pages(result, start, cluster, source))
+        return multi_cluster.Answer(code, verdicts, pages=_pages(result, start, cluster, source))
     text = upgrade_text.text(result, start)
-    return multi_cluster.Answer(CODES[result.possible], verdicts, upgrade_json.as_data(result), text)
+    return multi_cluster.Answer(code, verdicts, upgrade_json.as_data(result), text)
 
 
 def _pages(

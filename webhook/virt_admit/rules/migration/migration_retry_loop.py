@@ -7,12 +7,13 @@ Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps 
 ``scan`` and ``check`` report this.
 """
 
-from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain import vm_outcomes, vm_states_outcomes
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.kubevirt.instances import migration_failures, migrations
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.rule import VMI, VMIM, Action, Context, Finding, Findings, Object, rule, show
+from virt_admit.model.messages import cut
+from virt_admit.rule import VMI, VMIM, Action, Context, Finding, Findings, Object, rule
 
 
 @rule(
@@ -44,7 +45,10 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
     problem = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
     if problem is not None:
         return f"{problem.reason}; {problem.remedy}"
-    failure = last.at("status", "migrationState", "failureReason").text
+    failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
+    if migration_failures.is_of_pair(failure):
+        target = last.at("status", "migrationState", "targetNode").text or "the target node"
+        return f"{target}: {cut(vm_states_outcomes.pair_words(failure), 60)}. Set a CPU model that all nodes have."
     if failure:
-        return f"migration {last.name} failed with {show(failure)}. Fix that error."
+        return f"migration {last.name} failed: {cut(failure, 60)}. See its target pod."
     return f"no reason is reported. Check migration {last.name} and the migration timeouts and bandwidth."

@@ -1,0 +1,74 @@
+"""``--max-age``: how old a snapshot may be, because a forecast tells what a drain would do at that time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import click
+
+from virt_admit.cli.options import ClusterOptions, Decorator
+from virt_admit.cli.output import tell
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.units import MICROSECOND, SECOND, format_duration, parse_duration
+
+DEFAULT: Final = timedelta(hours=24)
+_UNREADABLE: Final = 2
+
+
+def _parse(_context: click.Context, _parameter: click.Parameter, text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    try:
+        nanoseconds = parse_duration(text)
+        if nanoseconds < 0:
+            raise ValueError(f"{text} is negative")
+        return timedelta(microseconds=nanoseconds // MICROSECOND)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+max_age_option: Final[Decorator] = click.option(
+    "--max-age",
+    metavar="DURATION",
+    callback=_parse,
+    help="Warn of a snapshot without time, or older than this; if given, such a snapshot is exit code 2.  [default: 24h]",
+)
+
+
+def judged(code: int, cluster: Cluster, source: ClusterOptions, max_age: timedelta | None) -> int:
+    """Print one line on stderr about a snapshot that is too old or has no time, and return the exit code.
+
+    Args:
+        code: the exit code of the report.
+        cluster: the cluster that was read.
+        source: where it comes from; a live cluster is never too old.
+        max_age: the value of ``--max-age``; None: not given, so that the exit code stays.
+    """
+    if source.cluster is None:
+        return code
+    problem = _problem(cluster, DEFAULT if max_age is None else max_age)
+    if not problem:
+        return code
+    tell(f"{source.cluster}: {problem}. Save a new one: virt-admit scan --save FILE")
+    return code if max_age is None else _UNREADABLE
+
+
+def _problem(cluster: Cluster, longest: timedelta) -> str:
+    time = clock.exact(cluster)
+    if time is None:
+        return "this snapshot has no time, so its age is not known"
+    age = datetime.now(UTC) - time
+    if age <= longest:
+        return ""
+    return f"this snapshot is {_words(age)} old, and --max-age is {_words(longest)}"
+
+
+def _words(length: timedelta) -> str:
+    seconds = int(length.total_seconds())
+    return format_duration((seconds - seconds % 60 if seconds >= _ROUNDED else seconds) * SECOND)
+
+
+_ROUNDED: Final = 3600
+"""Seconds from which an age is shown in minutes."""
