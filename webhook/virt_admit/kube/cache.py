@@ -285,7 +285,6 @@ class ClusterCache:
         self.stores = {store.kind: store for store in stores}
         self.server_version = server_version
         self.time: str | None = None
-        """The API server's time at the end of one listing (RFC 3339); None while informers change the objects."""
         self._derived: dict[Callable[[Cluster], Any], _Derived] = {}
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
@@ -364,8 +363,7 @@ class _Watcher:
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self.server_version = cache.server_version
-        self.time = cache.time
+        self.server_version, self.time = cache.server_version, cache.time
         self.seen: dict[KindStore, int] = {}
 
     def _note(self, kind: Kind) -> None:

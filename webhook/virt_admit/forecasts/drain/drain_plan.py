@@ -14,7 +14,7 @@ from virt_admit.forecasts.drain import (
     pod_evictions,
     selection,
     vm_outcomes,
-    vm_states_outcomes,
+    vm_states_failures,
 )
 from virt_admit.forecasts.drain.capacity import Leaving
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
@@ -177,7 +177,7 @@ def _notes(node: Object | None, forecasts: Sequence[Forecast], cluster: Cluster)
     if node is not None:
         yield from node_notes.notes(node, cluster)
     moving = [found.vmi for found in forecasts if found.outcome is VmOutcome.MIGRATES]
-    yield from vm_states_outcomes.long_migrations(moving, cluster)
+    yield from vm_states_failures.long_migrations(moving, cluster)
 
 
 def _packing(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:

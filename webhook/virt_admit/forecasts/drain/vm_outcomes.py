@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions, vm_states, vm_states_outcomes, vmi_evictions
-from virt_admit.forecasts.drain.vm_states import State, VmState
-from virt_admit.forecasts.drain.vm_states_outcomes import Effect as StateEffect
+from virt_admit.forecasts.drain import pod_evictions, vm_states, vm_states_failures, vm_states_outcomes, vmi_evictions
+from virt_admit.forecasts.drain.vm_states_kinds import AT_REST, State, VmState
+from virt_admit.forecasts.drain.vm_states_kinds import Effect as StateEffect
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -80,7 +80,7 @@ class Forecast:
     """What could not be read, so that the outcome is unknown."""
     may_stop: bool = False
     """Whether the VM may need no room elsewhere, because what decides that could not be read."""
-    state: VmState = vm_states.AT_REST
+    state: VmState = AT_REST
     """What the VM is doing now."""
 
     @property
@@ -138,7 +138,7 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
 
 def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:
     target = candidates.target(vmi, cluster, moves=moves)
-    return vm_states_outcomes.without_impossible(target, vmi, cluster) if moves else target
+    return vm_states_failures.without_impossible(target, vmi, cluster) if moves else target
 
 
 def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> Forecast:
@@ -185,7 +185,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     Raises:
         Unseen: nothing that was read keeps it from migrating, but something that was not read may.
     """
-    again = vm_states_outcomes.repeats(vmi, state, find(True), cluster)
+    again = vm_states_failures.repeats(vmi, state, find(True), cluster)
     if again is not None and again.effect is StateEffect.BLOCKS:
         return _Verdict(VmOutcome.BLOCKS, f"{why}, but {again.reason}", again.remedy)
     ruled = vm_states_outcomes.ruling(vmi, state, cluster)
@@ -313,5 +313,5 @@ def _failing(vmi: Object, cluster: Cluster) -> Problem | None:
     text = migration_failures.essence(failed[-1].at("status", "migrationState", "failureReason").text or "")
     reason = f"its last {len(failed)} migrations failed, so will the next{f': {cut(text, 160)}' if text else ''}"
     if text and migration_failures.is_of_pair(text):
-        return Problem(reason, vm_states_outcomes.PAIR_REMEDY)
+        return Problem(reason, vm_states_failures.PAIR_REMEDY)
     return Problem(reason, f"see why migration {failed[-1].name} failed")

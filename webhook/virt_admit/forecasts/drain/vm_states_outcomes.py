@@ -1,44 +1,26 @@
 """What the state of a VM means for a drain: a wait that ends, a wait that does not, or unknown, with the sentence.
 
-A wait with a known end is no blocker, a wait without one is. Remedies never advise to touch a migration in post-copy.
+A wait with a known end does not block, a wait without one does. Remedies never advise to touch a migration in post-copy.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import vm_states
-from virt_admit.forecasts.drain.vm_states import Flag, State, VmState
-from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.drain import vm_states, vm_states_times
+from virt_admit.forecasts.drain.vm_states_failures import LOAD_REMEDY
+from virt_admit.forecasts.drain.vm_states_kinds import Effect, Flag, Ruling, State, VmState
+from virt_admit.forecasts.drain.vm_states_times import age, clock_words, duration, moment
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vms
-from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
+from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.model.messages import count, cut
-
-
-class Effect(enum.IntEnum):
-    """The effect of a state on a drain, worst last."""
-
-    WAITS = 0
-    UNKNOWN = 1
-    BLOCKS = 2
-
-
-class Ruling(NamedTuple):
-    """What a state means for a drain, with the sentence about it and the remedy (empty: none needed)."""
-
-    effect: Effect
-    reason: str
-    remedy: str = ""
 
 
 class Case(NamedTuple):
@@ -72,60 +54,6 @@ def _of_flags(found: VmState) -> Iterator[str]:
         yield "it moves because of the drain taint of its node"
     if Flag.FOREIGN in found.flags:
         yield "it moves already for another reason"
-
-
-# --- failures ------------------------------------------------------------------------------------------------------
-
-
-def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster) -> Ruling | None:
-    """Return why the next migration fails like the last ones; None: it may succeed."""
-    if found.state in (State.POST_COPY, State.PAUSED, State.NOT_CLOSED, State.ARRIVED):
-        return None
-    impossible = migration_failures.impossible_targets(vmi, cluster)
-    if impossible and found.target not in (set(target.placement.candidates) | {found.target or "-"}) - set(impossible):
-        open_nodes = set(target.placement.candidates) | set(target.placement.undetermined)
-        tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
-        if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and len(impossible) == 1):
-            return Ruling(Effect.BLOCKS, f"migrations fail on every node: {_pairs(impossible)}", PAIR_REMEDY)
-    loads = migration_failures.loads_in_a_row(vmi, cluster)
-    settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
-    if loads and not (settings is not None and settings.ends_at_deadline):
-        limit = migration_timeouts.seconds(vmi, settings)
-        after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
-        if loads > 1:
-            return Ruling(Effect.BLOCKS, f"its last {loads} migrations were cancelled{after}: timed out", LOAD_REMEDY)
-        reason = f"its last migration was cancelled{after}: timed out, and so may the next"
-        return Ruling(Effect.UNKNOWN, reason, LOAD_REMEDY)
-    return None
-
-
-PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
-LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
-
-
-def _pairs(impossible: dict[str, str]) -> str:
-    return "; ".join(f"{node}: {cut(pair_words(text), 120)}" for node, text in sorted(impossible.items())[:3])
-
-
-def pair_words(text: str) -> str:
-    """Return what a node lacks or has too much, instead of libvirt's sentence."""
-    for libvirt, words in (("missing features: ", "it lacks "), ("extra features: ", "the guest must not have ")):
-        _, found, features = text.partition(libvirt)
-        if found:
-            return f"{words}{features}"
-    return text
-
-
-def without_impossible(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> SchedulingTarget:
-    """Return where a VMI could migrate, without the nodes on which its migration failed for a reason that stays."""
-    impossible = migration_failures.impossible_targets(vmi, cluster)
-    if not impossible:
-        return target
-    judged = {
-        **target.placement.judged,
-        **{node: f"its migration failed: {pair_words(text)}" for node, text in impossible.items()},
-    }
-    return target._replace(placement=replace(target.placement, judged=judged))
 
 
 # --- each state ----------------------------------------------------------------------------------------------------
@@ -249,7 +177,7 @@ def _preparing(case: Case) -> Ruling:
 def _running(case: Case) -> Ruling:
     settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
     since = f" since {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
-    last = vm_states.last_duration(case.vmi, case.cluster)
+    last = vm_states_times.last_duration(case.vmi, case.cluster)
     usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
     reason = f"migrates{_to(case.found)}{since}{usual}{_end(case)}"
     ends = settings is not None and settings.ends_at_deadline and case.found.until is not None
@@ -330,69 +258,6 @@ _RULINGS: Final[dict[State, Callable[[Case], Ruling]]] = {
     State.NOT_CLOSED: _not_closed,
     State.DECENTRALIZED: _decentralized,
 }
-
-
-# --- migrations that cannot end in time ----------------------------------------------------------------------------
-
-_LONG: Final = timedelta(hours=2)
-
-
-def long_migration(vmi: Object, cluster: Cluster) -> str:
-    """Return how long a migration of the VMI can last before KubeVirt cancels it, if that is hours; else empty."""
-    settings = migration_timeouts.settings(vmi, vmi["-"], cluster)
-    if settings is None or settings.ends_at_deadline:
-        return ""
-    limit = migration_timeouts.seconds(vmi, settings)
-    stuck = ", also without progress (progressTimeout 0)" if not settings.progress else ""
-    if limit is None:
-        endless = not settings.completion and not settings.progress
-        return f"a migration of {vmi.full_name} never ends if its guest is busy{stuck}" if endless else ""
-    if timedelta(seconds=limit) < _LONG and settings.progress:
-        return ""
-    last = duration(timedelta(seconds=limit))
-    size = -(-migration_timeouts.size(vmi) // migration_timeouts.GB)
-    why = f"completionTimeoutPerGiB {settings.completion} × {size} GB"
-    return (
-        f"a migration of {vmi.full_name} with a busy guest lasts {last}{stuck}, then is cancelled and repeated: {why}"
-    )
-
-
-def long_migrations(moving: list[Object], cluster: Cluster) -> Iterator[str]:
-    """Yield one note about the VMs of a node whose migration may last hours, the longest named."""
-    found = [(migration_timeouts.size(vmi), vmi) for vmi in moving if long_migration(vmi, cluster)]
-    if found:
-        _, vmi = max(found, key=lambda each: (each[0], each[1].full_name))
-        more = f" The same holds for {count(len(found) - 1, 'more VM')}." if len(found) > 1 else ""
-        text = long_migration(vmi, cluster)
-        yield f"{text[:1].upper()}{text[1:]}.{more}"
-
-
-# --- words ---------------------------------------------------------------------------------------------------------
-
-
-def duration(length: timedelta) -> str:
-    """Format a duration for people: ``40 s``, ``65 min``, ``2 h 52``."""
-    seconds = max(int(length.total_seconds()), 0)
-    if seconds < 120:
-        return f"{seconds} s"
-    minutes = seconds // 60
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02}"
-
-
-def age(since: datetime | None, cluster: Cluster) -> str:
-    """Return how long ago a time was; empty: not known."""
-    current = clock.now(cluster)
-    return duration(current - since) if since is not None and current is not None else ""
-
-
-def clock_words(since: datetime | None, cluster: Cluster) -> str:
-    """Return how long ago a time was, else the time, else that it is not known."""
-    return age(since, cluster) or (moment(since) if since is not None else "an unknown time")
-
-
-def moment(time: datetime | None) -> str:
-    """Format a time of day in UTC; the reports have the date."""
-    return f"{time.astimezone(UTC):%H:%M} UTC" if time is not None else "an unknown time"
 
 
 def _words(found: VmState) -> str:

@@ -7,7 +7,7 @@ Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps 
 ``scan`` and ``check`` report this.
 """
 
-from virt_admit.forecasts.drain import vm_outcomes, vm_states_outcomes
+from virt_admit.forecasts.drain import vm_outcomes, vm_states_failures
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import migration_failures, migrations
@@ -48,7 +48,7 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
     failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
-        return f"{target}: {cut(vm_states_outcomes.pair_words(failure), 60)}. Set a CPU model that all nodes have."
+        return f"{target}: {cut(vm_states_failures.pair_words(failure), 60)}. Set a CPU model that all nodes have."
     if failure:
         return f"migration {last.name} failed: {cut(failure, 60)}. See its target pod."
     return f"no reason is reported. Check migration {last.name} and the migration timeouts and bandwidth."

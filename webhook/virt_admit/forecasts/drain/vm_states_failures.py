@@ -1,0 +1,101 @@
+"""Migrations that fail like the last ones, and migrations that cannot end in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.forecasts.drain.vm_states_kinds import Effect, Ruling, State, VmState
+from virt_admit.forecasts.drain.vm_states_times import duration
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations
+from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
+from virt_admit.model.messages import count, cut
+
+
+def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster) -> Ruling | None:
+    """Return why the next migration fails like the last ones; None: it may succeed."""
+    if found.state in (State.POST_COPY, State.PAUSED, State.NOT_CLOSED, State.ARRIVED):
+        return None
+    impossible = migration_failures.impossible_targets(vmi, cluster)
+    if impossible and found.target not in (set(target.placement.candidates) | {found.target or "-"}) - set(impossible):
+        open_nodes = set(target.placement.candidates) | set(target.placement.undetermined)
+        tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
+        if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and len(impossible) == 1):
+            return Ruling(Effect.BLOCKS, f"migrations fail on every node: {_pairs(impossible)}", PAIR_REMEDY)
+    loads = migration_failures.loads_in_a_row(vmi, cluster)
+    settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
+    if loads and not (settings is not None and settings.ends_at_deadline):
+        limit = migration_timeouts.seconds(vmi, settings)
+        after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
+        if loads > 1:
+            return Ruling(Effect.BLOCKS, f"its last {loads} migrations were cancelled{after}: timed out", LOAD_REMEDY)
+        reason = f"its last migration was cancelled{after}: timed out, and so may the next"
+        return Ruling(Effect.UNKNOWN, reason, LOAD_REMEDY)
+    return None
+
+
+PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
+LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
+
+
+def _pairs(impossible: dict[str, str]) -> str:
+    return "; ".join(f"{node}: {cut(pair_words(text), 120)}" for node, text in sorted(impossible.items())[:3])
+
+
+def pair_words(text: str) -> str:
+    """Return what a node lacks or has too much, instead of libvirt's sentence."""
+    for libvirt, words in (("missing features: ", "it lacks "), ("extra features: ", "the guest must not have ")):
+        _, found, features = text.partition(libvirt)
+        if found:
+            return f"{words}{features}"
+    return text
+
+
+def without_impossible(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> SchedulingTarget:
+    """Return where a VMI could migrate, without the nodes on which its migration failed for a reason that stays."""
+    impossible = migration_failures.impossible_targets(vmi, cluster)
+    if not impossible:
+        return target
+    judged = {
+        **target.placement.judged,
+        **{node: f"its migration failed: {pair_words(text)}" for node, text in impossible.items()},
+    }
+    return target._replace(placement=replace(target.placement, judged=judged))
+
+
+_LONG: Final = timedelta(hours=2)
+
+
+def long_migration(vmi: Object, cluster: Cluster) -> str:
+    """Return how long a migration of the VMI can last before KubeVirt cancels it, if that is hours; else empty."""
+    settings = migration_timeouts.settings(vmi, vmi["-"], cluster)
+    if settings is None or settings.ends_at_deadline:
+        return ""
+    limit = migration_timeouts.seconds(vmi, settings)
+    stuck = ", also without progress (progressTimeout 0)" if not settings.progress else ""
+    if limit is None:
+        endless = not settings.completion and not settings.progress
+        return f"a migration of {vmi.full_name} never ends if its guest is busy{stuck}" if endless else ""
+    if timedelta(seconds=limit) < _LONG and settings.progress:
+        return ""
+    last = duration(timedelta(seconds=limit))
+    size = -(-migration_timeouts.size(vmi) // migration_timeouts.GB)
+    why = f"completionTimeoutPerGiB {settings.completion} × {size} GB"
+    return (
+        f"a migration of {vmi.full_name} with a busy guest lasts {last}{stuck}, then is cancelled and repeated: {why}"
+    )
+
+
+def long_migrations(moving: list[Object], cluster: Cluster) -> Iterator[str]:
+    """Yield one note about the VMs of a node whose migration may last hours, the longest named."""
+    found = [(migration_timeouts.size(vmi), vmi) for vmi in moving if long_migration(vmi, cluster)]
+    if found:
+        _, vmi = max(found, key=lambda each: (each[0], each[1].full_name))
+        more = f" The same holds for {count(len(found) - 1, 'more VM')}." if len(found) > 1 else ""
+        text = long_migration(vmi, cluster)
+        yield f"{text[:1].upper()}{text[1:]}.{more}"

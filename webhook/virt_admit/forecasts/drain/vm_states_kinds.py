@@ -1,0 +1,119 @@
+"""The states that a VM on a draining node can have."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances.migration_failures import Failure
+
+
+class State(enum.StrEnum):
+    """What a VM on a draining node is doing now."""
+
+    GONE = "gone"
+    ENDED = "ended"
+    STOPPING = "stopping"
+    STARTING = "starting"
+    REFUSED = "refused"
+    EXTERNAL = "external"
+    STALE_MARK = "stale-mark"
+    MARKED = "marked"
+    TWO_PODS = "two-pods"
+    BACKOFF = "backoff"
+    BLOCKED_BY_BACKUP = "blocked-by-backup"
+    BLOCKED_BY_VOLUME = "blocked-by-volume"
+    QUOTA = "quota"
+    QUEUED = "queued"
+    NO_TARGET = "no-target"
+    UNSCHEDULABLE = "unschedulable"
+    TARGET_PENDING = "target-pending"
+    TARGET_NOT_READY = "target-not-ready"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    PAUSED = "paused"
+    POST_COPY = "post-copy"
+    ABORTING = "aborting"
+    ARRIVED = "arrived"
+    NOT_CLOSED = "not-closed"
+    DECENTRALIZED = "decentralized"
+    STILL = "still"
+
+
+class Flag(enum.StrEnum):
+    """What is true besides the state."""
+
+    LEFTOVER = "leftover"
+    TAINTED = "tainted"
+    FOREIGN = "foreign"
+    ARRIVING = "arriving"
+
+
+PLACED: Final = frozenset(
+    (
+        State.TARGET_PENDING,
+        State.TARGET_NOT_READY,
+        State.PREPARING,
+        State.RUNNING,
+        State.PAUSED,
+        State.POST_COPY,
+        State.ARRIVED,
+        State.NOT_CLOSED,
+    )
+)
+"""States in which another node has room for the VM already: its target pod holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VmState:
+    """The state of one VM on one node."""
+
+    state: State = State.STILL
+    flags: tuple[Flag, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    """When KubeVirt takes its next step by itself. None: not known, or without limit."""
+    attempts: int = 0
+    """Failed migrations since the last success."""
+    failure: Failure | None = None
+    """The last of them."""
+    source: str = ""
+    """The node from which an arriving VM comes."""
+    target: str = ""
+    """The node to which it migrates."""
+    detail: str = ""
+    """Words of KubeVirt or kube-scheduler, or the name of what it waits for."""
+    migration: Object | None = None
+    late: bool = False
+    """Whether the state lasts much longer than it should."""
+    holders: tuple[tuple[str, str], ...] = ()
+    """Namespace and name of the VMs whose migrations hold the places that it waits for."""
+    ahead: int = 0
+    """The number of other VMs that wait for the same places."""
+
+    @property
+    def placed(self) -> bool:
+        """Whether another node has room for the VM already."""
+        return self.state in PLACED and bool(self.target)
+
+
+AT_REST: Final = VmState()
+
+
+class Effect(enum.IntEnum):
+    """The effect of a state on a drain, worst last."""
+
+    WAITS = 0
+    UNKNOWN = 1
+    BLOCKS = 2
+
+
+class Ruling(NamedTuple):
+    """What a state means for a drain, with the sentence about it and the remedy (empty: none needed)."""
+
+    effect: Effect
+    reason: str
+    remedy: str = ""

@@ -1,0 +1,206 @@
+"""The state of a VMI that has an unfinished migration, or waits for one.
+
+M is the migration, T its target pod. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
+#handleTargetPodCreation #findRunningMigrations #handleMigrationBackoff #handlePendingPodTimeout #handleUtilityVolumes
+#handleVMBackup #processMigrationPhase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from virt_admit.forecasts.drain import vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.vm_states_kinds import State, VmState
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.messages import names
+
+UNSCHEDULABLE_TIMEOUT: Final = "kubevirt.io/migrationUnschedulablePodTimeoutSeconds"
+
+
+PENDING_TIMEOUT: Final = "kubevirt.io/migrationPendingPodTimeoutSeconds"
+
+
+UTILITY_TIMEOUT: Final = "kubevirt.io/migrationUtilityVolumesTimeoutSeconds"
+
+
+def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cluster) -> VmState:
+    """Return the state of a VMI with an unfinished migration."""
+    target = vm_states_motion.motion(cluster).targets.get(migration.metadata["uid"].text or "-")
+    phase = migration.at("status", "phase").text or vm_states_motion.PENDING
+    state = vm_states_motion.progress(vmi, migration)
+    created = clock.instant(migration.metadata["creationTimestamp"].text)
+    base = VmState(
+        migration=migration,
+        target=vm_states_motion.target_node(vmi, migration, target),
+        since=_phase_since(migration, created),
+    )
+    if phase in ("WaitingForSync", "Synchronizing"):
+        return replace(base, state=State.DECENTRALIZED)
+    if phase == "Running" and state["completed"].boolean:
+        return replace(
+            base,
+            state=State.NOT_CLOSED,
+            detail=names(_open_conditions(vmi)),
+            since=vm_states_times.stamp_of(state, "end"),
+        )
+    if state["mode"].text == "PostCopy":
+        return replace(base, state=State.POST_COPY, since=vm_states_times.stamp_of(state, "start"))
+    if _is_aborting(migration, state):
+        asked = clock.instant(migration.metadata["deletionTimestamp"].text) or base.since
+        late = vm_states_times.is_older(asked, timedelta(minutes=5), cluster)
+        return replace(base, state=State.ABORTING, since=asked, late=late)
+    if phase == "Running":
+        return _copying(vmi, state, base, cluster)
+    if phase in ("Scheduled", "PreparingTarget", "TargetReady"):
+        return replace(base, state=State.PREPARING)
+    if target is not None:
+        return _with_target(vmi, migration, target, base, cluster)
+    if phase == vm_states_motion.PENDING:
+        return _before_target(vmi, migration, own, replace(base, since=created), cluster)
+    return replace(base, state=State.TARGET_PENDING)
+
+
+def _is_aborting(migration: Object, state: Field) -> bool:
+    if state["abortStatus"].text == "Failed":
+        return False
+    asked = migration.deleted or migrations.condition_is_true(migration, "migrationAbortRequested")
+    return asked or state["abortStatus"].text == "Aborting"
+
+
+def _open_conditions(vmi: Object) -> list[str]:
+    kinds = ("HotVCPUChange", "HotMemoryChange", "MigrationRequired")
+    return [kind for kind in kinds if migrations.condition_is_true(vmi, kind)]
+
+
+def _phase_since(migration: Object, created: datetime | None) -> datetime | None:
+    return clock.instant(migrations.entered(migration, migration.at("status", "phase").text or "")) or created
+
+
+def two_pods(own: Sequence[Object], target: Object | None, cluster: Cluster) -> VmState | None:
+    living = [pod for pod in own if vm_states_motion.lives(pod) and pod is not target]
+    if len(living) < 2:
+        return None
+    since = clock.instant(living[-1].metadata["creationTimestamp"].text)
+    ending = clock.instant(living[0].metadata["deletionTimestamp"].text)
+    since = ending or since
+    return VmState(
+        State.TWO_PODS,
+        since=since,
+        detail=living[0].name,
+        late=vm_states_times.is_older(since, timedelta(minutes=5), cluster),
+    )
+
+
+def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: VmState, cluster: Cluster) -> VmState:
+    two = two_pods(own, None, cluster)
+    if two is not None:
+        return replace(two, migration=migration)
+    waits = _backoff_end(vmi, migration, cluster)
+    current = clock.now(cluster)
+    if waits is not None and (current is None or current < waits):
+        return replace(base, state=State.BACKOFF, until=vm_states_times.known_time(waits, cluster))
+    for kind, state in _BLOCKED.items():
+        if migrations.condition_is_true(migration, kind):
+            condition = migration.condition(kind)
+            found = replace(base, state=state, detail=condition["message"].text or condition["reason"].text or "")
+            if state is State.BLOCKED_BY_VOLUME:
+                return replace(
+                    found, until=vm_states_times.after(base.since, _timeout(migration, UTILITY_TIMEOUT, 150), cluster)
+                )
+            return found
+    full = places(vmi, vm_states_motion.source(vmi, migration), cluster)
+    if full is not None:
+        return replace(base, state=State.QUEUED, holders=full.holders, ahead=full.ahead, detail=full.detail)
+    if (
+        vm_states_times.is_older(base.since, timedelta(seconds=60), cluster)
+        and vm_states_motion.motion(cluster).pods_complete
+    ):
+        return replace(base, state=State.NO_TARGET)
+    return replace(base, state=State.STILL)
+
+
+_BLOCKED: Final = {
+    "migrationBlockedByBackup": State.BLOCKED_BY_BACKUP,
+    "migrationBlockedByUtilityVolumes": State.BLOCKED_BY_VOLUME,
+    "migrationRejectedByResourceQuota": State.QUOTA,
+}
+"""The conditions of a migration that name what it waits for."""
+
+
+def _backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | None:
+    """Return when KubeVirt starts a migration after failures: 20 s after one, twice that after each further one."""
+    failed = migrations.failed_in_a_row(vmi, cluster)
+    if not failed or not migrations.is_automatic(migration):
+        return None
+    last = clock.instant(migrations.entered(failed[-1], "Failed"))
+    return last + timedelta(seconds=20 * 2 ** (min(len(failed), 5) - 1)) if last is not None else None
+
+
+def places(vmi: Object, node: str, cluster: Cluster) -> VmState | None:
+    """Return who holds the places that a VM of a node waits for; None: a place is free, or that is not known."""
+    try:
+        limits = cluster.cached(parallel_migrations.limits)
+    except Unseen:
+        return None
+    groups = vm_states_motion.motion(cluster)
+    everywhere = [key for keys in groups.running.values() for key in keys]
+    here = groups.running.get(node, ())
+    own = vms.namespace_of(vmi), vmi.name
+    others = [key for key in groups.waiting.get(node, ()) if key != own]
+    if limits.node > 0 and len(here) >= limits.node:
+        words = f"{node} may send {limits.node} at a time"
+        return VmState(holders=tuple(here), ahead=len(others), detail=words)
+    if limits.cluster > 0 and len(everywhere) >= limits.cluster:
+        waiting = [key for keys in groups.waiting.values() for key in keys if key != own]
+        words = f"the cluster may run {limits.cluster} migrations at a time"
+        return VmState(holders=tuple(sorted(everywhere)), ahead=len(waiting), detail=words)
+    return None
+
+
+def _with_target(vmi: Object, migration: Object, target: Object, base: VmState, cluster: Cluster) -> VmState:
+    created = clock.instant(target.metadata["creationTimestamp"].text)
+    if target.at("status", "phase").text == vm_states_motion.PENDING:
+        placed = target.condition("PodScheduled")
+        if placed["status"].text == "False" and placed["reason"].text == "Unschedulable":
+            end = vm_states_times.after(created, _timeout(migration, UNSCHEDULABLE_TIMEOUT, 300), cluster)
+            words = placed["message"].text or ""
+            return replace(base, state=State.UNSCHEDULABLE, since=created, until=end, detail=words)
+        end = vm_states_times.after(created, _timeout(migration, PENDING_TIMEOUT, 900), cluster)
+        return replace(base, state=State.TARGET_PENDING, since=created, until=end)
+    if target.condition("Ready")["status"].text != "True":
+        return replace(base, state=State.TARGET_NOT_READY, since=created, detail=target.full_name)
+    if next(launcher_pod.attached_claims(vmi["spec"]), None) is not None:
+        attaching = vm_states_motion.motion(cluster).attachments.get(target.metadata["uid"].text or "-", ())
+        waiting = next((pod for pod in attaching if pod.condition("Ready")["status"].text != "True"), None)
+        if waiting is not None or not attaching:
+            name = waiting.full_name if waiting is not None else ""
+            return replace(base, state=State.TARGET_NOT_READY, since=created, detail=name)
+    return replace(base, state=State.PREPARING)
+
+
+def _timeout(migration: Object, annotation: str, default: int) -> timedelta:
+    text = migration.annotations.get(annotation, "")
+    return timedelta(seconds=int(text) if text.isascii() and text.isdigit() and len(text) < 9 else default)
+
+
+def _copying(vmi: Object, state: Field, base: VmState, cluster: Cluster) -> VmState:
+    start = vm_states_times.stamp_of(state, "start") or base.since
+    found = migration_timeouts.settings(vmi, state, cluster)
+    limit = migration_timeouts.seconds(vmi, found)
+    paused = state["mode"].text == "Paused"
+    if limit is not None and paused:
+        limit *= 2
+    until = vm_states_times.after(start, timedelta(seconds=limit), cluster) if limit is not None else None
+    if paused:
+        return replace(base, state=State.PAUSED, since=start, until=until)
+    usual = vm_states_times.expected(vmi, found, cluster)
+    late = usual is not None and vm_states_times.is_older(start, 2 * usual, cluster)
+    return replace(base, state=State.RUNNING, since=start, until=until, late=late)

@@ -1,0 +1,149 @@
+"""Pods and migrations of a cluster, grouped by VMI in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.scheduler.pods import FINISHED
+
+JOB: Final = "kubevirt.io/migrationJobUID"
+"""Label of a target pod: the uid of its migration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """Pods and migrations of a cluster, grouped."""
+
+    pods: Mapping[tuple[str, str], tuple[Object, ...]]
+    """Launcher pods by namespace and name of their VMI, oldest first, also those that have ended."""
+    targets: Mapping[str, Object]
+    """The newest target pod of each migration, by its uid."""
+    attachments: Mapping[str, tuple[Object, ...]]
+    """Pods that attach volumes, by the uid of the launcher pod that owns them."""
+    running: Mapping[str, tuple[tuple[str, str], ...]]
+    """The VMs whose migrations hold a place, by their node."""
+    waiting: Mapping[str, tuple[tuple[str, str], ...]]
+    """The VMs whose migrations wait for a place, by their node."""
+    heading: Mapping[str, tuple[Object, ...]]
+    """VMIs of other nodes that migrate to a node, or have left it while their old pod has not ended."""
+    pods_complete: bool
+
+
+def motion(cluster: Cluster) -> Motion:
+    """Return the pods and migrations of a cluster, grouped once."""
+    return cluster.cached(_motion)
+
+
+def _motion(cluster: Cluster) -> Motion:
+    pods: dict[tuple[str, str], list[Object]] = {}
+    targets: dict[str, Object] = {}
+    attachments: dict[str, list[Object]] = {}
+    for pod in sorted(cluster.known(POD), key=_age):
+        kind = pod.labels.get("kubevirt.io")
+        if kind == "hotplug-disk":
+            for owner in pod.metadata["ownerReferences"].items():
+                attachments.setdefault(owner["uid"].text or "", []).append(pod)
+        elif kind == "virt-launcher":
+            pods.setdefault((vms.namespace_of(pod), candidates.vmi_name(pod)), []).append(pod)
+            job = pod.labels.get(JOB)
+            if job:
+                targets[job] = pod
+    found = {(vms.namespace_of(vmi), vmi.name): vmi for vmi in cluster.known(VMI)}
+    running: dict[str, list[tuple[str, str]]] = {}
+    waiting: dict[str, list[tuple[str, str]]] = {}
+    heading: dict[str, list[Object]] = {}
+    for migration in cluster.known(VMIM):
+        phase = migration.at("status", "phase").text or PENDING
+        if phase in migrations.FINAL_PHASES:
+            continue
+        key = vms.namespace_of(migration), migration.at("spec", "vmiName").text or ""
+        target = targets.get(migration.metadata["uid"].text or "-")
+        vmi = found.get(key)
+        here = source(vmi, migration) if vmi is not None else ""
+        (waiting if phase == PENDING and target is None else running).setdefault(here, []).append(key)
+        if vmi is not None:
+            to = target_node(vmi, migration, target)
+            if to and to != vmi.at("status", "nodeName").text:
+                heading.setdefault(to, []).append(vmi)
+    for node, vmi in _moved(pods, found):
+        if vmi not in heading.get(node, ()):
+            heading.setdefault(node, []).append(vmi)
+    return Motion(
+        _frozen(pods),
+        targets,
+        _frozen(attachments),
+        {node: tuple(sorted(keys)) for node, keys in running.items()},
+        {node: tuple(sorted(keys)) for node, keys in waiting.items()},
+        {node: tuple(sorted(some, key=lambda vmi: vmi.full_name)) for node, some in heading.items()},
+        _complete(cluster),
+    )
+
+
+def _moved(
+    pods: Mapping[tuple[str, str], Sequence[Object]], found: Mapping[tuple[str, str], Object]
+) -> Iterator[tuple[str, Object]]:
+    """Yield the VMIs that have a living pod on another node than their own, with that node."""
+    for key, some in pods.items():
+        vmi = found.get(key)
+        here = vmi.at("status", "nodeName").text if vmi is not None else None
+        if vmi is None or not here or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+            continue
+        nodes = {pod.at("spec", "nodeName").text for pod in some if lives(pod) and is_of(pod, vmi)}
+        yield from ((node, vmi) for node in sorted(filter(None, nodes)) if node != here)
+
+
+PENDING: Final = "Pending"
+
+
+K = TypeVar("K")
+
+
+def _frozen(groups: Mapping[K, list[Object]]) -> dict[K, tuple[Object, ...]]:
+    return {key: tuple(some) for key, some in groups.items()}
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    return obj.metadata["creationTimestamp"].text or "", obj.name
+
+
+def _complete(cluster: Cluster) -> bool:
+    try:
+        for _ in cluster.list(POD):
+            pass
+    except Unseen:
+        return False
+    return True
+
+
+def lives(pod: Object) -> bool:
+    return pod.at("status", "phase").text not in FINISHED
+
+
+def is_of(pod: Object, vmi: Object) -> bool:
+    """Whether a pod with the name of the VMI belongs to it, and not to an earlier one."""
+    made_by, uid = pod.labels.get(launcher_pod.CREATED_BY), vmi.metadata["uid"].text
+    return not made_by or not uid or made_by == uid
+
+
+def progress(vmi: Object, migration: Object) -> Field:
+    """Return the ``migrationState`` of a VMI if it is that of this migration, else an absent field."""
+    state = vmi.at("status", "migrationState")
+    uid, own = state["migrationUid"].text, migration.metadata["uid"].text
+    return state if uid is not None and uid == own else vmi["-"]
+
+
+def source(vmi: Object, migration: Object) -> str:
+    return progress(vmi, migration)["sourceNode"].text or vmi.at("status", "nodeName").text or ""
+
+
+def target_node(vmi: Object, migration: Object, target: Object | None) -> str:
+    bound = target.at("spec", "nodeName").text if target is not None else None
+    return bound or progress(vmi, migration)["targetNode"].text or ""

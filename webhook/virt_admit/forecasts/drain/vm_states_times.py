@@ -1,0 +1,91 @@
+"""How long a VM has been in a state, how long a migration should take, and both for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
+from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
+
+_COARSE: Final = timedelta(minutes=5)
+"""Without the time of the listing, nothing younger is late: a heartbeat is up to five minutes old."""
+
+
+def last_duration(vmi: Object, cluster: Cluster) -> timedelta | None:
+    """Return how long the last successful migration of a VMI took; None: not known."""
+    done = [each for each in migrations.own(vmi, cluster) if each.at("status", "phase").text == "Succeeded"]
+    states = [each.at("status", "migrationState") for each in reversed(done)]
+    own = vmi.at("status", "migrationState")
+    for state in (*([own] if own["completed"].boolean and not own["failed"].boolean else []), *states):
+        begin, end = stamp_of(state, "start"), stamp_of(state, "end")
+        if begin is not None and end is not None and end >= begin:
+            return max(end - begin, timedelta(seconds=1))
+    return None
+
+
+_SLOW: Final = 1.25e8
+"""Bytes per second of a 1 Gbit/s network: assumed where no bandwidth is configured."""
+
+
+def expected(vmi: Object, found: MigrationSettings | None, cluster: Cluster) -> timedelta | None:
+    """Return how long a migration should take: as long as the last one, else the memory at the bandwidth."""
+    last = last_duration(vmi, cluster)
+    if last is not None:
+        return last
+    size = migration_timeouts.size(vmi)
+    if not size:
+        return None
+    return timedelta(seconds=max(30.0, size / ((found.bandwidth if found is not None else 0) or _SLOW)))
+
+
+def is_older(since: datetime | None, limit: timedelta, cluster: Cluster) -> bool:
+    """Whether a state certainly lasts longer than this."""
+    current = clock.now(cluster)
+    if since is None or current is None:
+        return False
+    return current - since > (limit if clock.exact(cluster) is not None else max(limit, _COARSE))
+
+
+def after(since: datetime | None, wait: timedelta, cluster: Cluster) -> datetime | None:
+    try:
+        return known_time(since + wait, cluster) if since is not None else None
+    except OverflowError:
+        return None
+
+
+def known_time(until: datetime, cluster: Cluster) -> datetime | None:
+    """Return the time of a next step, if the time of the listing is known."""
+    return until if clock.exact(cluster) is not None else None
+
+
+def stamp_of(state: Field, which: str) -> datetime | None:
+    return clock.instant(state[f"{which}Timestamp"].text)
+
+
+def duration(length: timedelta) -> str:
+    """Format a duration for people: ``40 s``, ``65 min``, ``2 h 52``."""
+    seconds = max(int(length.total_seconds()), 0)
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02}"
+
+
+def age(since: datetime | None, cluster: Cluster) -> str:
+    """Return how long ago a time was; empty: not known."""
+    current = clock.now(cluster)
+    return duration(current - since) if since is not None and current is not None else ""
+
+
+def clock_words(since: datetime | None, cluster: Cluster) -> str:
+    """Return how long ago a time was, else the time, else that it is not known."""
+    return age(since, cluster) or (moment(since) if since is not None else "an unknown time")
+
+
+def moment(time: datetime | None) -> str:
+    """Format a time of day in UTC; the reports have the date."""
+    return f"{time.astimezone(UTC):%H:%M} UTC" if time is not None else "an unknown time"
