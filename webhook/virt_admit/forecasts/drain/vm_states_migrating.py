@@ -151,17 +151,16 @@ def places(vmi: Object, node: str, cluster: Cluster) -> VmState | None:
     except Unseen:
         return None
     groups = vm_states_motion.motion(cluster)
-    everywhere = [key for keys in groups.running.values() for key in keys]
     here = groups.running.get(node, ())
-    own = vms.namespace_of(vmi), vmi.name
-    others = [key for key in groups.waiting.get(node, ()) if key != own]
-    if limits.node > 0 and len(here) >= limits.node:
+    waiting = groups.waiting.get(node, ())
+    own = (vms.namespace_of(vmi), vmi.name) in waiting
+    if 0 < limits.node <= len(here):
         words = f"{node} may send {limits.node} at a time"
-        return VmState(holders=tuple(here), ahead=len(others), detail=words)
-    if limits.cluster > 0 and len(everywhere) >= limits.cluster:
-        waiting = [key for keys in groups.waiting.values() for key in keys if key != own]
+        return VmState(holders=here, ahead=len(waiting) - own, detail=words)
+    if 0 < limits.cluster <= sum(map(len, groups.running.values())):
         words = f"the cluster may run {limits.cluster} migrations at a time"
-        return VmState(holders=tuple(sorted(everywhere)), ahead=len(waiting), detail=words)
+        holders = tuple(sorted(key for keys in groups.running.values() for key in keys))
+        return VmState(holders=holders, ahead=sum(map(len, groups.waiting.values())) - own, detail=words)
     return None
 
 

@@ -5,11 +5,11 @@ A wait with a known end does not block, a wait without one does. Remedies never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import vm_states, vm_states_times
+from virt_admit.forecasts.drain import vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.vm_states_failures import LOAD_REMEDY
 from virt_admit.forecasts.drain.vm_states_kinds import Effect, Flag, Ruling, State, VmState
 from virt_admit.forecasts.drain.vm_states_times import age, clock_words, duration, moment
@@ -116,22 +116,37 @@ def _quota(case: Case) -> Ruling:
 
 
 def _queued(case: Case) -> Ruling:
-    with_others = f" with {count(case.found.ahead, 'other VM')}" if case.found.ahead else ""
-    effect, remedy, holding = Effect.WAITS, "", []
-    for namespace, name in case.found.holders:
-        other = _vmi(namespace, name, case.cluster)
-        if other is None:
-            effect = max(effect, Effect.UNKNOWN)
-            holding.append(f"{namespace}/{name}")
-            continue
-        state = vm_states.of(other, case.cluster)
-        held = _RULINGS[state.state](Case(other, state, case.cluster)) if state.state not in NO_RULING else None
-        if held is not None and held.effect > effect:
-            effect, remedy = held.effect, f"look at {other.full_name}, which holds the place"
-        since = f" since {age(state.since, case.cluster)}" if state.since and clock.now(case.cluster) else ""
-        holding.append(f"{other.full_name}{since}")
-    reason = f"waits for a place{with_others}: {case.found.detail} and moves {', '.join(holding[:3])}"
-    return Ruling(effect, reason, remedy)
+    found = case.found
+    with_others = f" with {count(found.ahead, 'other VM')}" if found.ahead else ""
+    holding = case.cluster.cached(_holding)
+    held = [holding[key] for key in found.holders]
+    worst = max(held, key=lambda each: each.effect)
+    first = ", ".join(each.reason for each in held[:_MOST_HOLDERS])
+    more = f" and {len(held) - _MOST_HOLDERS} more" if len(held) > _MOST_HOLDERS else ""
+    reason = f"waits for a place{with_others}: {found.detail} and moves {first}{more}"
+    return Ruling(worst.effect, reason, worst.remedy)
+
+
+_MOST_HOLDERS: Final = 3
+
+
+def _holding(cluster: Cluster) -> Mapping[tuple[str, str], Ruling]:
+    """Return for each VM whose migration holds a place how it ends, and the VM with its age as the reason."""
+    keys = [key for some in vm_states_motion.motion(cluster).running.values() for key in some]
+    return {key: _held(*key, cluster) for key in keys}
+
+
+def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
+    full_name = f"{namespace}/{name}"
+    remedy = f"look at {full_name}, which holds the place"
+    vmi = _vmi(namespace, name, cluster)
+    if vmi is None:
+        return Ruling(Effect.UNKNOWN, full_name, remedy)
+    state = vm_states.of(vmi, cluster)
+    own = _RULINGS[state.state](Case(vmi, state, cluster)) if state.state not in NO_RULING else None
+    since = f" since {age(state.since, cluster)}" if state.since and clock.now(cluster) else ""
+    effect = own.effect if own is not None else Effect.WAITS
+    return Ruling(effect, f"{full_name}{since}", remedy if effect else "")
 
 
 def _vmi(namespace: str, name: str, cluster: Cluster) -> Object | None:
