@@ -96,7 +96,7 @@ def _verdict(plan: Plan) -> Verdict:
 
 def vm_causes(plan: Plan) -> Iterator[Cause]:
     """Yield one cause for VMs with the same outcome, reason and remedy."""
-    return grouped(_vm_cause(row, node.name) for node in plan.nodes for row in node.forecasts)
+    return grouped(_vm_cause(row, node.name) for node in plan.nodes for row in (*node.forecasts, *node.visitors))
 
 
 def _vm_cause(row: Forecast, node: str) -> tuple[Cause, str]:
