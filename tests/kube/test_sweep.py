@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.waiting import eventually
 from virt_admit.kube.cache import State, stores
 from virt_admit.kube.client import ApiClient, ApiError
 from virt_admit.kube.informers import read, snapshot
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import LEASE, NODE, PVC, VM
 from virt_admit.model.kubernetes.objects import Object
 
@@ -40,6 +42,14 @@ def test_a_sweep_brings_home_what_is_judged_and_what_is_looked_up(api, sweep):
     assert list(cluster.list(VM)) == [], "it is not installed"
     claims = [("persistentvolumeclaims", count) for count in (0, 500, 700)]
     assert seen == [("nodes", 0), ("nodes", 1), *claims, ("virtualmachines.kubevirt.io", 0)]
+
+
+def test_a_sweep_has_the_time_of_the_api_server(api, sweep):
+    api.install(NODE, obj("one"))
+    before = datetime.now(UTC).replace(microsecond=0)
+    time = clock.exact(sweep(NODE))
+    assert time is not None
+    assert before <= time <= datetime.now(UTC)
 
 
 def test_a_sweep_can_keep_everything(api, sweep):
