@@ -32,9 +32,13 @@ def node(name, pool="a", **status):
     return make("v1", "Node", name, labels={"pool": pool}, status={"conditions": conditions})
 
 
-def machine(name, api_version=MHC, namespace="openshift-machine-api", pool="a", **status):
+def machine(name, api_version=MHC, namespace="openshift-machine-api", pool="a", owner=("MachineSet", "set"), **status):
     labels = {"pool": pool, "cluster.x-k8s.io/cluster-name": "c"}
-    return make(api_version, "Machine", name, namespace, labels, status=status)
+    made = make(api_version, "Machine", name, namespace, labels, status=status)
+    if owner:
+        kind, owner_name = owner
+        made.data["metadata"]["ownerReferences"] = [{"kind": kind, "name": owner_name, "controller": True}]
+    return made
 
 
 def template(kind=SNR, name="auto"):

@@ -330,3 +330,29 @@ def test_control_plane_nodes_are_remediated_one_at_a_time():
     single, workers = of(nhc(maxUnhealthy="100%"), *masters(1)), of(nhc(maxUnhealthy="100%"), node("n0"), node("n1"))
     assert remediation_steps.budget(single[0], single[1]).everything
     assert remediation_steps.budget(workers[0], workers[1]).everything
+
+
+HEARTBEAT = "2026-11-01T12:00:00Z"
+
+
+def terminating(since):
+    made = node("n0", Ready="Unknown", Terminating="True")
+    for condition in made.data["status"]["conditions"]:
+        condition.update({"lastHeartbeatTime": HEARTBEAT} | ({"lastTransitionTime": since} if since else {}))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("since", "found"),
+    [("2026-11-01T11:00:00Z", []), ("2026-11-01T11:59:00Z", [("n0", "Ready=Unknown")]), (None, [])],
+)
+def test_a_terminating_node_counts_until_its_time_is_over(since, found):
+    assert sick(*of(nhc(), terminating(since), mhc("custom"))) == found
+
+
+def test_without_a_clock_a_terminating_node_cannot_be_judged():
+    made = terminating("2026-11-01T11:59:00Z")
+    for condition in made.data["status"]["conditions"]:
+        del condition["lastHeartbeatTime"]
+    (found,) = unhealthy_objects.unhealthy(*of(nhc(), made, mhc("custom")))
+    assert isinstance(found, Unseen)

@@ -235,6 +235,30 @@ def test_the_machine_type_of_the_status_wins() -> None:
     assert "machine-type.node.kubevirt.io/q35" not in found
 
 
+@pytest.mark.parametrize(
+    ("release", "demanded", "not_demanded"),
+    [
+        ("v1.7.4", "cpumanager", "kubevirt.io/cpumanager"),
+        ("v1.8.0", "kubevirt.io/cpumanager", "cpumanager"),
+        ("", "kubevirt.io/cpumanager", "cpumanager"),
+    ],
+)
+def test_dedicated_cpus_demand_the_label_of_the_running_release(release, demanded, not_demanded) -> None:
+    running = kubevirt(status={"observedKubeVirtVersion": release})
+    found = selector(vmi({"cpu": {"dedicatedCpuPlacement": True}}), running)
+
+    assert found[demanded] == "true"
+    assert not_demanded not in found
+
+
+@pytest.mark.parametrize(("release", "demands"), [("v1.5.3", False), ("v1.6.0", True), ("v1.9.0", True)])
+def test_no_node_has_labels_of_machine_types_before_1_6(release, demands) -> None:
+    running = kubevirt(status={"observedKubeVirtVersion": release})
+    found = selector(vmi({"machine": {"type": "q35"}}), running)
+
+    assert ("machine-type.node.kubevirt.io/q35" in found) is demands
+
+
 def test_hyperv_binds_only_with_its_gate() -> None:
     guest = vmi({"features": {"hyperv": {"synic": {}, "reset": {"enabled": False}}}})
     strict = kubevirt(developerConfiguration={"featureGates": ["HypervStrictCheck"]})

@@ -7,6 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -41,10 +42,10 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     if busy:
         return Problem(f"no node that could take it is ready: {names(sorted(busy))}", "uncordon or repair one of them")
     causes = tuple(dict.fromkeys(_causes(refusals)))
-    return Problem(f"no other node can take it: {names(causes)}", _remedy(causes, otherwise))
+    return Problem(f"no other node can take it: {names(causes)}", _remedy(causes, otherwise, cluster))
 
 
-def _remedy(causes: Collection[str], otherwise: str) -> str:
+def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
     """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
     broken = (cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause)
     claim = next((cause.split()[1] for cause in broken), "")
@@ -52,6 +53,10 @@ def _remedy(causes: Collection[str], otherwise: str) -> str:
         return f"repair claim {claim}, and do not stop the VM before"
     if all(" missing on " in cause for cause in causes):
         return f"add a node or free that much on one, or {otherwise}"
+    if any(cause.startswith("host model ") for cause in causes):  # no node's processor can be changed
+        model = common_model(cluster)
+        other = f"set CPU model {model}, which every node offers, and restart the VM" if model else ""
+        return f"{other or 'add a node with the same processor'}, or {otherwise}"
     return f"remove the causes on one of the nodes, or {otherwise}"
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from virt_admit.forecasts.placement import candidates
-from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline, unhealthy_objects
+from virt_admit.forecasts.remediation import (
+    inactive_reasons,
+    remediation_steps,
+    side_notes,
+    timeline,
+    unhealthy_objects,
+)
 from virt_admit.forecasts.remediation.remediation_steps import Budget
 from virt_admit.forecasts.remediation.timeline import Stage, Timeline, VmRestart
 from virt_admit.model.kubernetes import kinds
@@ -15,7 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.remediation import check_scope, health_checks
+from virt_admit.model.remediation import check_scope, health_checks, machine_owners
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
@@ -44,6 +50,8 @@ class Explanation:
     """Whether ``unhealthy`` is complete, because all data for it could be read."""
     obstacles: tuple[str, ...]
     """Why the check does nothing now."""
+    notes: tuple[str, ...]
+    """What does not keep it from acting, but is easily taken for that, or makes it slow."""
     overlaps: tuple[tuple[str, tuple[str, ...]], ...]
     """Other checks that select some of the same objects, with the names of these objects."""
     stages: tuple[Stage, ...]
@@ -79,8 +87,10 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
 
     course = timeline.timeline(check, cluster)
     budget = remediation_steps.budget(check, selection)
+    budget = replace(budget, one_by_one=budget.one_by_one or machine_owners.one_by_one(check, selection))
     states = list(unhealthy_objects.unhealthy(check, selection, cluster))
     unhealthy = tuple(seen(states))
+    complete = not selection.unseen and len(unhealthy) == len(states)
     blocking = inactive_reasons.obstacles(check, selection, unhealthy, cluster)
     refused = inactive_reasons.refused(check, selection, cluster)
     never = {name: f"its node is never confirmed down: {why}" for why, nodes in refused.items() for name in nodes}
@@ -89,8 +99,13 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         selection=selection,
         budget=budget,
         unhealthy=tuple((target.name, target.why) for target in unhealthy),
-        all_unhealthy=not selection.unseen and len(unhealthy) == len(states),
-        obstacles=(*seen(blocking), *_exceeded(budget, len(unhealthy))),
+        all_unhealthy=complete,
+        obstacles=(
+            *seen(blocking),
+            *_exceeded(budget, len(unhealthy)),
+            *(_too_few(budget, len(unhealthy)) if complete else ()),
+        ),
+        notes=tuple(side_notes.notes(check, selection, cluster)),
         overlaps=tuple(
             (
                 rival.check.obj.full_name,
@@ -109,3 +124,9 @@ def _exceeded(budget: Budget, unhealthy: int) -> Iterator[str]:
     """Yield a message if more objects are unhealthy now than the limit allows."""
     if budget.total is not None and budget.most is not None and not budget.never and unhealthy > budget.most:
         yield f"{unhealthy} are unhealthy or soon will be: more than {budget.most}"
+
+
+def _too_few(budget: Budget, unhealthy: int) -> Iterator[str]:
+    """Yield a message if fewer objects are unhealthy now than the range demands."""
+    if unhealthy and not budget.never and unhealthy < budget.least:
+        yield f"{unhealthy} {'is' if unhealthy == 1 else 'are'} unhealthy: fewer than {budget.least}"

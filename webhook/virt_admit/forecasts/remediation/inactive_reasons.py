@@ -12,7 +12,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
-from virt_admit.model.remediation import health_checks, machine_deletion
+from virt_admit.model.remediation import health_checks, machine_deletion, machine_owners, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 CURRENT_CONFIG: Final = "machineconfiguration.openshift.io/currentConfig"
@@ -34,6 +34,8 @@ def obstacles(
     if check.kind is kinds.NHC:
         yield from _postponed(check, selection, unhealthy, cluster)
         yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
+    for reason, kept in machine_owners.kept(check, selection).items():
+        yield f"to {names(machine.name for machine in kept)}: {reason}"
     if check.kind is kinds.CAPI_MHC:
         yield from _capi_cluster(check, unhealthy, cluster)
     if check.kind is kinds.CAPI_MHC and check.template.present:
@@ -41,8 +43,14 @@ def obstacles(
 
 
 def refused(check: HealthCheck, selection: Selection, cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """Return the nodes that a NodeHealthCheck cannot remediate, because it only deletes Machines, by the reason."""
-    steps = remediation_steps.steps(check) if check.kind is kinds.NHC else ()
+    """Return the nodes that a check never remediates, by the reason.
+
+    A NodeHealthCheck that only deletes Machines needs one, and a MachineHealthCheck needs the controller of the Machine.
+    """
+    if check.kind is not kinds.NHC:
+        kept = machine_owners.kept(check, selection).items()
+        return {reason: [node for machine in some if (node := machines.node_name(machine))] for reason, some in kept}
+    steps = remediation_steps.steps(check)
     only_deletes = bool(steps) and all(step.kind is kinds.MDR_TEMPLATE for step in steps)
     return machine_deletion.refused(selection, cluster).by_reason if only_deletes else {}
 

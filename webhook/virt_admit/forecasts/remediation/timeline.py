@@ -22,7 +22,8 @@ from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import MINUTE, SECOND, format_duration
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.remediation import check_scope, machine_deletion
+from virt_admit.model.messages import names
+from virt_admit.model.remediation import check_scope, machine_deletion, machine_owners
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 DEFAULT_GRACE: Final = 50 * SECOND
@@ -159,7 +160,22 @@ def stages(check: HealthCheck, cluster: Cluster) -> Iterator[Stage | Unseen]:
                 _PODS_GONE,
             )
         else:
-            yield Stage("the Machine is deleted and its owner creates a new one", Span(0, None), _DELETED)
+            yield _of_owners(check, check_scope.selected_by(check, cluster))
+
+
+def _of_owners(check: HealthCheck, selection: Selection) -> Stage:
+    """Return the deletion of a Machine, which its controller replaces."""
+    kept = machine_owners.kept(check, selection)
+    lasting = {machine.name for some in kept.values() for machine in some}
+    owners = dict.fromkeys(machine_owners.title(each) for each in selection.objects if each.name not in lasting)
+    everything = bool(selection) and not owners and not selection.unseen
+    singly = ", one at a time" if machine_owners.one_by_one(check, selection) else ""
+    return Stage(
+        f"the Machine is deleted{singly} and {names(owners) if owners else 'its owner'} creates a new one",
+        Span(0, None),
+        _DELETED,
+        fails="; ".join(kept) if everything else "",
+    )
 
 
 def _stage(step: Step, cluster: Cluster, nodes: Selection | None) -> Iterator[Stage | Unseen]:
@@ -241,6 +257,8 @@ class VmRestart(NamedTuple):
     comes: bool | None
     """None if it cannot be determined."""
     why: str
+    nowhere: str = ""
+    """Why no other node can run it just now, although it would restart; empty if one can, or if that is unknown."""
 
 
 def fates(
@@ -267,4 +285,6 @@ def _outcome(vmi: Object, cluster: Cluster) -> VmRestart:
     except Unseen as unseen:
         return VmRestart(vmi, None, f"cannot read {unseen.what}")
     problem = no_target.nowhere_to_go(vmi, cluster, moves=False) if after.comes else None
-    return VmRestart(vmi, after.comes, f"{after.why}, but only later: {problem.reason}" if problem else after.why)
+    if problem is None:
+        return VmRestart(vmi, after.comes, after.why)
+    return VmRestart(vmi, after.comes, f"{after.why}, but only later: {problem.reason}", problem.reason)

@@ -8,10 +8,11 @@ yet or whose condition has not lasted long enough is not healthy, so it uses up 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -71,10 +72,37 @@ def matching(conditions: Iterable[Field], symptoms: Iterable[remediation_steps.S
 
 def _node(check: HealthCheck, node: Object, cluster: Cluster) -> str:
     conditions = list(node.at("status", "conditions").items())
-    why = matching(conditions, remediation_steps.symptoms(check), last=True)
+    symptoms = remediation_steps.symptoms(check)
+    why = matching(conditions, symptoms, last=True)
     terminating = any(condition["type"].text == TERMINATING for condition in conditions)
-    # the termination handler replaces this machine (mhc/checker.go#NeedIgnoreNode)
-    return "" if why and terminating and _any_machine_health_check(cluster) else why
+    if not (why and terminating and _any_machine_health_check(cluster)):
+        return why
+    # the termination handler replaces this machine (mhc/checker.go#NeedIgnoreNode), but only a node whose time is over
+    # is left to it; one that is about to match is not healthy either (nodehealthcheck_controller.go#checkNodeConditions)
+    return "" if _expired(conditions, symptoms, cluster) else why
+
+
+def _expired(conditions: Iterable[Field], symptoms: Iterable[remediation_steps.Symptom], cluster: Cluster) -> bool:
+    """Return whether any of these conditions has lasted as long as its symptom demands. Without a time stamp it has.
+
+    Raises:
+        Unseen: the time cannot be determined.
+    """
+    shown = {condition["type"].text: condition for condition in conditions}
+    times = {symptom: shown[symptom.type] for symptom in symptoms if symptom.type in shown}
+    lasting = [
+        (symptom.time, condition["lastTransitionTime"].text)
+        for symptom, condition in times.items()
+        if symptom.time is not None and condition["status"].text == symptom.status
+    ]
+    if any(since is None for _, since in lasting):
+        return True
+    ages = [(time, clock.since(since, cluster)) for time, since in lasting]
+    if any(age is not None and age / timedelta(microseconds=1) * 1000 > time for time, age in ages):
+        return True
+    if any(age is None for _, age in ages):
+        raise Unseen("the time")
+    return False
 
 
 def _any_machine_health_check(cluster: Cluster) -> bool:

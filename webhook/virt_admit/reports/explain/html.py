@@ -110,16 +110,20 @@ def _restarts(checks: Sequence[Check]) -> str:
 
 def _tiles(checks: Sequence[Check]) -> tuple[Tile, ...]:
     fates = [fate for check in checks for fate in check.fates]
-    return tuple(
-        Tile(level, sum(fate.comes is comes for fate in fates), _TILE[comes]) for comes, (level, _) in _FATE.items()
-    )
+    waiting = sum(bool(fate.nowhere) for fate in fates)
+    found = [fate for fate in fates if not fate.nowhere]
+    tiles = [
+        Tile(level, sum(fate.comes is comes for fate in found), _TILE[comes]) for comes, (level, _) in _FATE.items()
+    ]
+    return (*tiles[:1], Tile(SEVERE, waiting, "VMs find no node"), *tiles[1:])
 
 
 def _causes(check: Check) -> list[Cause]:
     groups: dict[tuple[str, str, str], list[Item]] = {}
     for fate in check.fates:
         place = fate.vmi.at("status", "nodeName").text or ""
-        groups.setdefault((*_FATE[fate.comes], fate.why), []).append(Item(shown(_name, fate), place))
+        level, word = (SEVERE, "waits for a node") if fate.nowhere else _FATE[fate.comes]
+        groups.setdefault((level, word, fate.why), []).append(Item(shown(_name, fate), place))
     causes = [Cause(level, word, "", why, "", tuple(items)) for (level, word, why), items in groups.items()]
     return [*(Cause(BAD, "does nothing", check.name, obstacle) for obstacle in check.obstacles), *causes]
 

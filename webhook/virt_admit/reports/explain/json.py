@@ -27,6 +27,7 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
         "unhealthy": [{"name": name, "why": reason} for name, reason in explanation.unhealthy],
         "unhealthyComplete": explanation.all_unhealthy,
         "obstacles": list(explanation.obstacles),
+        "notes": list(explanation.notes),
         "overlaps": [{"name": other, "shared": list(shared)} for other, shared in explanation.overlaps],
         "steps": list(map(_step, explanation.stages)),
         "timeline": [
@@ -88,6 +89,7 @@ def _vm(fate: VmRestart) -> dict[str, Any]:
         "name": fate.vmi.name,
         "node": fate.vmi.at("status", "nodeName").text,
         "restarted": fate.comes,
+        "nowhere": fate.nowhere or None,
         "why": fate.why,
     }
 

@@ -60,7 +60,7 @@ def _noun(check: HealthCheck) -> str:
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     check, selection = explanation.check, explanation.selection
     yield "selects", _selected(selection, _noun(check))
-    yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget)}"
+    yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget, _noun(check))}"
     conditions = remediation_steps.symptoms(check)
     yield "unhealthy if", "; ".join(map(_condition, conditions)) or "(no condition is listed)"
     if check.kind is not kinds.NHC:
@@ -71,6 +71,8 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield "overlaps with", f"{other}: both watch {names(shared)}"
     for blocking_constraint in explanation.obstacles:
         yield "does nothing", blocking_constraint
+    for note in explanation.notes:
+        yield "note", note
 
 
 def _selected(selection: Selection, noun: str) -> str:
@@ -88,8 +90,8 @@ def _sick(unhealthy: Sequence[tuple[str, str]], *, complete: bool) -> str:
     return f"{len(unhealthy)}{'' if complete else ' that can be read'}: {which}"
 
 
-def _meaning(budget: Budget) -> str:
-    one_by_one = ", on one control-plane node at a time" if budget.one_by_one > 1 and not budget.never else ""
+def _meaning(budget: Budget, noun: str) -> str:
+    one_by_one = f", on one control-plane {noun} at a time" if budget.one_by_one > 1 and not budget.never else ""
     return f"{_allowed(budget)}{one_by_one}"
 
 
@@ -152,6 +154,7 @@ _OUTCOME: Final = {True: "restarted", False: "stays off", None: "unknown"}
 def _vms(fates: Sequence[VmRestart]) -> Iterator[tuple[str, str, str]]:
     groups: dict[tuple[str, str], list[str]] = {}
     for fate in fates:
-        groups.setdefault((_OUTCOME[fate.comes], fate.why), []).append(fate.vmi.full_name)
+        outcome = "waits for a node" if fate.nowhere else _OUTCOME[fate.comes]
+        groups.setdefault((outcome, fate.why), []).append(fate.vmi.full_name)
     for (outcome, why), vms in sorted(groups.items()):
         yield outcome, why, f"{count(len(vms), 'VM')}: {names(sorted(vms))}"

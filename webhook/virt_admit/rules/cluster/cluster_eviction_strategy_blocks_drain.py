@@ -33,7 +33,7 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
 def check(obj: Object, context: Context) -> Findings:
     if configuration.eviction_strategy(context.cluster, obj).value != "LiveMigrate":
         return
-    blocking = context.cluster.cached(_blocking_vms)
+    blocking, unseen = context.cluster.cached(_blocking_vms)
     if blocking:
         yield Finding(
             setting(obj, Setting.EVICTION_STRATEGY).path,
@@ -41,22 +41,30 @@ def check(obj: Object, context: Context) -> Findings:
             f"Set LiveMigrateIfPossible, then restart {'it' if len(blocking) == 1 else 'them'}: {names(blocking, 50)}",
             value=("LiveMigrate", len(blocking)),
         )
+    if unseen:
+        yield Unseen(unseen)
     yield from more_may_exist(context.cluster, VMI)
 
 
-def _blocking_vms(cluster: Cluster) -> Sequence[str]:
-    """Return the VMs that cannot migrate and follow the cluster's strategy."""
-    return [
-        vmi.full_name
-        for vmi in workload_updates.not_migratable(cluster)
-        if vmi.at("spec", "evictionStrategy").value in (None, "LiveMigrate") and not _has_own_strategy(vmi, cluster)
-    ]
+def _blocking_vms(cluster: Cluster) -> tuple[Sequence[str], str]:
+    """Return the VMs that cannot migrate and follow the cluster's strategy, and what could not be read."""
+    blocking, unseen = [], ""
+    for vmi in workload_updates.not_migratable(cluster):
+        if vmi.at("spec", "evictionStrategy").value not in (None, "LiveMigrate"):
+            continue
+        try:
+            if not _has_own_strategy(vmi, cluster):
+                blocking.append(vmi.full_name)
+        except Unseen as missing:
+            unseen = missing.what
+    return blocking, unseen
 
 
 def _has_own_strategy(vmi: Object, cluster: Cluster) -> bool:
-    """Return whether the VM of the VMI sets a strategy, so that the cluster's does not apply."""
-    try:
-        vm = vmis.owner_vm(vmi, cluster)
-    except Unseen:
-        return False
+    """Return whether the VM of the VMI sets a strategy, so that the cluster's does not apply.
+
+    Raises:
+        Unseen: the VM cannot be read.
+    """
+    vm = vmis.owner_vm(vmi, cluster)
     return vm is not None and vms.vmi_spec(vm)["evictionStrategy"].present

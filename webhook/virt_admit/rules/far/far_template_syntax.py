@@ -20,6 +20,10 @@ REST_OF_ACTION: Final = re.compile(
 )
 """The rest of an action after ``{{``. All quantifiers are possessive, so a hostile text is read only once."""
 
+COMMENT: Final = re.compile(r"(?:-\s)?/\*")
+CLOSED_COMMENT: Final = re.compile(r"(?:-\s)?/\*(?>.*?\*/)(?:\s-)?\}\}", re.DOTALL)
+"""A comment fills its action: it begins right after ``{{`` and ends right before ``}}`` (text/template: lex.go#lexComment)."""
+
 FIELD: Final = re.compile(r"-?\s*\.(\w+)\s*-?\}\}")
 
 PART_OF_NAME: Final = re.compile(r"-?\s*\.NodeName(?:\.\w+)+\s*-?\}\}")
@@ -73,6 +77,8 @@ def _problem(text: str) -> str | None:
     depth = 0
     start = text.find("{{")
     while start >= 0:
+        if COMMENT.match(text, start + 2) and not CLOSED_COMMENT.match(text, start + 2):
+            return "a comment that starts with {{/* is not closed with */}}"
         action = REST_OF_ACTION.match(text, start + 2)
         if not action:
             return "an expression that starts with {{ is not closed with }}"

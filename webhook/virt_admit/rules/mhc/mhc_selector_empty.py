@@ -21,7 +21,8 @@ from virt_admit.rule import CAPI_MHC, MHC, Action, Cause, Context, Finding, Find
 )
 def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
-    if view.selector.empty and not view.selector.pruned and not view.handler:  # mhc-selector-invalid reports null
+    exempt = view.handler and view.kind is MHC  # Cluster API's own webhook exempts none
+    if view.selector.empty and not view.selector.pruned and not exempt:  # mhc-selector-invalid reports null
         label = (
             "machine.openshift.io/cluster-api-machineset" if view.kind is MHC else "cluster.x-k8s.io/deployment-name"
         )

@@ -31,7 +31,10 @@ def check(obj: Object, context: Context) -> Findings:
     vmi = context.cached(expand, obj)
     model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
     obsolete = configuration.obsolete_models(cluster)
-    if model is None or model.name not in obsolete:
+    if model is None:
+        return
+    if model.name not in obsolete:
+        configuration.demand_obsolete_models(cluster)
         return
     certain = False
     try:

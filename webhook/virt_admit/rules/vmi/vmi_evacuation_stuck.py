@@ -3,7 +3,8 @@
 **Why.** A drain or an upgrade requested the evacuation (``status.evacuationNodeName``) and waits. No migration is running:
 all of them failed, the migration limits are exhausted, or the strategy is ``External`` and no controller acts.
 
-**Fix.** Find out why the last migration failed (``kubectl get vmim``), raise the limits, or shut the VM down. The mark
+**Fix.** If a migration failed, find out why (``kubectl get vmim``). If there was none, look at virt-controller and the
+limits, and with ``External`` at the controller that moves the VM. Else shut the VM down. The mark
 stays after the end of the maintenance: remove it with ``virtctl evacuate-cancel``.
 """
 
@@ -45,8 +46,17 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     yield Finding(
         mark.path,
         f"a drain of node {mark.text} waits for this VMI, but no migration ran for {format_duration(longest)} or more. "
-        "Find out why the last one failed, or shut the VM down.",
+        f"{_remedy(vmi, context.cluster)}, or shut the VM down.",
     )
+
+
+def _remedy(vmi: Object, cluster: Cluster) -> str:
+    """Return where to look. KubeVirt creates no migration for a VMI with ``External``."""
+    if any(migrations.of_vmi(vmi, cluster)):
+        return "Find out why the last one failed"
+    if vmi.at("spec", "evictionStrategy").text == "External":
+        return "Repair the controller that has to move it (evictionStrategy External)"
+    return "Check virt-controller and the limits of parallel migrations"
 
 
 def _last_event(vmi: Object, cluster: Cluster) -> datetime | None:

@@ -41,6 +41,14 @@ OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
 _ISTIO: Final = "sidecar.istio.io/inject"
 """Annotation of a VMI that becomes a label of its pod."""
 _SAME_VENDOR_SINCE: Final = Version(1, 8)
+_MACHINE_TYPE_SINCE: Final = Version(1, 6)
+"""The first release whose virt-handler writes labels of machine types, and whose virt-controller demands one."""
+
+CPU_MANAGER: Final = "kubevirt.io/cpumanager"
+_OLD_CPU_MANAGER: Final = "cpumanager"
+"""The label up to 1.7. Since 1.8 virt-handler writes both and virt-controller demands the new one
+(staging/src/kubevirt.io/api/core/v1/types.go#DeprecatedCPUManager)."""
+_CPU_MANAGER_SINCE: Final = Version(1, 8)
 
 _HYPERV_FEATURES: Final = (
     "vpindex", "runtime", "reset", "synic", "synictimer", "frequencies", "reenlightenment", "tlbflush", "ipi",
@@ -133,7 +141,8 @@ _FAMILIES: Final = (
     CPU_VENDOR,
     HYPERV,
     TSC,
-    "kubevirt.io/cpumanager",
+    CPU_MANAGER,
+    _OLD_CPU_MANAGER,
     "kubevirt.io/realtime",
     "kubevirt.io/sev",
     "kubevirt.io/tdx",
@@ -221,7 +230,8 @@ def _node_selector(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> _Sele
     selector.labels.update(vmi.node_selector.field.texts)
     selector.labels.update(_of_namespace(vms.namespace_of(vmi.obj), cluster))
     _demand_cpu(selector, vmi, cluster)
-    _demand_machine(selector, vmi)
+    if has_release(cluster, _MACHINE_TYPE_SINCE):
+        _demand_machine(selector, vmi)
     _demand_security(selector, vmi.launch_security.field, arch)
     hyperv = vmi.spec.at("domain", "features", "hyperv")
     if hyperv.present and _is_on(cluster, Gate.HYPERV_STRICT_CHECK):
@@ -257,9 +267,10 @@ def _demand_cpu(selector: _Selector, vmi: ExpandedVmi, cluster: Cluster) -> None
     if model and model not in (configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH):
         selector.demand(OFFERED + model, f"CPU model {model}")
     cpus = [vmi.spec.at("domain", "cpu"), *([vmi.instancetype.spec["cpu"]] if vmi.instancetype else [])]
+    cpu_manager = CPU_MANAGER if has_release(cluster, _CPU_MANAGER_SINCE) else _OLD_CPU_MANAGER
     for cpu in cpus:
         if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
-            selector.demand("kubevirt.io/cpumanager", "dedicated CPUs")
+            selector.demand(cpu_manager, "dedicated CPUs")
         if cpu["realtime"].present:
             selector.demand("kubevirt.io/realtime", "real-time CPUs")
     for name, policy in _features(vmi).items():

@@ -294,6 +294,17 @@ def obsolete_models(cluster: Cluster) -> frozenset[str]:
     return cluster.cached(_obsolete_models)
 
 
+def demand_obsolete_models(cluster: Cluster) -> None:
+    """Raise unless every obsolete model is known.
+
+    Raises:
+        Unseen: KubeVirt or HyperConverged may name more models.
+    """
+    kubevirt_ = kubevirt_in_effect(cluster)
+    if kubevirt_ is None or not setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
+        hyperconverged(cluster)
+
+
 def _obsolete_models(cluster: Cluster) -> frozenset[str]:
     kubevirt_ = known_or_none(kubevirt_in_effect, cluster)
     if kubevirt_ is not None and setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:

@@ -1,0 +1,48 @@
+"""What an explanation says of a Cluster API check although it does not keep the check from acting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from virt_admit.forecasts.remediation import remediation_steps, unhealthy_objects
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import names
+from virt_admit.model.remediation import health_checks, machine_owners, machines
+from virt_admit.model.remediation.health_checks import HealthCheck
+
+
+def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
+    """Yield what looks like a pause and is none, and how long the deletion of a Machine may take."""
+    if check.kind is not kinds.CAPI_MHC:
+        return
+    owner = unhealthy_objects.capi_cluster(check, cluster)
+    if owner is not None and owner.annotation(health_checks.PAUSED).present and not owner.at("spec", "paused").boolean:
+        # util/paused/paused.go reads the annotation of the object itself, and of its Cluster spec.paused alone
+        yield (
+            f"the annotation {health_checks.PAUSED} of Cluster {owner.full_name} does not pause this check. "
+            "To pause it, set spec.paused of the Cluster"
+        )
+    if machine_owners.decide(check) and _acts_on_a_reporting_node(check):
+        endless = [each.name for each in selection.objects if machines.node_name(each) and not _has_drain_limit(each)]
+        if endless:
+            yield (
+                f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave while the node still "
+                "reports: nodeDrainTimeout is not set"
+            )
+
+
+def _acts_on_a_reporting_node(check: HealthCheck) -> bool:
+    """Return whether a Machine can be deleted while its kubelet reports; of other nodes nothing is awaited
+    (kubernetes-sigs/cluster-api: machine_controller.go#drainNode)."""
+    symptoms = (*remediation_steps.symptoms(check), *remediation_steps.machine_symptoms(check))
+    return any(symptom[:2] != ("Ready", "Unknown") for symptom in symptoms)
+
+
+def _has_drain_limit(machine: Object) -> bool:
+    """Return whether a Machine limits its drain. 0 means without a limit, in both versions of the API."""
+    seconds = machine.at("spec", "deletion", "nodeDrainTimeoutSeconds").integer
+    text = machine.at("spec", "nodeDrainTimeout").text
+    return bool(seconds) or (text is not None and text.strip("0hms.") != "")
