@@ -186,13 +186,32 @@ def test_cordons_and_transient_taints_never_count(candidate):
     assert what_excludes(vm(), candidate) == [None]
 
 
+MACHINE = vm(domain={"machine": {"type": "q35"}})
+DEDICATED = vm(cpu={"dedicatedCpuPlacement": True})
+Q35, PC = "machine-type.node.kubevirt.io/q35", "machine-type.node.kubevirt.io/pc"
+NEW, OLD = "kubevirt.io/cpumanager", "cpumanager"
+
+
+@pytest.mark.parametrize(
+    ("subject", "candidate", "other", "expected"),
+    [
+        (MACHINE, {}, {Q35: "true"}, None),
+        (MACHINE, {PC: "true"}, {Q35: "true"}, "machine type q35"),
+        (DEDICATED, {OLD: "true"}, {NEW: "true", OLD: "true"}, None),
+        (DEDICATED, {OLD: "true", NEW: "false"}, {NEW: "true"}, "dedicated CPUs"),
+        (DEDICATED, {OLD: "false"}, {NEW: "true"}, "dedicated CPUs"),
+    ],
+)
+def test_labels_that_an_older_virt_handler_does_not_write_are_missing_only_now(subject, candidate, other, expected):
+    assert what_excludes(subject, node("a", candidate), node("b", other))[0] == expected
+
+
 @pytest.mark.parametrize(
     ("subject", "key", "words"),
     [
         (vm(cpu={"dedicatedCpuPlacement": True}), "kubevirt.io/cpumanager", "dedicated CPUs"),
         (vm(cpu={"realtime": {}}), "kubevirt.io/realtime", "real-time CPUs"),
         (vm(cpu={"features": [{"name": "vmx"}]}), "cpu-feature.node.kubevirt.io/vmx", "CPU feature vmx"),
-        (vm(domain={"machine": {"type": "q35"}}), "machine-type.node.kubevirt.io/q35", "machine type q35"),
         (vm(domain={"launchSecurity": {"sev": {}}}), "kubevirt.io/sev", "AMD SEV"),
         (vm(domain={"launchSecurity": {"tdx": {}}}), "kubevirt.io/tdx", "Intel TDX"),
     ],

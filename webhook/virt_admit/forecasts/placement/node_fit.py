@@ -6,6 +6,7 @@ Importing the model of kube-scheduler takes time, so ``placement`` imports this 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
@@ -22,7 +23,11 @@ def refusals(vmi: ExpandedVmi, cluster: Cluster) -> Callable[[Object], str]:
     hugepages = _hugepages(vmi)
 
     def refusal(node: Object) -> str:
-        causes = label_causes(pod, read_node(node, moment=False), moment=False)
+        late = launcher_pod.written_later(pod.node_selector, node.metadata["labels"].map)
+        lasting = {key: value for key, value in pod.node_selector.items() if key not in late}
+        causes = label_causes(
+            replace(pod, node_selector=lasting) if late else pod, read_node(node, moment=False), moment=False
+        )
         return next(causes, "") or _without_hugepages(node, hugepages)
 
     return refusal

@@ -6,7 +6,7 @@ pkg/virt-controller/watch/migration/migration.go#createTargetPod.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -129,6 +129,20 @@ def node_demand(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> Pod:
         node_affinity=_node_affinity(required, tuple(forbidden)),
         forbidden_labels=tuple(forbidden),
         tolerations=vmi.spec["tolerations"].value,
+    )
+
+
+def written_later(demanded: Iterable[str], labels: Mapping[str, object]) -> frozenset[str]:
+    """Return the demanded labels that a node lacks only until the virt-handler of the running release runs on it.
+
+    While a release is rolled out, nodes with the virt-handler before 1.6 have no machine type, and those with the one
+    before 1.8 have only the old label of dedicated CPUs.
+    """
+    return frozenset(
+        key
+        for key in demanded
+        if (key.startswith(MACHINE_TYPE) and not any(label.startswith(MACHINE_TYPE) for label in labels))
+        or (key == CPU_MANAGER and CPU_MANAGER not in labels and labels.get(_OLD_CPU_MANAGER) == "true")
     )
 
 
