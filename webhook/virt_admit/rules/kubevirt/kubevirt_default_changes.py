@@ -1,15 +1,17 @@
-"""The next release changes a default that this KubeVirt relies on.
+"""The update changes a default that this KubeVirt relies on, or skips a release.
 
 **Why.** A setting that is absent follows the default of the release. Since 1.6 changes of a VM are applied to the running
-guest, where earlier releases waited for a restart. Since 1.9 the features of beta gates are on by default.
+guest, where earlier releases waited for a restart. Since 1.9 the features of beta gates are on by default. KubeVirt
+supports updates from one minor release to the next alone: no other has been tested with the objects of an older one.
 
-**Fix.** Set the field to the value that you want before the upgrade. Add the gates of unwanted features to
-``disabledFeatureGates``.
+**Fix.** Update to each minor release in turn. Set the field to the value that you want before the upgrade. Add the gates
+of unwanted features to ``disabledFeatureGates``.
 """
 
 from virt_admit.model import releases
 from virt_admit.model.kubevirt.settings.feature_gates import kubevirt_gates
 from virt_admit.model.kubevirt.settings.running_release import is_managed, running_release
+from virt_admit.model.kubevirt.settings.versions import parse_version
 from virt_admit.model.messages import room
 from virt_admit.rule import KUBEVIRT, Action, Context, Finding, Findings, Object, names, rule
 
@@ -22,12 +24,14 @@ from virt_admit.rule import KUBEVIRT, Action, Context, Finding, Findings, Object
     sources=(
         "kubevirt/kubevirt:pkg/virt-config/virt-config.go#DefaultVMRolloutStrategy",
         "kubevirt/kubevirt:pkg/virt-config/featuregate/feature-gates.go#IsEnabled",
+        "kubevirt/user-guide:docs/cluster_admin/updating_and_deletion.md",
     ),
 )
 def check(kubevirt: Object, context: Context) -> Findings:
     target = context.target.kubevirt
     if not target or is_managed(kubevirt):
         return
+    yield from _skipped(kubevirt, target)
     running = running_release(kubevirt, target)
     before, after = releases.about(releases.KUBEVIRT, running), releases.about(releases.KUBEVIRT, target)
     for path, value in after["defaults"].items():
@@ -37,6 +41,21 @@ def check(kubevirt: Object, context: Context) -> Findings:
             yield Finding(field.path, f"KubeVirt {target} changes this default from {old} to {value}. {remedy}")
     if after["beta_is_on"] and not before["beta_is_on"]:
         yield from _gates_that_turn_on(kubevirt, after["gates"], target)
+
+
+def _skipped(kubevirt: Object, target: str) -> Findings:
+    field = kubevirt.at("status", "observedKubeVirtVersion")
+    running = parse_version(field.text)
+    if running is None:
+        return
+    major, minor = releases.order(target)
+    if running.major == major and running.minor + 1 < minor:
+        yield Finding(
+            field.path,
+            f"an update from {running.major}.{running.minor} to {target} skips minor releases, which KubeVirt does not "
+            f"support. Update to {major}.{running.minor + 1} first.",
+            value=target,
+        )
 
 
 def _gates_that_turn_on(kubevirt: Object, gates: dict[str, str], target: str) -> Findings:
