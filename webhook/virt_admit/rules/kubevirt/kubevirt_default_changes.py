@@ -2,7 +2,7 @@
 
 **Why.** A setting that is absent follows the default of the release. Since 1.6 changes of a VM are applied to the running
 guest, where earlier releases waited for a restart. Since 1.9 the features of beta gates are on by default. KubeVirt
-supports updates from one minor release to the next alone: no other has been tested with the objects of an older one.
+supports updates from one minor release to the next alone.
 
 **Fix.** Update to each minor release in turn. Set the field to the value that you want before the upgrade. Add the gates
 of unwanted features to ``disabledFeatureGates``.
