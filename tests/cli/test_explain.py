@@ -415,7 +415,7 @@ KUBEADM = ("KubeadmControlPlane", "cp")
         (capi(unhealthyConditions=UNKNOWN),
          [capi_cluster(), capi_machine("m0", KUBEADM), capi_machine("m1", KUBEADM)], [
             "limit maxUnhealthy 100%: acts while no more than 2 of 2 are unhealthy, on one control-plane machine at a time",
-            "1. the Machine is deleted, one at a time and KubeadmControlPlane cp creates a new one depends on the platform",
+            "1. the Machine is deleted (one at a time) and KubeadmControlPlane cp creates a new one depends on the platform",
         ]),
         (capi(), [capi_cluster({"cluster.x-k8s.io/paused": "true"}), machine("m0", CAPI, "c")], [
             "note the annotation cluster.x-k8s.io/paused of Cluster c/c does not pause this check. "

@@ -169,7 +169,7 @@ def _of_owners(check: HealthCheck, selection: Selection) -> Stage:
     lasting = {machine.name for some in kept.values() for machine in some}
     owners = dict.fromkeys(machine_owners.title(each) for each in selection.objects if each.name not in lasting)
     everything = bool(selection) and not owners and not selection.unseen
-    singly = ", one at a time" if machine_owners.one_by_one(check, selection) else ""
+    singly = " (one at a time)" if machine_owners.one_by_one(check, selection) else ""
     return Stage(
         f"the Machine is deleted{singly} and {names(owners) if owners else 'its owner'} creates a new one",
         Span(0, None),
