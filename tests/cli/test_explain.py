@@ -426,8 +426,6 @@ KUBEADM = ("KubeadmControlPlane", "cp")
             "note the deletion of m0 waits without a limit for VMs that cannot leave while the node still reports: "
             "nodeDrainTimeout is not set",
         ]),
-        (capi(unhealthyRange="[2-3]"), [capi_cluster(), *(machine(f"m{n}", CAPI, "c", nodeRef={"name": f"n{n}"})
-         for n in range(3)), node("n0", Ready="Unknown"), node("n1"), node("n2")], []),
         (capi(unhealthyRange="[2-3]", unhealthyConditions=UNKNOWN), [
             capi_cluster(), *(machine(f"m{n}", CAPI, "c", nodeRef={"name": f"n{n}"}) for n in range(3)),
             node("n0", Ready="Unknown"), node("n1"), node("n2")], ["does nothing 1 is unhealthy: fewer than 2"]),
