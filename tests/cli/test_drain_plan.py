@@ -314,6 +314,7 @@ def test_the_data():
         "blockers": [],
         "waits": [],
         "needs": [],
+        "control": [],
         "notes": [],
         "unseen": [],
     }

@@ -69,7 +69,9 @@ def test_reasons_are_those_of_rules_that_there_are():
         "MigrationImpossible",
         "RemediationLoop",
         "PolicyFinding",
+        "NodeNotReporting",
         "WebhookBundleExpired",
+        "WebhookWithoutEndpoint",
     }
     assert all(re.fullmatch("([A-Z][a-z]+)+", reason) for reason in reasons)
 

@@ -113,8 +113,9 @@ def test_pods_that_do_not_end(deleted, finalizers, stuck):
 def test_on_a_node_that_is_not_ready_no_pod_ends():
     dead = node("a", ready="Unknown")
     subject = pod(metadata={"deletionTimestamp": "2026-01-01T11:59:59Z"})
-    (blocker,) = pod_evictions.of_node(Snapshot([dead, subject], complete=["*"]), "a").blockers
-    assert "does not report" in blocker.reason
+    found = pod_evictions.of_node(Snapshot([dead, subject], complete=["*"]), "a").blockers
+    assert [item.kind for item in found] == ["Node", "Pod"]
+    assert all("does not report" in item.reason for item in found)
 
 
 LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {pod_evictions.DOMAIN: "db"}}

@@ -10,13 +10,16 @@ from typing import Final
 
 from virt_admit.forecasts.drain import (
     capacity,
+    control_path,
     node_notes,
+    overruling,
     pod_evictions,
     selection,
     vm_outcomes,
     vm_states_failures,
 )
 from virt_admit.forecasts.drain.capacity import Leaving
+from virt_admit.forecasts.drain.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
@@ -31,7 +34,7 @@ from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.scheduler.packing import Packing
 
-READS: Final = union(vm_outcomes.READS, pod_evictions.READS, node_notes.READS, coverage.READS)
+READS: Final = union(vm_outcomes.READS, pod_evictions.READS, node_notes.READS, coverage.READS, overruling.READS)
 """The fields that a plan reads."""
 
 WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(VmOutcome)}
@@ -55,6 +58,8 @@ class NodePlan:
     """VMs of other nodes that arrive here, or have left while their old pod has not ended; other nodes count them."""
     notes: tuple[str, ...] = ()
     """What an administrator should know besides; it never changes the verdict."""
+    control: tuple[Component, ...] = ()
+    """The components of KubeVirt without which no VM leaves, as far as they are known."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome."""
@@ -145,16 +150,20 @@ def _all_unseen(plans: Sequence[NodePlan], cluster: Cluster, *, whole: bool) -> 
 
 
 def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
-    forecasts: list[Forecast] = []
+    known: list[Forecast] = []
     with contextlib.suppress(Unseen):  # after those that are known; ``unseen`` says it
-        forecasts.extend(vm_outcomes.forecast(vmi, cluster) for vmi in on_node(cluster, name))
+        known.extend(vm_outcomes.forecast(vmi, cluster) for vmi in on_node(cluster, name))
+    control = control_path.of_node(cluster, name)
+    forecasts, stopped, doubts = overruling.overrule(known, node, control, cluster)
     unread = cluster.cached(_unread)
     unseen = [unread[kind] for kind in _needed(forecasts) if kind in unread]
     unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
     unseen += [found.unseen for found in forecasts if found.unseen]
     visitors = tuple(vm_outcomes.visitors(name, cluster))
     unseen += [found.unseen for found in visitors if found.unseen]
+    unseen += doubts
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
+    pods = replace(pods, blockers=(*stopped, *pods.blockers))
     packing = _packing(forecasts, cluster)
     if packing.fits and any(kind in unread for kind in (VMI, POD)):
         packing = replace(packing, fits=None)
@@ -170,6 +179,7 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
         tuple(dict.fromkeys(unseen)),
         visitors,
         tuple(_notes(node, forecasts, cluster)),
+        control.components,
     )
 
 

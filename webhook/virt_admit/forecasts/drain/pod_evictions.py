@@ -15,7 +15,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import operator_budgets
 from virt_admit.forecasts.drain.operator_eviction import Way
-from virt_admit.model.kubernetes import clock, selectors
+from virt_admit.model.kubernetes import clock, node_health, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -26,15 +26,16 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final = union(
     clock.READS,
+    node_health.READS,
     operator_budgets.READS,
     {
-        NODE: CONDITIONS,
         PDB: ("spec", "status", "metadata.ownerReferences"),
         POD: (
             "metadata.labels",
             "metadata.ownerReferences",
             "metadata.finalizers",
             "metadata.creationTimestamp",
+            "metadata.uid",
             "metadata.annotations.kubernetes.io/config.mirror",
             "metadata.annotations.kubevirt.io/domain",
             "spec.nodeName",
@@ -139,8 +140,8 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
             waits.append(found)
         elif found is not None:
             blockers.append(found)
-    if not blockers and (pods or has_vms):
-        blockers = list(_silent_node(node, cluster))
+    if pods or has_vms:
+        blockers.extend(_silent_node(node, cluster))
     return PodEvictions(
         tuple(_once(blockers)), tuple(_needs(pods)), tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(unseen))
     )
@@ -149,8 +150,11 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
 def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
     """Yield why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
     node = _node(name, cluster)
-    if node is not None and node.condition("Ready")["status"].text == "Unknown":
+    if node is not None and node_health.silence(node, cluster):
         reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
+        yield Blocker(NODE.kind, "", name, reason, "Repair or fence the node.", now=True)
+    elif node is not None and node_health.cannot_end_pods(node):
+        reason = f"its kubelet cannot end pods ({node_health.unready(node)})"
         yield Blocker(NODE.kind, "", name, reason, "Repair or fence the node.", now=True)
 
 

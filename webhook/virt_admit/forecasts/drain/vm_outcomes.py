@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions, vm_states, vm_states_failures, vm_states_outcomes, vmi_evictions
+from virt_admit.forecasts.drain import (
+    lost_launchers,
+    pod_evictions,
+    vm_states,
+    vm_states_failures,
+    vm_states_outcomes,
+    vmi_evictions,
+)
 from virt_admit.forecasts.drain.vm_states_kinds import AT_REST, State, VmState
 from virt_admit.forecasts.drain.vm_states_kinds import Effect as StateEffect
 from virt_admit.forecasts.drain.vmi_evictions import Effect
@@ -52,6 +59,7 @@ READS: Final = union(
     expand.STRATEGY_READS,
     clock.READS,
     vm_states.READS,
+    lost_launchers.READS,
 )
 """The fields that the forecast reads."""
 
@@ -159,6 +167,8 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _shut_down(vmi, cluster, find, "it is being stopped already")
     if state.state is State.ENDED:
         return _shut_down(vmi, cluster, find, "its guest has just ended")
+    if lost_launchers.is_gone(vmi, cluster):
+        return _shut_down(vmi, cluster, find, lost_launchers.REASON, lost=True)
     evicted = vmi_evictions.reaction(vmi, cluster)
     if evicted.effect in (Effect.REFUSED, Effect.MIGRATES, Effect.NO_MIGRATION, Effect.SHUTS_DOWN):
         _demand_conditions(vmi, cluster)
@@ -281,8 +291,8 @@ def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
     return None
 
 
-def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str) -> _Verdict:
-    after = vmis.comes_back(vmi, cluster)
+def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bool = False) -> _Verdict:
+    after = vmis.comes_back(vmi, cluster, lost=lost)
     if not after.comes:
         return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
     problem = no_target.reason(find(False), cluster, moves=False)

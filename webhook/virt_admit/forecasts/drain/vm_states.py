@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain import vm_states_migrating, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain import lost_launchers, vm_states_migrating, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.vm_states_kinds import AT_REST, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes import clock
@@ -106,6 +106,8 @@ def _is_unfinished(migration: Object) -> bool:
 
 def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState | None:
     """Return a state that does not depend on a migration; None: none of them."""
+    if lost_launchers.is_gone(vmi, cluster):
+        return VmState(State.GONE)
     node, phase = vmi.at("status", "nodeName").text or "", vmi.at("status", "phase").text
     here = [pod for pod in own if pod.at("spec", "nodeName").text == node]
     if here and not vm_states_motion.lives(here[-1]) and not any(vm_states_motion.lives(pod) for pod in own):

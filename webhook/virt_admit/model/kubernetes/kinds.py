@@ -309,6 +309,13 @@ MACHINE_DEPLOYMENT: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "ma
 METAL3_TEMPLATE: Final = Kind(
     "infrastructure.cluster.x-k8s.io", ("v1beta1",), "metal3remediationtemplates", "Metal3RemediationTemplate"
 )
+SERVICE: Final = Kind("", ("v1",), "services", "Service", not_at_admission=True)
+ENDPOINT_SLICE: Final = Kind(
+    "discovery.k8s.io", ("v1",), "endpointslices", "EndpointSlice", numerous=True, not_at_admission=True
+)
+DEPLOYMENT: Final = Kind(
+    "apps", ("v1",), "deployments", "Deployment", numerous=True, snapshot_filtered=True, not_at_admission=True
+)
 INFRASTRUCTURE: Final = Kind("config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False)
 CLUSTER_VERSION: Final = Kind("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False)
 CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
@@ -327,6 +334,7 @@ BUILT_IN_GROUPS: Final = frozenset(
         "apps",
         "policy",
         "coordination.k8s.io",
+        "discovery.k8s.io",
         "storage.k8s.io",
         "admissionregistration.k8s.io",
         "apiregistration.k8s.io",

@@ -21,12 +21,13 @@ def as_data(result: Plan) -> dict[str, Any]:
     ``drainable``: true, false, or null (unknown), for all ``nodes`` of the plan. ``nodes``: worst first, each with
     ``name``, ``state`` (of ``cordoned``, ``not Ready``, ``not seen``), ``drainable``, ``counts`` by outcome, and
     ``vms``, worst first: ``namespace``, ``name``, ``outcome``, ``reason``, ``remedy`` (empty: none), ``state``,
-    ``flags``, ``since`` and ``until`` of the state (RFC 3339 or null), ``attempts``, ``failure`` (``class``, ``text``,
-    or null), ``from`` (the node of a VM that arrives, else null), ``downtime`` (null: not determined). VMs of other
-    nodes come last: their own node counts them. ``waits``, what passes by itself: ``kind``, ``namespace``, ``name``,
-    ``reason``, ``since``, ``until`` (RFC 3339 or null). ``updates`` (null for a single node, or if the methods are
-    unknown): ``methods``, ``counts`` by reach, and ``vms``: ``namespace``, ``name``, ``reach``, ``reason``. ``unseen``:
-    the data that could not be read.
+    ``flags``, ``since`` and ``until`` of the state (RFC 3339 or null), ``attempts``, ``failure`` (``class``,
+    ``text``, or null), ``from`` (the node of a VM that arrives, else null), ``downtime`` (null: not determined). VMs
+    of other nodes come last: their own node counts them. ``waits``, what passes by itself: ``kind``, ``namespace``,
+    ``name``, ``reason``, ``since``, ``until`` (RFC 3339 or null). ``control``, the components of KubeVirt that a
+    drain needs: ``component``, ``healthy`` (true, false or null), ``reason``, ``remedy``. ``updates`` (null for a
+    single node, or if the methods are unknown): ``methods``, ``counts`` by reach, and ``vms``: ``namespace``,
+    ``name``, ``reach``, ``reason``. ``unseen``: the data that could not be read.
     """
     return {
         "version": 1,
@@ -67,6 +68,7 @@ def _node_data(node: NodePlan) -> dict[str, Any]:
         ],
         "waits": [dataclasses.asdict(wait) for wait in node.pods.waits],
         "needs": [{"flag": need.flag, "pods": list(need.pods), "cost": need.cost} for need in node.pods.needs],
+        "control": [dataclasses.asdict(component) for component in node.control],
         "notes": list(node.notes),
         "unseen": list(node.unseen),
     }

@@ -1,0 +1,320 @@
+"""What keeps every VM of a node: the node itself, KubeVirt's components, and webhooks that fail closed."""
+
+import pytest
+
+from tests.builders import complete, kubevirt, manifest, node, owned_by
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+DEVICES = {f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")}
+ROOM = {"cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"} | DEVICES
+NODES = tuple(node(name, allocatable=ROOM) for name in ("a", "b", "c"))
+NOON = "2026-01-01T12:00:00Z"
+
+
+def at(name, time=NOON, status="True", **said):
+    """Return a Node with the time of its last heartbeat."""
+    found = node(name, allocatable=ROOM)
+    condition = {"type": "Ready", "status": status, "lastHeartbeatTime": time} | said
+    return manifest(
+        "v1", "Node", name, metadata=found.data["metadata"], status={"allocatable": ROOM, "conditions": [condition]}
+    )
+
+
+def guest(name, strategy="LiveMigrate", **status):
+    status = {
+        "phase": "Running",
+        "nodeName": "a",
+        "conditions": [{"type": "LiveMigratable", "status": "True"}],
+    } | status
+    spec = {"evictionStrategy": strategy, "domain": {"cpu": {"model": "host-model"}, "devices": {}}}
+    metadata = {"ownerReferences": owned_by("VirtualMachine", name), "labels": {"tier": "db"}}
+    return manifest(
+        "kubevirt.io/v1", "VirtualMachineInstance", name, "shop", metadata=metadata, spec=spec, status=status
+    )
+
+
+def machine(name, strategy="Always"):
+    return manifest("kubevirt.io/v1", "VirtualMachine", name, "shop", spec={"runStrategy": strategy})
+
+
+VMS = (guest("db"), machine("db"))
+OFF = (guest("cache", "None"), machine("cache"))
+
+
+def component(name, on, ready="True", namespace="kubevirt", **spec):
+    metadata = {
+        "labels": {"kubevirt.io": name},
+        "ownerReferences": [{"kind": "ReplicaSet", "name": name, "controller": True}],
+    }
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
+    return manifest(
+        "v1", "Pod", f"{name}-{on}", namespace, metadata=metadata, spec={"nodeName": on} | spec, status=status
+    )
+
+
+def deployment(name):
+    return manifest("apps/v1", "Deployment", name, "kubevirt", status={"readyReplicas": 0})
+
+
+def running(release):
+    return kubevirt(status={"observedKubeVirtVersion": release})
+
+
+def drained(*objects, nodes=NODES):
+    return plan(complete(*nodes, *objects), "a").nodes[0]
+
+
+def outcomes(found):
+    return {row.vmi.name: row.outcome for row in found.forecasts}
+
+
+# --- the node itself ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dead", [at("a", status="Unknown"), at("a", "2026-01-01T11:45:00Z")])
+def test_a_node_that_does_not_report_keeps_every_vm(dead):
+    budget = manifest(
+        "policy/v1",
+        "PodDisruptionBudget",
+        "web",
+        "shop",
+        spec={"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+    )
+    web = manifest(
+        "v1",
+        "Pod",
+        "web",
+        "shop",
+        metadata={"labels": {"app": "web"}},
+        spec={"nodeName": "a"},
+        status={"phase": "Running"},
+    )
+
+    found = drained(*VMS, *OFF, budget, web, nodes=(dead, at("b"), at("c")))
+
+    assert set(outcomes(found).values()) == {VmOutcome.BLOCKS}
+    assert {row.reason for row in found.forecasts} == {"its node does not report: it cannot migrate"}
+    assert {item.kind for item in found.pods.blockers} == {"Node", "PodDisruptionBudget"}
+    assert found.drainable is False
+
+
+def test_a_node_that_is_not_ready():
+    starting = at("a", status="False", reason="KubeletNotReady", message="cni plugin not initialized")
+    broken = at("a", status="False", reason="KubeletNotReady", message="container runtime is down")
+
+    assert drained(*VMS, nodes=(starting, at("b"))).drainable is None
+    assert drained(*VMS, nodes=(broken, at("b"))).drainable is False
+    assert drained(*VMS, nodes=(at("a", "2026-01-01T11:55:10Z"), at("b"))).drainable is True
+
+
+# --- launcher pods that are gone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "outcome"),
+    [("Always", VmOutcome.RESTARTS), ("RerunOnFailure", VmOutcome.RESTARTS), ("Manual", VmOutcome.STOPS)],
+)
+def test_a_vmi_whose_pods_no_longer_exist_is_judged_as_after_a_crash(strategy, outcome):
+    lost = guest("db", activePods={"1234": "a"})
+    (row,) = drained(lost, machine("db", strategy)).forecasts
+
+    assert row.outcome is outcome
+    assert row.reason.startswith("its virt-launcher pod is gone, so the guest does not run")
+
+
+def test_a_pod_that_exists_or_may_exist_is_not_lost():
+    lost, pod = guest("db", activePods={"1234": "a"}), component("virt-launcher", "a", namespace="shop")
+    pod = manifest(
+        "v1",
+        "Pod",
+        "x",
+        "shop",
+        metadata={**pod.data["metadata"], "uid": "1234"},
+        spec={"nodeName": "a"},
+        status={"phase": "Running"},
+    )
+
+    assert outcomes(drained(lost, machine("db"), pod)) == {"db": VmOutcome.MIGRATES}
+    unseen = plan(Snapshot([*NODES, lost, machine("db")], ["*"], ["pods"]), "a").nodes[0]
+    assert outcomes(unseen)["db"] is not VmOutcome.RESTARTS
+
+
+# --- KubeVirt's components -----------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_without_any_component_is_not_judged():
+    found = drained(*VMS, kubevirt())
+
+    assert (found.drainable, found.control) == (True, ())
+
+
+@pytest.mark.parametrize(
+    "parts", [(component("virt-controller", "b", ready="False"),), (deployment("virt-controller"),)]
+)
+def test_without_virt_controller_no_vm_migrates(parts):
+    found = drained(*VMS, *OFF, *parts, component("virt-api", "b"))
+
+    assert outcomes(found) == {"db": VmOutcome.BLOCKS, "cache": VmOutcome.RESTARTS}
+    assert [(item.name, item.now) for item in found.pods.blockers] == [("virt-controller", True)]
+    assert [(each.component, each.healthy) for each in found.control] == [
+        ("virt-api", True),
+        ("virt-controller", False),
+    ]
+
+
+def test_a_lease_that_is_not_renewed():
+    lease = manifest(
+        "coordination.k8s.io/v1",
+        "Lease",
+        "virt-controller",
+        "kubevirt",
+        spec={"renewTime": "2026-01-01T11:50:00.000000Z"},
+    )
+    found = drained(*VMS, component("virt-controller", "b"), lease, nodes=(at("a"), at("b")))
+
+    assert found.drainable is False
+    assert "Lease for 10 minutes" in found.pods.blockers[0].reason
+
+
+@pytest.mark.parametrize(("release", "cache"), [("v1.6.0", VmOutcome.BLOCKS), ("v1.4.0", VmOutcome.RESTARTS)])
+def test_without_virt_api_evictions_fail_since_1_5(release, cache):
+    found = drained(*VMS, *OFF, running(release), component("virt-api", "b", ready="False"))
+
+    assert outcomes(found) == {"db": VmOutcome.BLOCKS, "cache": cache}
+    assert len(found.pods.blockers) == 1
+
+
+def test_a_virt_handler_that_is_not_ready_leaves_the_migration_open():
+    broken = component("virt-handler", "a", ready="False")
+
+    assert drained(*VMS, broken).drainable is None
+    assert drained(*OFF, broken).drainable is True
+    assert drained(*VMS, component("virt-handler", "a")).drainable is True
+    assert [each.healthy for each in drained(*VMS, broken).control] == [False]
+
+
+def test_webhook_configurations_that_cannot_be_read():
+    kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+    found = plan(Snapshot([*NODES, *OFF], ["*"], [kind]), "a").nodes[0]
+
+    assert found.drainable is None
+    assert kind in " ".join(found.unseen)
+
+
+def test_the_endpoints_of_virt_api_decide():
+    service = manifest("v1", "Service", "virt-api", "kubevirt")
+    found = drained(*VMS, service, component("virt-api", "b"))
+
+    assert found.drainable is False
+    assert "no ready endpoint" in found.pods.blockers[0].reason
+
+
+@pytest.mark.parametrize("name", ["virt-api", "virt-controller"])
+def test_a_component_on_the_drained_node_alone(name):
+    movable, pinned = component(name, "a"), component(name, "a", nodeSelector={"kubernetes.io/hostname": "a"})
+
+    race = drained(*VMS, movable)
+    assert race.drainable is None
+    assert "kubectl cordon a" in " ".join(race.unseen)
+    assert outcomes(race) == {"db": VmOutcome.MIGRATES}
+    never = drained(*VMS, pinned)
+    assert never.drainable is False
+    assert never.pods.blockers[0].remedy == "Add a node that its placement allows."
+    assert drained(*VMS, movable, component(name, "b")).drainable is True
+    assert drained(movable).drainable is True
+
+
+def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
+    def with_conditions(available, progressing, *unreadable):
+        said = [{"type": "Available", "status": available}, {"type": "Progressing", "status": progressing}]
+        parts = [component("virt-controller", "b"), component("virt-api", "b")] * (not unreadable)
+        objects = [*NODES, *VMS, kubevirt(status={"conditions": said}), *parts]
+        found = plan(Snapshot(objects, ["*"], list(unreadable)), "a").nodes[0]
+        return found.drainable, [each.healthy for each in found.control]
+
+    assert with_conditions("False", "True") == (True, [True, True])
+    assert with_conditions("True", "False", "deployments.apps") == (True, [True, True])
+    assert with_conditions("False", "False", "deployments.apps") == (None, [None, None])
+
+
+# --- webhooks that fail closed -------------------------------------------------------------------------------------
+
+SERVICES = (manifest("v1", "Service", "kubernetes", "default"),)
+HOOK = {"name": "policy.example.com", "clientConfig": {"service": {"name": "policy", "namespace": "policies"}}}
+
+
+def webhook(resource, operation="CREATE", group="", **more):
+    rules = [{"apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource]}]
+    return manifest(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        "policy",
+        webhooks=[HOOK | {"rules": rules} | more],
+    )
+
+
+EVICTIONS = {"cache": VmOutcome.BLOCKS, "db": VmOutcome.BLOCKS}
+MIGRATIONS = {"cache": VmOutcome.RESTARTS, "db": VmOutcome.BLOCKS}
+NOTHING = {"cache": VmOutcome.RESTARTS, "db": VmOutcome.MIGRATES}
+
+
+@pytest.mark.parametrize(
+    ("hook", "expected", "drainable"),
+    [
+        (webhook("pods/eviction"), EVICTIONS, False),
+        (webhook("pods"), MIGRATIONS, False),
+        (webhook("virtualmachineinstances", "UPDATE", "kubevirt.io"), MIGRATIONS, False),
+        (webhook("pods/eviction", failurePolicy="Ignore"), NOTHING, True),
+        (webhook("deployments", group="apps"), NOTHING, True),
+        (webhook("persistentvolumeclaims"), NOTHING, True),
+        (
+            webhook("pods/eviction", namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "other"}}),
+            NOTHING,
+            True,
+        ),
+        (webhook("pods/eviction", namespaceSelector={"matchLabels": {"team": "a"}}), NOTHING, None),
+        (
+            webhook(
+                "pods/eviction", matchConditions=[{"expression": "object.metadata.name.startsWith('virt-launcher')"}]
+            ),
+            EVICTIONS,
+            False,
+        ),
+        (webhook("pods/eviction", matchConditions=[{"expression": "request.namespace != 'shop'"}]), NOTHING, True),
+        (webhook("pods/eviction", matchConditions=[{"expression": "object.spec.x.all(y, y > 1)"}]), NOTHING, None),
+    ],
+)
+def test_a_webhook_without_a_service(hook, expected, drainable):
+    found = drained(*VMS, *OFF, *SERVICES, hook)
+
+    assert outcomes(found) == expected
+    assert found.drainable is drainable
+    assert len(found.pods.blockers) == (drainable is False)
+
+
+def test_a_webhook_whose_pod_leaves_with_the_node():
+    slices = manifest(
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        "policy-1",
+        "policies",
+        metadata={"labels": {"kubernetes.io/service-name": "policy"}},
+        endpoints=[{"nodeName": "a", "targetRef": {"kind": "Pod", "name": "policy-a"}}],
+    )
+    parts = (manifest("v1", "Service", "policy", "policies"), slices, webhook("pods"))
+
+    race = drained(*VMS, *parts, component("policy", "a", namespace="policies"))
+    assert race.drainable is None
+    assert "policy.example.com runs on a alone" in " ".join(race.unseen)
+    pinned = component("policy", "a", namespace="policies", nodeSelector={"kubernetes.io/hostname": "a"})
+    assert drained(*VMS, *parts, pinned).drainable is False
+
+
+def test_services_that_are_not_described_and_those_that_cannot_be_read():
+    assert drained(*VMS, webhook("pods/eviction")).drainable is True
+    unread = plan(Snapshot([*NODES, *VMS, webhook("pods/eviction")], ["*"], ["services"]), "a").nodes[0]
+    assert unread.drainable is None
+    assert "services" in " ".join(unread.unseen)
+    assert plan(Snapshot([*NODES, *VMS], ["*"], ["services"]), "a").nodes[0].drainable is True

@@ -1,0 +1,253 @@
+"""What KubeVirt needs to move the VMs of a node: virt-api, virt-controller and webhooks that fail closed.
+
+Components decide. The conditions of the KubeVirt object say something else than their names: a healthy update is
+Degraded, and one virt-handler that is not Ready, as on any node that reboots, makes it not Available. So that object
+decides only where the components cannot be read. A component of which nothing is known although everything was read is
+not judged: such a snapshot does not describe the control plane. Sources:
+kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/webhooks.go, :…/components/deployments.go,
+:pkg/virt-operator/util/readycheck.go, :pkg/virt-operator/util/client.go#UpdateConditionsUpdating.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain import pod_evictions, webhook_reach
+from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.webhook_reach import Hindrance
+from virt_admit.model.kubernetes import clock, service_endpoints
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, KUBEVIRT, LEASE, NODE, POD, SERVICE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.scheduler.pods import FINISHED
+
+READS: Final[Reads] = union(
+    clock.READS,
+    service_endpoints.READS,
+    webhook_reach.READS,
+    {
+        DEPLOYMENT: ("status.readyReplicas",),
+        KUBEVIRT: (),
+        LEASE: ("spec.renewTime",),
+        NODE: ("metadata.annotations.kubevirt.io/heartbeat",),
+        POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase", *CONDITIONS),
+    },
+)
+
+API: Final = "virt-api"
+CONTROLLER: Final = "virt-controller"
+HANDLER: Final = "virt-handler"
+
+_FAILS_CLOSED: Final = versions.Version(1, 5)
+"""Since this release the API server refuses to evict virt-launcher pods if the webhook on evictions does not answer.
+Before, a budget for each VM protected it."""
+
+_RENEWED_WITHIN: Final = datetime.timedelta(minutes=2)
+"""virt-controller renews its Lease within 15 seconds. One minute is the time that a listing takes."""
+
+_HEARTBEAT: Final = "kubevirt.io/heartbeat"
+_BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
+"""virt-controller makes a node not schedulable after this time (pkg/virt-controller/watch/node/node.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One part of the control path, and whether it works for a drain of the node."""
+
+    component: str
+    healthy: bool | None
+    reason: str = ""
+    """Empty: it works."""
+    remedy: str = ""
+
+
+class ControlPath(NamedTuple):
+    """The control path as a drain of one node needs it."""
+
+    components: tuple[Component, ...]
+    hindrances: tuple[Hindrance, ...]
+
+
+class _State(NamedTuple):
+    """What is known of a component in the whole cluster."""
+
+    component: str
+    problem: str
+    """Why it does not work now; empty: it does."""
+    remedy: str
+    pods: tuple[Object, ...]
+    """Its ready pods. Empty: not known."""
+    namespace: str
+
+
+def of_node(cluster: Cluster, node: str) -> ControlPath:
+    """Return the control path as a drain of the node needs it, as far as it is known. Never raises."""
+    found: list[Hindrance] = []
+    components: list[Component] = []
+    for name in (API, CONTROLLER):
+        state = cluster.cached(_STATES[name])
+        if isinstance(state, str):
+            components.append(Component(name, None, f"cannot see {state}", "let virt-admit read it"))
+            found.append(Hindrance.unread(name, state))
+        elif state is not None:
+            hindrance = _hindrance(state, node, cluster)
+            components.append(
+                Component(name, not state.problem, *((hindrance.reason, hindrance.remedy) if hindrance else ()))
+            )
+            found += [hindrance] if hindrance else []
+    handler = _handler(cluster, node)
+    if handler is not None:
+        components.append(handler)
+        found.append(Hindrance(HANDLER, POD.kind, reason=handler.reason, remedy=handler.remedy))
+    found += webhook_reach.hindrances(cluster, node, without=frozenset(_judged_services(cluster)))
+    return ControlPath(tuple(components), tuple(found))
+
+
+def _judged_services(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield the Service of virt-api where virt-api is judged already: its webhooks fail with it."""
+    state = cluster.cached(_api)
+    if isinstance(state, _State):
+        yield state.namespace, API
+
+
+def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
+    """Return how a component keeps the VMs of a node from leaving; None: it does not."""
+    evictions = state.component == API and versions.has_release(cluster, _FAILS_CLOSED)
+    made = Hindrance(state.component, DEPLOYMENT.kind, state.namespace, state.component, evictions=evictions)
+    if state.problem:
+        effect = "evictions of VMs fail" if evictions else "no migration starts or ends"
+        return replace(made, reason=f"{state.problem}, so {effect}", remedy=state.remedy, stops=True, now=True)
+    if not state.pods or any(pod.at("spec", "nodeName").text != node for pod in state.pods):
+        return None
+    label = f"kubevirt.io={state.component}"
+    return webhook_reach.leaves_with(made, state.pods, node, label, cluster)
+
+
+# --- one component -----------------------------------------------------------------------------------------------
+
+
+def _api(cluster: Cluster) -> _State | str | None:
+    return _read(API, cluster)
+
+
+def _controller(cluster: Cluster) -> _State | str | None:
+    state = _read(CONTROLLER, cluster)
+    if isinstance(state, _State) and not state.problem and (late := _lease_age(state.namespace, cluster)):
+        problem = f"virt-controller has not renewed its Lease for {int(late.total_seconds() // 60)} minutes"
+        return state._replace(problem=problem, remedy=_REPAIR.format(CONTROLLER))
+    return state
+
+
+_STATES: Final = {API: _api, CONTROLLER: _controller}
+_REPAIR: Final = "Repair {0}: see the events and the logs of its pods."
+
+
+def _lease_age(namespace: str, cluster: Cluster) -> datetime.timedelta | None:
+    """Return how long ago virt-controller renewed its Lease, if that is too long; None: it is not, or not known."""
+    lease = next((each for each in cluster.known(LEASE, namespace) if each.name == CONTROLLER), None)
+    age = clock.since(lease.at("spec", "renewTime").text, cluster) if lease is not None else None
+    return age if age is not None and age > _RENEWED_WITHIN else None
+
+
+def _read(name: str, cluster: Cluster) -> _State | str | None:
+    """Return the state of a component; as text what could not be read; None: it is not described."""
+    components = cluster.cached(_components)
+    pods = components.pods.get(name, ())
+    deployment = components.deployments.get(name)
+    namespace = next((each.namespace for each in (*pods, *([deployment] if deployment else ()))), components.namespace)
+    remedy = _REPAIR.format(name)
+    if name == API and (reached := _endpoints(namespace, cluster)) is not None:
+        answering = tuple(pod for pod in pods if pod.name in reached.pods)
+        problem = f"virt-api does not answer: {reached.problem}" if reached.problem else ""
+        return _State(name, problem, remedy, answering, namespace)
+    ready = tuple(pod for pod in pods if not pod.deleted and pod.condition("Ready")["status"].text == "True")
+    if ready or (deployment is not None and not pods and deployment.at("status", "readyReplicas").integer):
+        return _State(name, "", "", ready, namespace)
+    unseen = components.unseen_pods or ("" if pods else components.unseen_deployments)
+    if unseen:
+        return _by_kubevirt(name, unseen, cluster)
+    if pods or deployment is not None or components.deployments:
+        return _State(name, f"{name} has no Ready pod", remedy, (), namespace)
+    return None
+
+
+def _endpoints(namespace: str, cluster: Cluster) -> service_endpoints.Backing | None:
+    """Return what answers for virt-api; None: its Service or its endpoints are not known."""
+    try:
+        known = namespace and cluster.get(SERVICE, namespace, API) is not None
+        return service_endpoints.backing(cluster, namespace, API) if known else None
+    except Unseen:
+        return None
+
+
+def _by_kubevirt(name: str, unseen: str, cluster: Cluster) -> _State | str | None:
+    """Return what the KubeVirt object says of a component that cannot be read; None: there is no such object."""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    if found is None or not found.at("status", "conditions").present:
+        return None
+    healthy = (found.condition("Available")["status"].text, found.condition("Progressing")["status"].text)
+    return _State(name, "", "", (), found.namespace) if healthy == ("True", "False") else f"{name} ({unseen})"
+
+
+class _Components(NamedTuple):
+    """The pods and Deployments of KubeVirt's components, by the name of the component."""
+
+    pods: Mapping[str, Sequence[Object]]
+    deployments: Mapping[str, Object]
+    handlers: Mapping[str, Object]
+    """The pods of virt-handler, by node."""
+    namespace: str
+    unseen_pods: str
+    unseen_deployments: str
+
+
+def _components(cluster: Cluster) -> _Components:
+    every, unseen = gather(cluster.list(POD))
+    pods: dict[str, list[Object]] = {}
+    for pod in every:
+        name = pod.labels.get("kubevirt.io")
+        if name in _NAMES and pod.at("status", "phase").text not in FINISHED:
+            pods.setdefault(name, []).append(pod)
+    deployments = {each.name: each for each in cluster.known(DEPLOYMENT) if each.name in (API, CONTROLLER)}
+    handlers = {pod.at("spec", "nodeName").text or "": pod for pod in pods.get(HANDLER, ())}
+    namespaces = [each.namespace for some in pods.values() for each in some]
+    namespaces += [each.namespace for each in (*deployments.values(), *cluster.known(KUBEVIRT))]
+    blind = next((found.what for found in more_may_exist(cluster, DEPLOYMENT)), "")
+    return _Components(pods, deployments, handlers, next(iter(namespaces), ""), unseen, blind)
+
+
+_NAMES: Final = frozenset((API, CONTROLLER, HANDLER))
+
+
+def _handler(cluster: Cluster, node: str) -> Component | None:
+    """Return the virt-handler of the node, which sends the memory of its VMs; None: it works, or is not known."""
+    reason = virt_handler_problem(cluster, node)
+    remedy = "Wait for virt-handler, which sends the VM's memory, or repair it."
+    return Component(HANDLER, False, reason, remedy) if reason else None
+
+
+def virt_handler_problem(cluster: Cluster, node: str) -> str:
+    """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
+    pod = cluster.cached(_components).handlers.get(node)
+    if pod is not None and pod.condition("Ready")["status"].text == "False":
+        return f"virt-handler on {node} is not ready"
+    try:
+        found = cluster.get(NODE, "", node)
+    except Unseen:
+        return ""
+    age = clock.since(found.annotations.get(_HEARTBEAT), cluster) if found is not None else None
+    if age is not None and age > _BEATS_WITHIN:
+        return f"virt-handler on {node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
+    return ""
+
+
+def blocker(hindrance: Hindrance) -> Blocker:
+    """Return the entry for one part of the control path that keeps VMs from leaving."""
+    return pod_evictions.Blocker(
+        hindrance.kind, hindrance.namespace, hindrance.name, hindrance.reason, hindrance.remedy, hindrance.now
+    )

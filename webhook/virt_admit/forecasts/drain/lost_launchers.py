@@ -1,0 +1,53 @@
+"""Running VMIs whose virt-launcher pods no longer exist: their guests do not run, and a drain has nothing to evict.
+
+virt-controller makes such a VMI Failed at its next look, so what follows is what follows a crash. Source:
+kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis, vms
+
+READS: Final[Reads] = union(
+    clock.READS,
+    vmis.READS,
+    {VMI: ("status.activePods",), POD: ("metadata.labels", "metadata.ownerReferences", "metadata.uid")},
+)
+
+REASON: Final = "its virt-launcher pod is gone, so the guest does not run"
+
+_SETTLED: Final = datetime.timedelta(minutes=10)
+"""The pod of a younger VMI may not have been listed yet: a large cluster is not read at once."""
+
+
+def is_gone(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether all pods of a running VMI are known not to exist. False also if that cannot be determined."""
+    uids = vmi.at("status", "activePods").map
+    age = clock.since(vmi.metadata["creationTimestamp"].text, cluster)
+    if not uids or not vmis.running(vmi) or (age is not None and age < _SETTLED):
+        return False
+    launchers = candidates.launchers(cluster)
+    if launchers.unseen or launchers.by_vmi.get((vms.namespace_of(vmi), vmi.name)):
+        return False
+    known = cluster.cached(_known_pods)
+    return known.have_uids and known.uids.isdisjoint(uids)
+
+
+class _KnownPods(NamedTuple):
+    uids: frozenset[str]
+    have_uids: bool
+    """Whether every launcher pod has a UID; older snapshots hold none."""
+
+
+def _known_pods(cluster: Cluster) -> _KnownPods:
+    found = [pod.metadata["uid"].text for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-launcher"]
+    return _KnownPods(frozenset(filter(None, found)), None not in found)

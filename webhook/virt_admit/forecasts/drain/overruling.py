@@ -1,0 +1,91 @@
+"""What overrules the forecast of every VM of a node: a node that does not report, and KubeVirt's control path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain import control_path, lost_launchers
+from virt_admit.forecasts.drain.control_path import ControlPath
+from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.webhook_reach import Hindrance
+from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction, eviction
+
+READS: Final[Reads] = union(control_path.READS, node_health.READS)
+
+
+class Overruled(NamedTuple):
+    """The forecasts of a node, and what its VMs have in common."""
+
+    forecasts: Sequence[Forecast]
+    blockers: tuple[Blocker, ...] = ()
+    """One for each part of the control path that keeps VMs."""
+    unseen: tuple[str, ...] = ()
+
+
+def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPath, cluster: Cluster) -> Overruled:
+    """Return the forecasts as the state of the node and the control path make them."""
+    if node is not None and (silent := _silent(node, cluster)):
+        remedy = "fence or repair it"
+        return Overruled(
+            [replace(found, outcome=VmOutcome.BLOCKS, reason=silent, remedy=remedy, unseen="") for found in forecasts]
+        )
+    result = list(forecasts)
+    blockers: list[Blocker] = []
+    unseen = list(_unready(node)) if node is not None and forecasts else []
+    for hindrance in path.hindrances:
+        kept = [index for index, found in enumerate(forecasts) if _concerns(hindrance, found, cluster)]
+        held = [index for index in kept if hindrance.stops and (hindrance.now or _migrates(forecasts[index], cluster))]
+        if held:
+            blockers.append(control_path.blocker(hindrance))
+        elif kept:
+            unseen.append(f"{hindrance.reason}. {hindrance.remedy}" if hindrance.kind else hindrance.reason)
+        for index in held:
+            if result[index].outcome is not VmOutcome.BLOCKS:
+                result[index] = replace(
+                    result[index],
+                    outcome=VmOutcome.BLOCKS,
+                    reason=hindrance.reason,
+                    remedy=hindrance.remedy,
+                    unseen="",
+                )
+    return Overruled(result, tuple(blockers), tuple(unseen))
+
+
+def _silent(node: Object, cluster: Cluster) -> str:
+    """Return why no VM can leave a node; empty: its kubelet works, or that cannot be determined."""
+    if node_health.silence(node, cluster):
+        return "its node does not report: it cannot migrate"
+    if node_health.cannot_end_pods(node):
+        return f"the kubelet of its node cannot end pods ({node_health.unready(node)})"
+    return ""
+
+
+def _unready(node: Object) -> Iterator[str]:
+    said = node_health.unready(node)
+    if said:
+        yield f"whether VMs can leave node {node.name}, which is not Ready ({said})"
+
+
+def _concerns(hindrance: Hindrance, found: Forecast, cluster: Cluster) -> bool:
+    if hindrance.vms is not None and found.vmi.full_name not in hindrance.vms:
+        return False
+    if found.vmi.deleted or lost_launchers.is_gone(found.vmi, cluster):
+        return False
+    return hindrance.evictions or _migrates(found, cluster)
+
+
+def _migrates(found: Forecast, cluster: Cluster) -> bool:
+    """Return whether KubeVirt answers the eviction of a VMI with a migration."""
+    try:
+        said = expand.strategy(found.vmi, cluster).value
+    except Unseen:
+        return found.outcome is VmOutcome.MIGRATES
+    return eviction(said, vmis.migratable(found.vmi)) is Eviction.MIGRATES

@@ -1,0 +1,50 @@
+"""Whether a Node reports, and what its condition Ready says."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+
+READS: Final[Reads] = union(clock.READS, {NODE: (*CONDITIONS, "status.conditions.reason", "status.conditions.message")})
+
+OVERDUE: Final = datetime.timedelta(minutes=10)
+"""A kubelet writes its conditions at least every five minutes (``nodeStatusReportFrequency``): this is the time of two
+such reports. The node controller, which writes Unknown after 50 seconds, may itself have stopped."""
+
+_BROKEN: Final = ("container runtime is down", "PLEG is not healthy", "container runtime status check may not have")
+"""Parts of the message with which the kubelet says that it cannot end a pod (pkg/kubelet/runtime.go#runtimeErrors)."""
+
+
+_LONGEST: Final = 120
+
+
+def silence(node: Object, cluster: Cluster) -> str:
+    """Return why a Node counts as not reporting; empty: it reports, or that cannot be determined."""
+    ready = node.condition("Ready")
+    if ready["status"].text == "Unknown":
+        return "Ready is Unknown"
+    late = clock.since(ready["lastHeartbeatTime"].text, cluster)
+    if late is not None and late >= OVERDUE:
+        return f"its last heartbeat is {int(late.total_seconds() // 60)} minutes old"
+    return ""
+
+
+def unready(node: Object) -> str:
+    """Return what a Node says about its condition Ready if that is False; empty: it is not."""
+    ready = node.condition("Ready")
+    if ready["status"].text != "False":
+        return ""
+    said = ": ".join(text for text in (ready["reason"].text, ready["message"].text) if text)
+    return said[:_LONGEST] or "Ready is False"
+
+
+def cannot_end_pods(node: Object) -> bool:
+    """Return whether a Node whose condition Ready is False says that its kubelet cannot end pods."""
+    ready = node.condition("Ready")
+    return ready["status"].text == "False" and any(part in (ready["message"].text or "") for part in _BROKEN)

@@ -1,0 +1,153 @@
+"""Which requests an admission webhook gets, as far as its configuration says so in simple terms.
+
+Sources: kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules/rules.go#Matches,
+:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/generic/webhook.go#ShouldCallHook.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes import kinds, selectors
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Field
+from virt_admit.model.kubernetes.reads import Reads
+
+CONFIGURATIONS: Final = (kinds.VALIDATING_CONFIGURATION, kinds.MUTATING_CONFIGURATION)
+
+READS: Final[Reads] = dict.fromkeys(CONFIGURATIONS, ())
+
+
+class Request(NamedTuple):
+    """A write of an object, as an API server shows it to webhooks."""
+
+    operation: str
+    group: str
+    resource: str
+    """With the sub-resource, as in ``pods/eviction``."""
+    namespace: str = ""
+    namespace_labels: Mapping[str, str] | None = None
+    """None: not known, but for the name of the namespace."""
+    name: str | None = None
+    labels: Mapping[str, str] | None = None
+    """None: not known."""
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.resource}"
+
+
+def service(webhook: Field) -> tuple[str, str] | None:
+    """Return namespace and name of the Service without which requests fail; None: a URL, or its failure is ignored."""
+    if webhook["failurePolicy"].text == "Ignore":
+        return None
+    found = webhook.at("clientConfig", "service")
+    namespace, name = found["namespace"].text, found["name"].text
+    return (namespace, name) if namespace and name else None
+
+
+def asks(webhook: Field, request: Request) -> bool:
+    """Return whether a rule of the webhook names the operation and the resource of a request."""
+    return any(_rule_matches(rule, request) for rule in webhook["rules"].items())
+
+
+def gets(webhook: Field, request: Request) -> bool | None:
+    """Return whether the webhook gets a request. None: its selectors or conditions are not simple enough to say."""
+    if not asks(webhook, request):
+        return False
+    namespace_labels = request.namespace_labels
+    if namespace_labels is None and request.namespace:
+        namespace_labels = None if _beyond_name(webhook["namespaceSelector"]) else {_NAME_LABEL: request.namespace}
+    return _all(
+        (
+            _selects(webhook["namespaceSelector"], namespace_labels),
+            _selects(webhook["objectSelector"], request.labels),
+            *(_holds(condition["expression"].text or "", request) for condition in webhook["matchConditions"].items()),
+        )
+    )
+
+
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""Label that the API server sets on every namespace."""
+
+
+def kind_of(request: Request) -> Kind | None:
+    """Return the kind of the resource of a request, if the table has it."""
+    plural = request.resource.partition("/")[0]
+    return kinds.by_resource(f"{plural}.{request.group}" if request.group else plural)
+
+
+def _rule_matches(rule: Field, request: Request) -> bool:
+    resource, _, sub = request.resource.partition("/")
+    names = {request.resource, f"{resource}/*", f"*/{sub}", "*/*"} if sub else {resource, f"{resource}/*", "*", "*/*"}
+    return (
+        bool(_texts(rule["operations"]) & {"*", request.operation})
+        and bool(_texts(rule["apiGroups"]) & {"*", request.group})
+        and bool(_texts(rule["resources"]) & names)
+        and rule["scope"].text != "Cluster"
+    )
+
+
+def _texts(field: Field) -> set[str]:
+    return {item.text for item in field.items() if item.text is not None}  # "" is the core group
+
+
+def _beyond_name(selector: Field) -> bool:
+    """Return whether a selector of namespaces asks for more than their name."""
+    keys = {*selector["matchLabels"].texts, *(each["key"].text for each in selector["matchExpressions"].items())}
+    return bool(keys - {_NAME_LABEL})
+
+
+def _selects(selector: Field, labels: Mapping[str, str] | None) -> bool | None:
+    if not any(True for _ in selector.entries()):
+        return True
+    return None if labels is None else selectors.parse(selector.value).matches(labels)
+
+
+# --- matchConditions: the part of CEL that needs no interpreter --------------------------------------------------
+
+_NAME: Final = r"(?:object\.metadata\.name|request\.name)"
+_ATOM: Final = re.compile(
+    rf"(?P<not>!)?\(?(?:(?P<field>{_NAME}|request\.namespace|object\.metadata\.namespace|request\.operation)"
+    r"(?:\.(?P<call>startsWith|endsWith)\((?P<argument>'[^']*'|\"[^\"]*\")\)|\s*(?P<sign>==|!=)\s*(?P<value>'[^']*'|\"[^\"]*\"))"
+    r"|(?P<literal>true|false))\)?"
+)
+
+
+def _holds(expression: str, request: Request) -> bool | None:
+    """Return the value of a condition. None: it is more than equality, ``startsWith`` and ``endsWith`` of a name."""
+    if "||" in expression and "&&" in expression:
+        return None
+    if "||" in expression:
+        values = [_atom(part.strip(), request) for part in expression.split("||")]
+        return True if True in values else None if None in values else False
+    return _all(_atom(part.strip(), request) for part in expression.split("&&"))
+
+
+def _all(values: Iterable[bool | None]) -> bool | None:
+    found = list(values)
+    return False if False in found else None if None in found else True
+
+
+def _atom(text: str, request: Request) -> bool | None:
+    match = _ATOM.fullmatch(text)
+    if match is None:
+        return None
+    if match["literal"]:
+        return (match["literal"] == "true") is not bool(match["not"])
+    name = match["field"]
+    subject = (
+        request.namespace
+        if name.endswith("namespace")
+        else request.operation
+        if name.endswith("operation")
+        else request.name
+    )
+    if subject is None:
+        return None
+    if match["call"]:
+        found = getattr(subject, match["call"].lower())(match["argument"][1:-1])
+    else:
+        found = (subject == match["value"][1:-1]) is (match["sign"] == "==")
+    return bool(found) is not bool(match["not"])

@@ -1,0 +1,40 @@
+"""A node does not report: its condition Ready is Unknown, or its last heartbeat is old.
+
+**Why.** Its VMs may still run, but they cannot migrate, and no pod of the node is seen to end. A drain of the node never
+completes, and its VMs start on no other node until the node is fenced or reports again.
+
+**Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or the taint
+``node.kubernetes.io/out-of-service`` tell Kubernetes so.
+"""
+
+from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.rule import NODE, VMI, Action, Context, Finding, Findings, Object, Unseen, count, gather, rule, union
+
+
+@rule(
+    kinds=(NODE,),
+    reads=union(vmis.READS, node_health.READS, {VMI: ("metadata.name",)}),
+    action=Action.WARN,
+    event="NodeNotReporting",
+    at_admission=False,
+    sources=(
+        "kubernetes/kubernetes:pkg/controller/nodelifecycle/node_lifecycle_controller.go#tryUpdateNodeHealth",
+        "kubevirt/kubevirt:docs/nodes/node-recovery.md",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
+    silence = node_health.silence(node, context.cluster)
+    if not silence:
+        return
+    found, unseen = gather(vmis.on_node(context.cluster, node.name))
+    vms = (
+        "its VMs cannot migrate, and " if unseen else f"{count(len(found), 'VM')} cannot migrate, and " if found else ""
+    )
+    yield Finding(
+        node.condition("Ready")["status"].path,
+        f"this node does not report ({silence}): {vms}a drain never completes. Repair the node, or fence it.",
+        value=node.name,
+    )
+    if unseen:
+        yield Unseen(unseen)

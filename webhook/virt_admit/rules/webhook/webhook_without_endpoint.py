@@ -1,0 +1,113 @@
+"""A webhook or API service that VMs need has no Service, or no ready endpoint behind it.
+
+**Why.** A webhook with ``failurePolicy: Fail`` that does not answer makes the API server refuse every request that the
+webhook asks for. Without evictions no drain completes; without pods no VM starts or migrates; without the objects of the
+network plugin no pod gets an address. An API service without an endpoint fails the requests of its group.
+
+**Fix.** Repair the pods behind the Service. Remove the configuration only if the product that wrote it is no longer
+installed.
+"""
+
+from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
+from virt_admit.model.kubernetes.webhook_requests import Request
+from virt_admit.rule import (
+    API_SERVICE,
+    MUTATING_CONFIGURATION,
+    VALIDATING_CONFIGURATION,
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    first_that_fits,
+    rule,
+)
+
+_NEEDED = {
+    "evictions": (Request("CREATE", "", "pods/eviction"),),
+    "new pods": (Request("CREATE", "", "pods"), Request("UPDATE", "", "pods/status")),
+    "claims": (Request("CREATE", "", "persistentvolumeclaims"),),
+    "VMs and their migrations": tuple(
+        Request(operation, "kubevirt.io", f"virtualmachine{name}")
+        for name in ("s", "instances", "instancemigrations", "instances/status", "instancemigrations/status")
+        for operation in ("CREATE", "UPDATE")
+    ),
+    "nodes": (Request("UPDATE", "", "nodes"), Request("UPDATE", "", "nodes/status")),
+    "networks": tuple(
+        Request(operation, group, resource)
+        for group, resource in (
+            ("k8s.cni.cncf.io", "network-attachment-definitions"),
+            ("whereabouts.cni.cncf.io", "ippools"),
+            ("whereabouts.cni.cncf.io", "overlappingrangeipreservations"),
+            ("crd.projectcalico.org", "ipamblocks"),
+            ("cilium.io", "ciliumendpoints"),
+            ("k8s.ovn.org", "userdefinednetworks"),
+            ("kubeovn.io", "ips"),
+        )
+        for operation in ("CREATE", "UPDATE")
+    ),
+}
+"""What fails, by the requests that a drain, the start of a VM or the network plugin makes."""
+
+
+@rule(
+    kinds=(VALIDATING_CONFIGURATION, MUTATING_CONFIGURATION, API_SERVICE),
+    reads=service_endpoints.READS,
+    action=Action.WARN,
+    event="WebhookWithoutEndpoint",
+    at_admission=False,
+    sources=(
+        "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/validating/dispatcher.go",
+        "kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/util/proxy/proxy.go#ResolveEndpoint",
+        "kubernetes/kubectl:pkg/drain/drain.go#evictPods",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
+    if kinds.of(obj) is API_SERVICE:
+        yield from _api_service(obj, context.cluster)
+        return
+    for webhook in obj["webhooks"].items():
+        service = webhook_requests.service(webhook)
+        failing = [
+            what for what, asked in _NEEDED.items() if any(webhook_requests.asks(webhook, each) for each in asked)
+        ]
+        if service is None or not failing:
+            continue
+        try:
+            problem = _problem(context.cluster, *service)
+        except Unseen as blind:
+            yield blind
+            return
+        if problem:
+            path = webhook.at("clientConfig", "service", "name").path
+            yield Finding(
+                path,
+                first_that_fits(
+                    path,
+                    "webhook-without-endpoint",
+                    *(
+                        f"{problem}, so the API server refuses {what}: {' and '.join(failing[:number])} fail. Repair it."
+                        for number in (3, 1)
+                        for what in ("the requests of this webhook (failurePolicy Fail)", "its requests")
+                    ),
+                ),
+            )
+
+
+def _api_service(obj: Object, cluster: Cluster) -> Findings:
+    service = obj.at("spec", "service")
+    namespace, name = service["namespace"].text, service["name"].text
+    group = obj.at("spec", "group").text or ""
+    if namespace and name and group.endswith((".kubevirt.io", "k8s.io")):
+        problem = _problem(cluster, namespace, name)
+        if problem:
+            effect = "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
+            yield Finding(service["name"].path, f"{problem}, so {effect}. Repair its pods.")
+
+
+def _problem(cluster: Cluster, namespace: str, name: str) -> str:
+    return (
+        service_endpoints.backing(cluster, namespace, name).problem if service_endpoints.is_described(cluster) else ""
+    )
