@@ -6,8 +6,9 @@ from tests.builders import kubevirt
 from tests.forecasts.drain.test_vm_states import BLOCKS, CASES, LAUNCHER, MARKED, MIGRATES, UNKNOWN, moving, row, target
 from tests.forecasts.drain.vm_motion import ago, cluster, failed, launcher, migration, node, vmi
 from virt_admit.cli.commands.drain import CODES, render
-from virt_admit.forecasts.drain import drain_plan, vm_states
-from virt_admit.forecasts.drain.vm_states_kinds import Flag, State
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.states import vm_states
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.model.kubernetes import clock
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import claim, kubevirt
 from tests.forecasts.drain.vm_motion import NOW, ago, attachment, cluster, failed, launcher, migration, node, vmi
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.drain.vm_states_kinds import State
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 

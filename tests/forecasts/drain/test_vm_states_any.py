@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.forecasts.drain.vm_motion import NOW, ago, attachment, cluster, launcher, migration, vmi
 from virt_admit.forecasts.drain.drain_plan import plan
-from virt_admit.forecasts.drain.vm_states_kinds import State
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.drain.json import as_data
 

@@ -8,19 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.drain import (
-    capacity,
-    control_path,
-    node_notes,
-    overruling,
-    pod_evictions,
-    selection,
-    vm_outcomes,
-    vm_states_failures,
-)
+from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, selection, vm_outcomes
 from virt_admit.forecasts.drain.capacity import Leaving
-from virt_admit.forecasts.drain.control_path import Component
+from virt_admit.forecasts.drain.control import control_path, overruling
+from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
+from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.drain.workload_updates import methods as update_methods

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.forecasts.drain import operator_budgets
-from virt_admit.forecasts.drain.operator_eviction import Way
+from virt_admit.forecasts.drain.budgets import operator_budgets
+from virt_admit.forecasts.drain.budgets.operator_eviction import Way
 from virt_admit.model.kubernetes import clock, node_health, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI

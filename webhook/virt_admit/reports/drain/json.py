@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
-from virt_admit.forecasts.drain.vm_states_kinds import VmState
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.objects import Object

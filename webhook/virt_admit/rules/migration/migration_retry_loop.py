@@ -7,7 +7,8 @@ Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps 
 ``scan`` and ``check`` report this.
 """
 
-from virt_admit.forecasts.drain import vm_outcomes, vm_states_failures
+from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import migration_failures, migrations

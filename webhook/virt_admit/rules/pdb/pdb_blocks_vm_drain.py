@@ -9,7 +9,7 @@ An integer ``minAvailable`` blocks as well if it is not less than the number of 
 **Fix.** Write ``minAvailable`` as an integer below the number of VMs, or let the VMs migrate: a drain does not evict those.
 """
 
-from virt_admit.forecasts.drain import operator_budgets
+from virt_admit.forecasts.drain.budgets import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt.instances import disruption_budgets, vms

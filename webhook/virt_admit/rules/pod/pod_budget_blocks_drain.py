@@ -9,7 +9,8 @@ Budgets that an operator writes, such as those of Longhorn and Rook, are not jud
 whether the operator makes way.
 """
 
-from virt_admit.forecasts.drain import operator_budgets, pod_evictions
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.budgets import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.rule import PDB, POD, Action, Context, Finding, Findings, Object, Unseen, count, gather, rule
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import longhorn_budgets
-from virt_admit.forecasts.drain.operator_eviction import (
+from virt_admit.forecasts.drain.budgets import longhorn_budgets
+from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     Answer,
     Eviction,

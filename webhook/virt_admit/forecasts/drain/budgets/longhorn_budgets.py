@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain import operator_eviction
-from virt_admit.forecasts.drain.operator_eviction import (
+from virt_admit.forecasts.drain.budgets import operator_eviction
+from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     Answer,
     Eviction,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain import vm_states_motion, vm_states_times
-from virt_admit.forecasts.drain.vm_states_kinds import State, VmState
+from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Field, Object

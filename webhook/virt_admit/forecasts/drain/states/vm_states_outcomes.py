@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import vm_states, vm_states_motion, vm_states_times
-from virt_admit.forecasts.drain.vm_states_failures import LOAD_REMEDY
-from virt_admit.forecasts.drain.vm_states_kinds import Effect, Flag, Ruling, State, VmState
-from virt_admit.forecasts.drain.vm_states_times import age, clock_words, duration, moment
+from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY
+from virt_admit.forecasts.drain.states.vm_states_kinds import Effect, Flag, Ruling, State, VmState
+from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, duration, moment
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VMI

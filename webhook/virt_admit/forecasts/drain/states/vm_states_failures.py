@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.vm_states_kinds import Effect, Ruling, State, VmState
-from virt_admit.forecasts.drain.vm_states_times import duration
+from virt_admit.forecasts.drain.states.vm_states_kinds import Effect, Ruling, State, VmState
+from virt_admit.forecasts.drain.states.vm_states_times import duration
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object

@@ -14,8 +14,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain import lost_launchers, vm_states_migrating, vm_states_motion, vm_states_times
-from virt_admit.forecasts.drain.vm_states_kinds import AT_REST, Flag, State, VmState
+from virt_admit.forecasts.drain.states import lost_launchers, vm_states_migrating, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import control_path, lost_launchers
-from virt_admit.forecasts.drain.control_path import ControlPath
+from virt_admit.forecasts.drain.control import control_path
+from virt_admit.forecasts.drain.control.control_path import ControlPath
+from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.states import lost_launchers
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
-from virt_admit.forecasts.drain.webhook_reach import Hindrance
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions, webhook_reach
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.control import webhook_reach
+from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.drain.webhook_reach import Hindrance
 from virt_admit.model.kubernetes import clock, service_endpoints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, KUBEVIRT, LEASE, NODE, POD, SERVICE

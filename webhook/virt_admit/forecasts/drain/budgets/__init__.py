@@ -1,0 +1,1 @@
+"""PodDisruptionBudgets that an operator owns: whether it makes way for a drain."""

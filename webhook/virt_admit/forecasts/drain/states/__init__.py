@@ -1,0 +1,1 @@
+"""What each VM of a node is doing now, what comes next by itself, and when."""
