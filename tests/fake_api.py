@@ -17,6 +17,10 @@ from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, Kind
 Json = dict[str, Any]
 
 
+_ALWAYS = {"/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/apis/apps/v1/deployments"}
+"""The lists that every API server has; most tests have nothing in them."""
+
+
 class FakeApi:
     """Kinds that are installed, their objects and what happened to them, and the faults that a test switches on."""
 
@@ -172,7 +176,7 @@ class FakeApi:
             return {"metadata": metadata, "items": objects[start : start + limit] if limit else objects}
 
     def serves(self, path: str) -> bool:
-        return self._base(path)[1] in self.objects
+        return self._base(path)[1] in self.objects.keys() | _ALWAYS
 
     def _base(self, path: str) -> tuple[str, str]:
         """The namespace that a path is restricted to, and the path without it."""
@@ -182,7 +186,7 @@ class FakeApi:
 
     def _listed(self, path: str) -> tuple[str, dict[tuple[str, str], Json]]:
         home, base = self._base(path)
-        return home, self.objects[base]
+        return home, self.objects.get(base, {})
 
     def events(self, path: str, since: int, seconds: float, epoch: int) -> Iterator[bytes]:
         """The events of a watch that began in this epoch, until it ends."""

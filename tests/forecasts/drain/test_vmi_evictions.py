@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import KUBEVIRT, NAMESPACE, complete, kubevirt, manifest, node
-from tests.model.kubevirt.drain_cases import HERE, LAUNCHERS, THERE, budget, vm, vmi
+from tests.model.kubevirt.drain_cases import HERE, LAUNCHERS, ROOM, THERE, budget, vm, vmi
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
@@ -131,21 +131,31 @@ def test_with_nodes_out_of_sight_it_cannot_be_determined_whether_it_migrates():
 def test_a_restart_that_finds_no_node_says_so():
     found = foretold(vmi("None", True, nodeSelector={"kubernetes.io/hostname": "a"}), HERE, THERE, vm("Always"))
 
-    assert found.outcome is VmOutcome.RESTARTS
-    assert "only later" in found.reason
+    assert found.outcome is VmOutcome.AWAITS_NODE
+    assert "no other node can ever run it" in found.reason
+
+
+@pytest.mark.parametrize("nodes", [[HERE, THERE], [HERE]])
+def test_a_vm_that_is_shut_down_is_not_told_to_set_none(nodes):
+    found = foretold(vmi("None", True, nodeSelector={"kubernetes.io/hostname": "a"}), *nodes, vm("Always"))
+
+    assert (found.outcome, found.remedy) == (VmOutcome.AWAITS_NODE, "plan for its downtime until a is back")
 
 
 @pytest.mark.parametrize(
-    ("nodes", "remedy"),
+    "away",
     [
-        ([HERE, THERE], "remove the causes on one of the nodes, or plan for its downtime"),
-        ([HERE], "add one, or plan for its downtime"),
+        node("b", allocatable=ROOM, unschedulable=True),
+        node("b", ready="Unknown", allocatable=ROOM),
+        node("b", allocatable=ROOM | {"pods": "1"}),
     ],
+    ids=["cordoned", "not ready", "full"],
 )
-def test_a_vm_that_is_shut_down_is_not_told_to_set_none(nodes, remedy):
-    found = foretold(vmi("None", True, nodeSelector={"kubernetes.io/hostname": "a"}), *nodes, vm("Always"))
-
-    assert (found.outcome, found.remedy) == (VmOutcome.RESTARTS, remedy)
+def test_a_vm_that_only_lacks_a_node_now_restarts_later(away):
+    other = manifest("v1", "Pod", "web", NAMESPACE, spec={"nodeName": "b"}, status={"phase": "Running"})
+    found = foretold(vmi("None", True), HERE, away, other, vm("Always"))
+    assert found.outcome is VmOutcome.RESTARTS
+    assert "only later" in found.reason
 
 
 def migration(name, phase, created, annotation="kubevirt.io/evacuationMigration", of="db"):

@@ -92,7 +92,7 @@ def test_a_vm_that_restarts_says_what_its_start_depends_on():
 
     assert row.outcome is VmOutcome.RESTARTS
     assert "preempt" in row.reason
-    assert plan.drainable is None
+    assert plan.drainable is True
 
 
 @pytest.mark.parametrize(
@@ -199,4 +199,4 @@ def test_a_single_vm_that_preemption_cannot_help_fits_nowhere():
 
     assert row.placement.preempting == ""
     assert row.placement.certain == ()
-    assert (plan.nodes[0].packing.fits, plan.drainable) == (False, False)
+    assert (plan.nodes[0].packing.fits, plan.drainable) == (False, True)  # it restarts, but only later

@@ -44,9 +44,13 @@ class NodePlan:
     """One forecast for each VMI on the node, the worst first."""
     pods: PodEvictions
     packing: Packing
-    """Whether all its VMs that need room find it at the same time."""
+    """Whether all its VMs that migrate or restart elsewhere find room at the same time."""
+    moving: Packing
+    """Whether those that migrate do: a VM that is shut down leaves the node, with or without room elsewhere."""
+    doubts: tuple[str, ...]
+    """The data that could not be read, and on which it rests whether the drain ends."""
     unseen: tuple[str, ...]
-    """The data that could not be read, so that ``True`` cannot be said."""
+    """All data that could not be read."""
     visitors: tuple[Forecast, ...] = ()
     """VMs of other nodes that arrive here, or have left while their old pod has not ended; other nodes count them."""
     notes: tuple[str, ...] = ()
@@ -66,10 +70,10 @@ class NodePlan:
     @property
     def drainable(self) -> bool | None:
         """Whether the node can be drained now. None: it cannot be determined."""
-        if self.having(VmOutcome.BLOCKS) or self.pods.blockers or self.packing.fits is False:
+        if self.having(VmOutcome.BLOCKS) or self.pods.blockers or self.moving.fits is False:
             return False
         stays = any(vm.outcome is not VmOutcome.MIGRATES for vm in self.visitors)
-        return None if self.unseen or self.having(VmOutcome.UNKNOWN) or stays or self.packing.fits is None else True
+        return None if self.doubts or self.having(VmOutcome.UNKNOWN) or stays or self.moving.fits is None else True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Plan:
     """How an update of KubeVirt would reach the running VMs. Empty for a single node."""
     unseen: tuple[str, ...]
     """The data that could not be read. There may be more VMs than are listed."""
+    unread_nodes: tuple[str, ...] = ()
+    """The data of these that may name more nodes."""
     uncovered: tuple[str, ...] | None = None
     """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss. None: unknown."""
 
@@ -99,7 +105,7 @@ class Plan:
         verdicts = {node.drainable for node in self.nodes}
         if False in verdicts:
             return False
-        return None if self.unseen or None in verdicts else True
+        return None if self.unread_nodes or None in verdicts else True
 
 
 def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
@@ -118,12 +124,14 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
     node_names = {*known, *occupied(cluster)} if whole else {selection.existing(name, cluster) for name in nodes}
     plans = sorted((_node_plan(name, known.get(name), cluster) for name in node_names), key=_badness)
     methods = _methods(cluster) if whole else None
+    unread_nodes = (*unseen, *(_unread_nodes(plans, cluster) if whole else ()))
     return Plan(
         nodes=tuple(plans),
         whole=whole,
         methods=methods,
         updates=() if methods is None else tuple(update(vmi, methods, cluster) for vmi in running(cluster)),
-        unseen=tuple(dict.fromkeys((*unseen, *_all_unseen(plans, cluster, whole=whole)))),
+        unseen=tuple(dict.fromkeys((*unread_nodes, *(what for node in plans for what in node.unseen)))),
+        unread_nodes=unread_nodes,
         uncovered=_uncovered(plans, cluster) if whole else None,
     )
 
@@ -134,12 +142,12 @@ def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] |
     return None if covered.unseen and found else tuple(sorted(found))
 
 
-def _all_unseen(plans: Sequence[NodePlan], cluster: Cluster, *, whole: bool) -> tuple[str, ...]:
-    found = [what for node in plans for what in node.unseen]
+def _unread_nodes(plans: Sequence[NodePlan], cluster: Cluster) -> Iterator[str]:
+    """Yield what could not be read although it may hold more nodes, or VMs on nodes that are not known."""
     unread = cluster.cached(_unread)
-    if whole and not plans:  # every cluster has nodes: an empty list is not an answer
-        found.append("the nodes of the cluster: none is known")
-    return tuple(dict.fromkeys((*found, *(unread[kind] for kind in (NODE, VMI) if whole and kind in unread))))
+    if not plans:  # every cluster has nodes: an empty list is not an answer
+        yield "the nodes of the cluster: none is known"
+    yield from (unread[kind] for kind in (NODE, VMI) if kind in unread)
 
 
 def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
@@ -147,33 +155,44 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     with contextlib.suppress(Unseen):  # after those that are known; ``unseen`` says it
         known.extend(vm_outcomes.forecast(vmi, cluster) for vmi in on_node(cluster, name))
     control = control_path.of_node(cluster, name)
-    forecasts, stopped, doubts = overruling.overrule(known, node, control, cluster)
-    unread = cluster.cached(_unread)
-    unseen = [unread[kind] for kind in _needed(forecasts) if kind in unread]
-    unseen += [what for found in forecasts if found.needs_room for what in found.placement.unseen]
-    unseen += [found.unseen for found in forecasts if found.unseen]
+    forecasts, stopped, open_ends = overruling.overrule(known, node, control, cluster)
+    moving = [found for found in forecasts if found.outcome not in vm_outcomes.SHUT_DOWN]
     visitors = tuple(vm_outcomes.visitors(name, cluster))
-    unseen += [found.unseen for found in visitors if found.unseen]
-    unseen += doubts
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
     pods = replace(pods, blockers=(*stopped, *pods.blockers))
-    packing = _packing(forecasts, cluster)
-    if packing.fits and any(kind in unread for kind in (VMI, POD)):
-        packing = replace(packing, fits=None)
-    if packing.fits is None and not unseen:
-        unseen += _without_room(forecasts, packing) or ["the search for room was given up"]
-    unseen += pods.unseen
+    unread = cluster.cached(_unread)
+    doubts = [*(unread[kind] for kind in _needed(forecasts) if kind in unread), *open_ends]
+    doubts += [found.unseen for found in (*moving, *visitors) if found.unseen]
+    room, without = _room(moving, cluster)
+    packing, unseen = _room(forecasts, cluster) if len(moving) < len(forecasts) else (room, without)
+    doubts += [*without, *pods.unseen]
+    unseen += [found.unseen for found in forecasts if found.unseen]
     return NodePlan(
         name,
         tuple(_state(node)),
         tuple(sorted(forecasts, key=_rank)),
         pods,
         packing,
-        tuple(dict.fromkeys(unseen)),
+        room,
+        tuple(dict.fromkeys(doubts)),
+        tuple(dict.fromkeys((*doubts, *unseen))),
         visitors,
         tuple(_notes(node, forecasts, cluster)),
         control.components,
     )
+
+
+def _room(forecasts: Sequence[Forecast], cluster: Cluster) -> tuple[Packing, list[str]]:
+    """Return whether the VMs that need room find it at the same time, and what could not be read of that."""
+    unread = cluster.cached(_unread)
+    unseen = [what for found in forecasts if found.needs_room for what in found.placement.unseen]
+    packing = _packing(forecasts, cluster)
+    if packing.fits and any(kind in unread for kind in (VMI, POD)):
+        packing = replace(packing, fits=None)
+        unseen += [unread[kind] for kind in (VMI, POD) if kind in unread]
+    if packing.fits is None and not unseen:
+        unseen += _without_room(forecasts, packing) or ["the search for room was given up"]
+    return packing, unseen
 
 
 def _notes(node: Object | None, forecasts: Sequence[Forecast], cluster: Cluster) -> Iterator[str]:

@@ -63,9 +63,14 @@ class VmOutcome(enum.StrEnum):
 
     BLOCKS = "blocks the drain"
     STOPS = "stops for good"
+    AWAITS_NODE = "waits for its node"
     UNKNOWN = "unknown"
     RESTARTS = "restarts elsewhere"
     MIGRATES = "migrates"
+
+
+SHUT_DOWN: Final = (VmOutcome.STOPS, VmOutcome.AWAITS_NODE, VmOutcome.RESTARTS)
+"""The outcomes of a VM whose guest the drain shuts down. None of them keeps the drain from ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +97,12 @@ class Forecast:
     @property
     def moves(self) -> bool:
         """Whether the VM needs a migration target; a VM that is shut down needs a fresh pod, or none."""
-        return self.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)
+        return self.outcome not in SHUT_DOWN
 
     @property
     def needs_room(self) -> bool:
         """Whether the drain needs room for the VM on another node."""
-        return self.outcome is not VmOutcome.STOPS and not self.state.placed
+        return self.outcome not in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE) and not self.state.placed
 
 
 class _Verdict(NamedTuple):
@@ -148,7 +153,7 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         verdict = _judge(vmi, state, cluster, find)
     except Unseen as blind:
         verdict = _Verdict.unread(blind)
-    moves = verdict.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS)
+    moves = verdict.outcome not in SHUT_DOWN
     unseen, may_stop = verdict.unseen, verdict.may_stop
     return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), unseen, may_stop, state)
 
@@ -290,8 +295,14 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     if not after.comes:
         return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
     problem = no_target.reason(find(False), cluster, moves=False)
+    lasting = no_target.is_lasting(find(False), vmi, cluster) if problem is not None else False
+    if problem is not None and lasting:
+        here = vmi.at("status", "nodeName").text or ""
+        reason = f"{why}; {after.why}, but no other node can ever run it: {problem.reason}"
+        return _Verdict(VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back")
     if problem is not None:
-        return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but only later: {problem.reason}", problem.remedy)
+        reason = f"{why}; {after.why}, but only later: {problem.reason}"
+        return _Verdict(VmOutcome.RESTARTS, reason, problem.remedy, may_stop=lasting is None)
     if preempting := preemption_effects.problem(find(False), cluster):
         return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but {preempting.reason}", preempting.remedy)
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")

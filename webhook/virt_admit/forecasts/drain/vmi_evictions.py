@@ -12,7 +12,6 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migratability, migrations, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.messages import Problem
 
 EVICTION_READS: Final = union(vmis.READS, expand.STRATEGY_READS, disruption_budgets.READS)
@@ -103,6 +102,8 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
 
 def _no_migration(cluster: Cluster) -> Problem | None:
     """Return why no migration starts; None: they start, or that is unknown, which the outcome of a drain says."""
+    from virt_admit.model.kubevirt.settings import parallel_migrations  # noqa: PLC0415 - `check` of VMs does not need it
+
     try:
         return cluster.cached(parallel_migrations.none_starts)
     except Unseen:

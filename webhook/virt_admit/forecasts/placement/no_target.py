@@ -45,6 +45,18 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     return Problem(f"no other node can take it: {names(causes)}", _remedy(causes, otherwise, cluster))
 
 
+def is_lasting(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> bool | None:
+    """Return whether no other node can ever run the pod of a VMI; None: that cannot be determined.
+
+    Capacity, cordons and readiness pass; a disk of the node, a selector or a device that others lack does not.
+    """
+    here = vmi.at("status", "nodeName").text or ""
+    runs = candidates.scheduler(cluster).ever(target.pod, here, SCHEDULABLE)
+    if runs is None or (runs and target.placement.unseen):
+        return None
+    return not runs
+
+
 def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
     """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
     broken = (cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause)

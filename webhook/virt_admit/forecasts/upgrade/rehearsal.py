@@ -8,7 +8,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan, vmi_evictions
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
-from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import preemption, scheduler
@@ -232,7 +232,7 @@ def estimated(plan: Plan, cluster: Cluster) -> dict[str, Estimate]:
 
 
 def _estimate(row: Forecast, cluster: Cluster) -> Estimate:
-    if row.outcome in (VmOutcome.RESTARTS, VmOutcome.STOPS):
+    if row.outcome in SHUT_DOWN:
         return durations.restart(row.vmi)
     return durations.migration(row.vmi, row.target.pod.requests, cluster)
 
@@ -252,8 +252,8 @@ def world(
             row.vmi.full_name,
             node.name,
             row.target.pod,
-            migrates=row.outcome not in (VmOutcome.RESTARTS, VmOutcome.STOPS),
-            stays_off=row.outcome is VmOutcome.STOPS,
+            migrates=row.outcome not in SHUT_DOWN,
+            stays_off=row.outcome in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE),
             blocked=_blocked(row, cluster, found),
             seconds=getattr(estimates[row.vmi.full_name].seconds, bound),
         )
@@ -269,7 +269,7 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
 
     That no node takes it just now is left to the simulation: room appears while nodes come back.
     """
-    if row.outcome in (VmOutcome.RESTARTS, VmOutcome.STOPS):
+    if row.outcome in SHUT_DOWN:
         return ""
     if row.outcome is VmOutcome.BLOCKS:
         migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES

@@ -7,7 +7,7 @@ once for all pods that demand the same, because a cluster has thousands of VMs o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Unseen, check_time
@@ -152,6 +152,31 @@ class FilterPipeline:
                 causes, unseen = self._causes(demand, self.state.nodes[name])
                 judged[name] = "; ".join(causes) if causes or not unseen else None
         return Placement(demand.by_labels, without, judged, demand.unseen, self.complete)
+
+    def ever(self, pod: Pod, without: str, unless: str) -> bool | None:
+        """Return whether another node could run the pod at some time, whatever is cordoned, full or down now.
+
+        What never passes by itself: labels, affinity to nodes, lasting taints, volumes of another node, and more of a
+        resource than a node has at all. None: that cannot be determined.
+
+        Args:
+            pod: the pod to place.
+            without: the node that it is on.
+            unless: a label that every node for such pods has, whatever its value is now.
+        """
+        demand = self._demand(pod, ())
+        if not self.complete or demand.fault:
+            return None
+        lasting = replace(pod, node_selector={k: v for k, v in pod.node_selector.items() if k != unless})
+        others = (node for name, node in self.state.nodes.items() if name != without and unless in node.labels)
+        found = any(self._may_run(lasting, demand.claims, node) for node in others)
+        return None if found and demand.unseen else found  # what was not read may forbid more, and never less
+
+    @staticmethod
+    def _may_run(pod: Pod, claims: Sequence[Claim], node: Node) -> bool:
+        if any(label_causes(pod, node, moment=False)) or any(claim.refusal(node.name, node.labels) for claim in claims):
+            return False
+        return node.allocatable is None or not any(missing({PODS: 1, **pod.requests}, node.allocatable))
 
     def _doubtful(self, demand: _Demand) -> Iterable[str]:
         """Return the nodes that may refuse the pod for more than labels and taints: all of those that do."""

@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import count, names
+from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners
@@ -38,6 +39,7 @@ from virt_admit.reports.html.page import (
 LEVEL_OF: Final = {
     VmOutcome.BLOCKS: BAD,
     VmOutcome.STOPS: SEVERE,
+    VmOutcome.AWAITS_NODE: SEVERE,
     VmOutcome.UNKNOWN: UNKNOWN,
     VmOutcome.RESTARTS: NOTICE,
     VmOutcome.MIGRATES: GOOD,
@@ -46,6 +48,7 @@ LEVEL_OF: Final = {
 _TILE: Final = {
     VmOutcome.BLOCKS: "VMs block the drain",
     VmOutcome.STOPS: "VMs stop for good",
+    VmOutcome.AWAITS_NODE: "VMs wait for their node",
     VmOutcome.UNKNOWN: "VMs unknown",
     VmOutcome.RESTARTS: "VMs restart elsewhere",
     VmOutcome.MIGRATES: "VMs migrate",
@@ -118,11 +121,15 @@ def _blockers(plan: Plan) -> Iterator[Cause]:
 
 
 def _no_room(plan: Plan) -> Iterator[Cause]:
-    crowded = [node for node in plan.nodes if node.packing.fits is False]
-    if crowded:
-        items = tuple(Item(pod.full_name, node.name) for node in crowded for pod in node.packing.left)
-        text = f"The VMs of {names(node.name for node in crowded)} do not fit on the other nodes at the same time."
-        yield Cause(BAD, "no room", "", text, "Add a node, or stop or move some of these VMs.", items)
+    for level, kind, room in ((BAD, "that migrate", "moving"), (NOTICE, "that restart", "packing")):
+        crowded = [node for node in plan.nodes if getattr(node, room).fits is False]
+        if level is NOTICE:
+            crowded = [node for node in crowded if node.moving.fits is not False]
+        if crowded:
+            items = tuple(Item(pod.full_name, node.name) for node in crowded for pod in getattr(node, room).left)
+            where = names(node.name for node in crowded)
+            text = f"The VMs of {where} {kind} do not fit on the other nodes at the same time."
+            yield Cause(level, "no room", "", text, "Free room for them, or stop or move some of these VMs.", items)
 
 
 def _squares(plan: Plan) -> Figure:
@@ -269,11 +276,17 @@ def split(plan: Plan, owners: Owners) -> dict[str, Plan]:
     }
 
 
+def _own_room(packing: Packing, forecasts: Sequence[Forecast]) -> Packing:
+    """Return the part of a packing that concerns these VMs."""
+    left = {pod.full_name for pod in packing.left}
+    own = tuple(row.target.pod for row in forecasts if row.target.pod.full_name in left)
+    return replace(packing, fits=packing.fits if own else True, left=own)
+
+
 def _own(node: NodePlan, forecasts: Sequence[Forecast], owner: str, owners: Owners) -> NodePlan:
     """Return the part of a node's plan that concerns one owner."""
     blockers = tuple(found for found in node.pods.blockers if not owners.label and found.namespace == owner)
-    left = {pod.full_name for pod in node.packing.left}
-    own_left = tuple(row.target.pod for row in forecasts if row.target.pod.full_name in left)
-    fits = node.packing.fits if own_left else True
-    packing = replace(node.packing, fits=fits, left=own_left)
-    return replace(node, forecasts=tuple(forecasts), pods=PodEvictions(blockers, ()), packing=packing, notes=())
+    packing, moving = _own_room(node.packing, forecasts), _own_room(node.moving, forecasts)
+    return replace(
+        node, forecasts=tuple(forecasts), pods=PodEvictions(blockers, ()), packing=packing, moving=moving, notes=()
+    )
