@@ -71,6 +71,15 @@ class Reaction(NamedTuple):
     remedy: str = ""
 
 
+def eviction(vmi: Object, cluster: Cluster) -> Eviction:
+    """Return what virt-api answers to an eviction of the VMI's pod.
+
+    Raises:
+        Unseen: see ``expand.strategy``.
+    """
+    return lifecycle.eviction(expand.strategy(vmi, cluster).value, vmis.migratable(vmi))
+
+
 def reaction(vmi: Object, cluster: Cluster) -> Reaction:
     """Return how KubeVirt and the Eviction API react to an eviction of the VMI's pod now.
 
@@ -80,7 +89,7 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
         Unseen: see ``expand.strategy``.
     """
     said = expand.strategy(vmi, cluster)
-    match lifecycle.eviction(said.value, vmis.migratable(vmi)):
+    match eviction(vmi, cluster):
         case Eviction.REFUSED:
             reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
             return Reaction(Effect.REFUSED, reason, _repair(vmi))
