@@ -194,7 +194,7 @@ class FakeApi:
         deadline = time.monotonic() + seconds
         while True:
             with self.changed:
-                news = [each for each in self.history[base] if each[0] > since]
+                news = [each for each in self.history.get(base, []) if each[0] > since]
                 if not news or self.silent:
                     left = deadline - time.monotonic()
                     if left <= 0:

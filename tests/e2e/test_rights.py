@@ -36,10 +36,10 @@ def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
         crds.kubectl("create", "namespace", name)  # it may be there
     crds.kubectl("apply", "-k", MANIFESTS / "base", check=True)
     crds.kubectl("apply", "-k", MANIFESTS / "scan", check=True)
-    for component in ("openshift", "medik8s"):
+    for component in ("medik8s",):
         crds.kubectl("apply", "-f", MANIFESTS / "components" / component / "rbac.yaml", check=True)
     yield crds
-    for component in ("openshift", "medik8s"):
+    for component in ("medik8s",):
         crds.kubectl("delete", "-f", MANIFESTS / "components" / component / "rbac.yaml", check=True)
     for part in ("scan", "base"):  # all but the namespace, which no controller would empty
         built = yaml.safe_load_all(crds.kubectl("kustomize", MANIFESTS / part, check=True).stdout)
