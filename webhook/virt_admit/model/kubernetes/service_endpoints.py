@@ -13,7 +13,7 @@ from virt_admit.model.kubernetes.reads import Reads
 READS: Final[Reads] = {
     SERVICE: ("spec.type",),
     ENDPOINT_SLICE: (
-        "metadata.labels.kubernetes.io/service-name",
+        "metadata.labels",
         "endpoints.conditions.ready",
         "endpoints.nodeName",
         "endpoints.targetRef",
