@@ -19,7 +19,7 @@ from tests.paths import MANIFESTS
 from tests.waiting import eventually
 from virt_admit.install import manifests
 from virt_admit.install.manifests import SCAN
-from virt_admit.kube.field_filter import looked_up_kinds
+from virt_admit.kube.field_filter import looked_up_at_admission, looked_up_kinds
 from virt_admit.rules import load_rules
 from virt_admit.settings import NAMESPACE, SERVICE
 
@@ -73,7 +73,7 @@ def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def test_the_webhook_needs_no_other_right(webhook: Webhook, plane: ControlPlane) -> None:
     eventually(lambda: all(synced(webhook).values()))
-    assert synced(webhook).keys() == {str(kind) for kind in looked_up_kinds(RULES)}
+    assert synced(webhook).keys() == {str(kind) for kind in looked_up_at_admission(RULES)}
     bundle = base64.b64encode(webhook.ca.read_bytes()).decode()
     path = "jsonpath={.items[?(@.metadata.name=='virt-admit')].webhooks[*].clientConfig.caBundle}"
     for kind in CONFIGURATIONS:
@@ -198,7 +198,8 @@ def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane) -> None:
     done = scan(plane.service_account_kubeconfig(NAMESPACE, "without-rights"), "--policy", "default")
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("not allowed to list ")]
-    wanted = {str(kind) for kind in (*load_rules().kinds, *looked_up_kinds(load_rules()))}
+    rules = load_rules().in_scan
+    wanted = {str(kind) for kind in (*rules.kinds, *looked_up_kinds(rules))}
     assert set(line.removeprefix("not allowed to list ").split(", ")) == wanted
 
 
