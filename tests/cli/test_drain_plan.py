@@ -280,6 +280,16 @@ AT_REST = {
 }
 
 
+COUNTS = {
+    "blocks the drain": 1,
+    "stops for good": 0,
+    "waits for its node": 0,
+    "unknown": 0,
+    "restarts elsewhere": 0,
+    "migrates": 1,
+}
+
+
 def test_the_data():
     data = json.loads(drain(seen(*EVERYTHING, [kubevirt("LiveMigrate", "Evict")]), None, "json")[0])
 
@@ -289,14 +299,7 @@ def test_the_data():
         "state": ["cordoned"],
         "drainable": False,
         "fits": True,
-        "counts": {
-            "blocks the drain": 1,
-            "stops for good": 0,
-            "waits for its node": 0,
-            "unknown": 0,
-            "restarts elsewhere": 0,
-            "migrates": 1,
-        },
+        "counts": COUNTS,
         "vms": [
             {
                 "namespace": "shop",

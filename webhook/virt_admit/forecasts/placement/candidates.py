@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand as effective_module
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources
+from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.scheduler import pod_size, pods, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline, Placement
@@ -229,7 +229,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher_pod.uses_host_model(given, cluster)
     source = _source_labels(vmi, cluster)
-    demanded = tuple(launcher_pod.migration_labels(source, selected, pod.node_selector, cluster, host_model=host_model))
+    demanded = tuple(migration_target.labels(source, selected, pod.node_selector, cluster, host_model=host_model))
     return replace(
         pod,
         node_selector={**pod.node_selector, **{key: value for key, value, _ in demanded}},

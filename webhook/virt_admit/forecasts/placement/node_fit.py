@@ -12,8 +12,8 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
-from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.scheduler.filters import label_causes
+from virt_admit.model.kubevirt.launcher import launcher_pod, migration_target
+from virt_admit.model.scheduler.node_labels import label_causes
 from virt_admit.model.scheduler.snapshot import read_node
 
 
@@ -56,5 +56,5 @@ def demanded_of_target(vmi: ExpandedVmi, node: Object, cluster: Cluster) -> dict
     for it."""
     if not launcher_pod.uses_host_model(vmi, cluster):
         return {}
-    needed = launcher_pod.migration_labels(node.labels, {}, {}, cluster, host_model=True)
+    needed = migration_target.labels(node.labels, {}, {}, cluster, host_model=True)
     return {key: (value, words) for key, value, words in needed}

@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import check_scope, health_checks, machine_owners
+from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
@@ -67,9 +68,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
     Raises:
         ValueError: the object is not a health check.
     """
-    if kinds.of(obj) not in KINDS:
-        supported = ", ".join(f"{kind.kind} ({kind.group})" for kind in KINDS)
-        raise ValueError(f"{obj.kind or 'object'} {obj.full_name} cannot be explained. Use one of {supported}")
+    _demand_health_check(obj)
     check = health_checks.view(obj)
     selection = check_scope.selected_by(check, cluster)
     unseen = [selection.unseen] if selection.unseen else []
@@ -106,18 +105,24 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
             *(_too_few(budget, len(unhealthy)) if complete else ()),
         ),
         notes=tuple(side_notes.notes(check, selection, cluster)),
-        overlaps=tuple(
-            (
-                rival.check.obj.full_name,
-                tuple(sorted(obj.name for obj in selection.among(rival.selection.positions).objects)),
-            )
-            for rival in seen(check_scope.rivals(check, cluster))
-        ),
+        overlaps=tuple(_overlap(selection, rival) for rival in seen(check_scope.rivals(check, cluster))),
         stages=tuple(seen(timeline.stages(check, cluster))),
         timeline=course,
         fates=tuple(seen(timeline.fates(remediation_steps.nodes_of(check, selection), cluster, never))),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
+
+
+def _demand_health_check(obj: Object) -> None:
+    if kinds.of(obj) not in KINDS:
+        supported = ", ".join(f"{kind.kind} ({kind.group})" for kind in KINDS)
+        raise ValueError(f"{obj.kind or 'object'} {obj.full_name} cannot be explained. Use one of {supported}")
+
+
+def _overlap(selection: Selection, rival: WatchedNodes) -> tuple[str, tuple[str, ...]]:
+    """Return another health check, and the objects that it shares with this one."""
+    shared = selection.among(rival.selection.positions).objects
+    return rival.check.obj.full_name, tuple(sorted(obj.name for obj in shared))
 
 
 def _exceeded(budget: Budget, unhealthy: int) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Which nodes kube-scheduler would accept for a pod, and why it refuses the others.
 
-``Scheduler`` runs the filters of kube-scheduler's default profile. What a node's labels and taints decide is computed
+``FilterPipeline`` runs the filters of kube-scheduler's default profile. What a node's labels and taints decide is computed
 once for all pods that demand the same, because a cluster has thousands of VMs of few shapes.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Unseen, check_time
 from virt_admit.model.scheduler.inter_pod_affinity import InterPodAffinity, inter_pod_affinity
-from virt_admit.model.scheduler.node_selectors import tolerates
+from virt_admit.model.scheduler.node_labels import counts_for_spread, label_causes
 from virt_admit.model.scheduler.pod_terms import MOST_TERMS
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.resources import PODS, Resources, missing, show
@@ -20,14 +20,6 @@ from virt_admit.model.scheduler.room_index import RoomIndex
 from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot
 from virt_admit.model.scheduler.topology_spread import SpreadDomains, spread_domains
 from virt_admit.model.scheduler.volumes import Claim, Volumes
-
-_UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-_NOT_READY: Final = tuple(
-    {"key": f"node.kubernetes.io/{name}", "effect": "NoSchedule"} for name in ("not-ready", "unreachable")
-)
-"""What the node lifecycle controller sooner or later puts on a node that is not Ready."""
-_TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
-"""Prefixes of taints that a cordon, a drain or a maintenance puts on a node for a while."""
 
 
 class ByLabels(NamedTuple):
@@ -164,13 +156,13 @@ class FilterPipeline:
             without: the node that it is on.
             unless: a label that every node for such pods has, whatever its value is now.
         """
-        demand = self._demand(pod, ())
-        if not self.complete or demand.fault:
+        claims, fault, unseen = self._claims(pod, ())
+        if not self.complete or fault:
             return None
         lasting = replace(pod, node_selector={k: v for k, v in pod.node_selector.items() if k != unless})
         others = (node for name, node in self.state.nodes.items() if name != without and unless in node.labels)
-        found = any(self._may_run(lasting, demand.claims, node) for node in others)
-        return None if found and demand.unseen else found  # what was not read may forbid more, and never less
+        found = any(self._may_run(lasting, claims, node) for node in others)
+        return None if found and unseen else found  # what was not read may forbid more, and never less
 
     @staticmethod
     def _may_run(pod: Pod, claims: Sequence[Claim], node: Node) -> bool:
@@ -372,50 +364,3 @@ class FilterPipeline:
                 yield f"volumes of {driver}: {len(here) + len(new) - limit} more than the limit of {limit}"
             elif new and node.name in self._index.unread:
                 raise Unseen(self._index.unread[node.name])
-
-
-def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
-    """Yield why the node's name, labels and taints keep the pod off, in words.
-
-    ``moment``: whether cordons, transient taints and readiness count.
-    """
-    for key, value in pod.node_selector.items():
-        if node.labels.get(key) != value:
-            yield pod.meanings.get(key) or f"node selector {key}={value}"
-    if pod.node_affinity is not None and not pod.node_affinity.matches(node.name, node.labels):
-        yield "node affinity"
-    for key in pod.forbidden_labels:
-        if key in node.labels:
-            yield pod.meanings.get(key) or f"label {key}"
-    if moment and node.cordoned and not tolerates(pod.tolerations, _UNSCHEDULABLE):
-        yield "cordoned"
-    if moment and not node.ready and not any(tolerates(pod.tolerations, taint) for taint in _NOT_READY):
-        yield "not Ready"
-    for taint in node.taints:
-        if (moment or not is_transient(taint)) and not tolerates(pod.tolerations, taint):
-            cordon = node.cordoned and taint.get("key") == _UNSCHEDULABLE["key"]
-            if not cordon:
-                yield f"taint {taint.get('key')}"
-
-
-def is_transient(taint: Mapping[str, Any]) -> bool:
-    """Return whether a taint goes away by itself or with a drain, so that rules at admission must not count it."""
-    return str(taint.get("key") or "").startswith(_TRANSIENT)
-
-
-def counts_for_spread(pod: Pod, node: Node, constraint: Spread) -> bool:
-    """Return whether a node is one of those over which a spread constraint counts pods.
-
-    Source: podtopologyspread/common.go#matchNodeInclusionPolicies.
-    """
-    if constraint.honor_affinity:
-        if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
-            return False
-        if pod.node_affinity is not None and not pod.node_affinity.matches(node.name, node.labels):
-            return False
-        if any(key in node.labels for key in pod.forbidden_labels):
-            return False
-    if constraint.honor_taints:
-        taints = (*node.taints, *((_UNSCHEDULABLE,) if node.cordoned else ()))
-        return all(tolerates(pod.tolerations, taint) for taint in taints)
-    return True

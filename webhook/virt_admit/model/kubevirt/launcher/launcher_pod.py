@@ -1,7 +1,6 @@
-"""The virt-launcher pod of a VMI: what KubeVirt would ask of kube-scheduler for a fresh one and for a migration target.
+"""The virt-launcher pod of a VMI: what KubeVirt would ask of kube-scheduler for a fresh one.
 
-Sources: kubevirt/kubevirt:pkg/virt-controller/services/template.go#renderLaunchManifest, nodeselectorrenderer.go;
-pkg/virt-controller/watch/migration/migration.go#createTargetPod.
+Sources: kubevirt/kubevirt:pkg/virt-controller/services/template.go#renderLaunchManifest, nodeselectorrenderer.go.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from virt_admit.model.kubernetes.kinds import NAMESPACE, NODE
 from virt_admit.model.kubernetes.nodes import NAMESPACE_SELECTOR, SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.selectors import DOES_NOT_EXIST, Requirement
-from virt_admit.model.kubevirt.instances import cpu_models, vms
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.cpu_models import OFFERED, TARGET
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, architecture
 from virt_admit.model.kubevirt.settings import configuration
@@ -34,13 +33,11 @@ ARCH: Final = "kubernetes.io/arch"
 MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
 CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
 CPU_VENDOR: Final = "cpu-vendor.node.kubevirt.io/"
-REQUIRED_FEATURE: Final = "host-model-required-features.node.kubevirt.io/"
 HYPERV: Final = "hyperv.node.kubevirt.io/"
 TSC: Final = "scheduling.node.kubevirt.io/tsc-frequency-"
 OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
 _ISTIO: Final = "sidecar.istio.io/inject"
 """Annotation of a VMI that becomes a label of its pod."""
-_SAME_VENDOR_SINCE: Final = Version(1, 8)
 _MACHINE_TYPE_SINCE: Final = Version(1, 6)
 """The first release whose virt-handler writes labels of machine types, and whose virt-controller demands one."""
 
@@ -374,50 +371,3 @@ def _model(vmi: ExpandedVmi, cluster: Cluster) -> str:
         return configuration.HOST_PASSTHROUGH if arm else configuration.default_cpu_model(cluster)
     except Unseen:
         return ""
-
-
-# --- the target of a migration -----------------------------------------------------------------------------------
-
-
-def migration_labels(
-    source: Mapping[str, object],
-    selected: Mapping[str, str],
-    fresh: Mapping[str, str],
-    cluster: Cluster,
-    *,
-    host_model: bool,
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the labels that a target must have because of the node that the VMI runs on: key, value, words.
-
-    ``source``: the labels of that node. ``selected``: the node selector of the source pod. Where it already names
-    CPU features or a model for migration, the VMI has migrated before, and these labels bind again, not the node's.
-    ``fresh``: the node selector of a fresh pod; a vendor that it names is the target's vendor.
-    """
-    if host_model:
-        kept = {key: value for key, value in selected.items() if CPU_FEATURE in key or TARGET in key}
-        for key, value in (kept or _of_host_model(source)).items():
-            yield key, value, _words(key)
-    if has_release(cluster, _SAME_VENDOR_SINCE) and not any(key.startswith(CPU_VENDOR) for key in fresh):
-        vendor = next((key for key in sorted(source) if key.startswith(CPU_VENDOR)), "")
-        if vendor:
-            yield vendor, "true", f"processor vendor {vendor.removeprefix(CPU_VENDOR)}"
-
-
-def _of_host_model(source: Mapping[str, object]) -> dict[str, str]:
-    """Return what the host model of a node demands of another; nothing where the node does not say its model."""
-    models = {key: value for key, value in source.items() if key.startswith(cpu_models.HOST)}
-    if not models:
-        return {}
-    demanded = {
-        CPU_FEATURE + key.removeprefix(REQUIRED_FEATURE): str(value)
-        for key, value in source.items()
-        if key.startswith(REQUIRED_FEATURE)
-    }
-    model, value = next(iter(sorted(models.items())))
-    return {**demanded, TARGET + model.removeprefix(cpu_models.HOST): str(value)}
-
-
-def _words(label: str) -> str:
-    if label.startswith(TARGET):
-        return f"host model {label.removeprefix(TARGET)}"
-    return f"CPU feature {label.removeprefix(CPU_FEATURE)}"

@@ -1,0 +1,66 @@
+"""What a node's name, labels and taints mean for a pod: the plugins NodeName, NodeAffinity, TaintToleration and
+NodeUnschedulable of kube-scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from virt_admit.model.scheduler.node_selectors import tolerates
+from virt_admit.model.scheduler.pods import Pod, Spread
+from virt_admit.model.scheduler.snapshot import Node
+
+_UNSCHEDULABLE: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_NOT_READY: Final = tuple(
+    {"key": f"node.kubernetes.io/{name}", "effect": "NoSchedule"} for name in ("not-ready", "unreachable")
+)
+"""What the node lifecycle controller sooner or later puts on a node that is not Ready."""
+_TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
+"""Prefixes of taints that a cordon, a drain or a maintenance puts on a node for a while."""
+
+
+def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
+    """Yield why the node's name, labels and taints keep the pod off, in words.
+
+    ``moment``: whether cordons, transient taints and readiness count.
+    """
+    for key, value in pod.node_selector.items():
+        if node.labels.get(key) != value:
+            yield pod.meanings.get(key) or f"node selector {key}={value}"
+    if pod.node_affinity is not None and not pod.node_affinity.matches(node.name, node.labels):
+        yield "node affinity"
+    for key in pod.forbidden_labels:
+        if key in node.labels:
+            yield pod.meanings.get(key) or f"label {key}"
+    if moment and node.cordoned and not tolerates(pod.tolerations, _UNSCHEDULABLE):
+        yield "cordoned"
+    if moment and not node.ready and not any(tolerates(pod.tolerations, taint) for taint in _NOT_READY):
+        yield "not Ready"
+    for taint in node.taints:
+        if (moment or not is_transient(taint)) and not tolerates(pod.tolerations, taint):
+            cordon = node.cordoned and taint.get("key") == _UNSCHEDULABLE["key"]
+            if not cordon:
+                yield f"taint {taint.get('key')}"
+
+
+def is_transient(taint: Mapping[str, Any]) -> bool:
+    """Return whether a taint goes away by itself or with a drain, so that rules at admission must not count it."""
+    return str(taint.get("key") or "").startswith(_TRANSIENT)
+
+
+def counts_for_spread(pod: Pod, node: Node, constraint: Spread) -> bool:
+    """Return whether a node is one of those over which a spread constraint counts pods.
+
+    Source: podtopologyspread/common.go#matchNodeInclusionPolicies.
+    """
+    if constraint.honor_affinity:
+        if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
+            return False
+        if pod.node_affinity is not None and not pod.node_affinity.matches(node.name, node.labels):
+            return False
+        if any(key in node.labels for key in pod.forbidden_labels):
+            return False
+    if constraint.honor_taints:
+        taints = (*node.taints, *((_UNSCHEDULABLE,) if node.cordoned else ()))
+        return all(tolerates(pod.tolerations, taint) for taint in taints)
+    return True
