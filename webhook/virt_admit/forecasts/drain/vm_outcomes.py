@@ -36,6 +36,7 @@ from virt_admit.model.kubevirt.instances import (
     vmis,
     vms,
 )
+from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.messages import Problem, cut
@@ -166,24 +167,24 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _shut_down(vmi, cluster, find, "it is being stopped already")
     if state.state is State.ENDED:
         return _shut_down(vmi, cluster, find, "its guest has just ended")
-    if lost_launchers.is_gone(vmi, cluster):
+    if state.state is State.GONE:
         return _shut_down(vmi, cluster, find, lost_launchers.REASON, lost=True)
     evicted = vmi_evictions.reaction(vmi, cluster)
-    if evicted.effect in (Effect.REFUSED, Effect.MIGRATES, Effect.NO_MIGRATION, Effect.SHUTS_DOWN):
-        _demand_conditions(vmi, cluster)
+    if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
+        _demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET):
         return _Verdict(VmOutcome.BLOCKS, evicted.reason, evicted.remedy)
     if evicted.effect is Effect.SHUTS_DOWN:
         return _shut_down(vmi, cluster, find, evicted.reason)
     try:
-        return _migrate(vmi, state, cluster, find, expand.strategy(vmi, cluster).phrase)
+        return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     except Unseen as blind:
         return _Verdict.unread(blind, may_stop=False)
 
 
-def _demand_conditions(vmi: Object, cluster: Cluster) -> None:
+def _demand_conditions(vmi: Object, strategy: Strategy) -> None:
     """Raise ``Unseen`` if a VMI that may migrate has no conditions: a snapshot may leave them out."""
-    migrates = expand.strategy(vmi, cluster).value in ("LiveMigrate", "LiveMigrateIfPossible")
+    migrates = strategy.value in ("LiveMigrate", "LiveMigrateIfPossible")
     if migrates and not vmi.at("status", "conditions").present and vmi.at("status", "phase").present:
         raise Unseen(f"status.conditions of {VMI} {vmi.full_name}")
 
@@ -237,14 +238,17 @@ def _unread(vmi: Object, placement: Placement, cluster: Cluster) -> Iterator[str
         yield from (f"room on node {name}" for name in placement.undetermined)
         yield str(NODE)
     for kind in (LIMIT_RANGE, RESOURCE_QUOTA, VMIM):
-        unseen = _of_namespace(cluster, kind, vms.namespace_of(vmi))
+        unseen = cluster.cached(_unread_in)(kind, vms.namespace_of(vmi))
         if unseen:
             yield unseen
 
 
-def _of_namespace(cluster: Cluster, kind: Kind, namespace: str) -> str:
-    """Return what could not be read if more objects of a kind may exist in a namespace; empty: all are known."""
-    return gather(cluster.list(kind, namespace))[1]
+def _unread_in(cluster: Cluster) -> Callable[[Kind, str], str]:
+    """Return what could not be read if more objects of a kind may exist in a namespace; empty: all are known.
+
+    A namespace is listed once for all of its VMs.
+    """
+    return functools.cache(lambda kind, namespace: gather(cluster.list(kind, namespace))[1])
 
 
 def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -308,7 +312,7 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
 
 
-# --- why a VM has no place to go to ------------------------------------------------------------------------------
+# --- migrations that fail ------------------------------------------------------------------------------------------
 
 
 def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:

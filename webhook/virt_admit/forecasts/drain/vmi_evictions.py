@@ -11,6 +11,7 @@ from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migratability, migrations, vmis
+from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import Problem
 
@@ -67,6 +68,8 @@ class Reaction(NamedTuple):
     """What the eviction of one VMI leads to, why, and what helps (empty: nothing has to be done)."""
 
     effect: Effect
+    strategy: Strategy
+    """The eviction strategy in force, and where it comes from."""
     reason: str
     remedy: str = ""
 
@@ -89,24 +92,24 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
         Unseen: see ``expand.strategy``.
     """
     said = expand.strategy(vmi, cluster)
-    match eviction(vmi, cluster):
+    match lifecycle.eviction(said.value, vmis.migratable(vmi)):
         case Eviction.REFUSED:
             reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
-            return Reaction(Effect.REFUSED, reason, _repair(vmi))
+            return Reaction(Effect.REFUSED, said, reason, _repair(vmi))
         case Eviction.WAITS:
             reason = f"{said.phrase}: something outside KubeVirt has to move it"
             remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
-            return Reaction(Effect.EXTERNAL, reason, remedy)
+            return Reaction(Effect.EXTERNAL, said, reason, remedy)
         case Eviction.MIGRATES:
             limit = _no_migration(cluster)
             if limit is not None:
-                return Reaction(Effect.NO_MIGRATION, f"{said.phrase}, but {limit.reason}", limit.remedy)
-            return Reaction(Effect.MIGRATES, said.phrase)
+                return Reaction(Effect.NO_MIGRATION, said, f"{said.phrase}, but {limit.reason}", limit.remedy)
+            return Reaction(Effect.MIGRATES, said, said.phrase)
     refused = disruption_budgets.blocking(vmi, cluster)
     if refused is not None:
-        return Reaction(Effect.BUDGET, refused.reason, refused.remedy)
+        return Reaction(Effect.BUDGET, said, refused.reason, refused.remedy)
     hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
-    return Reaction(Effect.SHUTS_DOWN, f"{said.phrase}{hindered}")
+    return Reaction(Effect.SHUTS_DOWN, said, f"{said.phrase}{hindered}")
 
 
 def _no_migration(cluster: Cluster) -> Problem | None:

@@ -121,13 +121,14 @@ def _blockers(plan: Plan) -> Iterator[Cause]:
 
 
 def _no_room(plan: Plan) -> Iterator[Cause]:
-    for level, kind, room in ((BAD, "that migrate", "moving"), (NOTICE, "that restart", "packing")):
-        crowded = [node for node in plan.nodes if getattr(node, room).fits is False]
-        if level is NOTICE:
-            crowded = [node for node in crowded if node.moving.fits is not False]
+    moving = [(node, node.moving) for node in plan.nodes if node.moving.fits is False]
+    others = [
+        (node, node.packing) for node in plan.nodes if node.packing.fits is False and node.moving.fits is not False
+    ]
+    for level, kind, crowded in ((BAD, "that migrate", moving), (NOTICE, "that restart", others)):
         if crowded:
-            items = tuple(Item(pod.full_name, node.name) for node in crowded for pod in getattr(node, room).left)
-            where = names(node.name for node in crowded)
+            items = tuple(Item(pod.full_name, node.name) for node, room in crowded for pod in room.left)
+            where = names(node.name for node, _ in crowded)
             text = f"The VMs of {where} {kind} do not fit on the other nodes at the same time."
             yield Cause(level, "no room", "", text, "Free room for them, or stop or move some of these VMs.", items)
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.control.control_path import ControlPath
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.drain.states import lost_launchers
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction, eviction
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 
 READS: Final[Reads] = union(control_path.READS, node_health.READS)
 
@@ -78,7 +78,7 @@ def _unready(node: Object) -> Iterator[str]:
 def _concerns(hindrance: Hindrance, found: Forecast, cluster: Cluster) -> bool:
     if hindrance.vms is not None and found.vmi.full_name not in hindrance.vms:
         return False
-    if found.vmi.deleted or lost_launchers.is_gone(found.vmi, cluster):
+    if found.vmi.deleted or found.state.state is State.GONE:
         return False
     return hindrance.evictions or _migrates(found, cluster)
 
@@ -86,7 +86,6 @@ def _concerns(hindrance: Hindrance, found: Forecast, cluster: Cluster) -> bool:
 def _migrates(found: Forecast, cluster: Cluster) -> bool:
     """Return whether KubeVirt answers the eviction of a VMI with a migration."""
     try:
-        said = expand.strategy(found.vmi, cluster).value
+        return vmi_evictions.eviction(found.vmi, cluster) is Eviction.MIGRATES
     except Unseen:
         return found.outcome is VmOutcome.MIGRATES
-    return eviction(said, vmis.migratable(found.vmi)) is Eviction.MIGRATES
