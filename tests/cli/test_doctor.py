@@ -9,14 +9,14 @@ from click.testing import CliRunner
 
 from tests.apiserver.control_plane import free_port
 from virt_admit.cli.commands import doctor
-from virt_admit.install.observations import Observation, Status
+from virt_admit.install.observations import CheckObservation, Status
 
 
 class TestVerb:
     SOME = (
-        Observation("trust", Status.OK, "trusted"),
-        Observation("own namespace", Status.WRONG, "caught", "do this"),
-        Observation("rights", Status.UNKNOWN, "forbidden"),
+        CheckObservation("trust", Status.OK, "trusted"),
+        CheckObservation("own namespace", Status.WRONG, "caught", "do this"),
+        CheckObservation("rights", Status.UNKNOWN, "forbidden"),
     )
 
     def test_text_names_each_observation_and_its_remedy(self):

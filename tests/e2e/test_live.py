@@ -19,7 +19,7 @@ from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.waiting import eventually
 from virt_admit.install import manifests
-from virt_admit.kube.cache import State, stores
+from virt_admit.kube.cache import StoreState, stores
 from virt_admit.kube.client import ApiClient
 from virt_admit.kube.informers import InformerTimeouts, LiveCluster, snapshot
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -100,8 +100,8 @@ def check(name: str) -> dict[str, Any]:
 
 def test_everything_that_rules_look_up_is_listed_and_followed(plane: ControlPlane, follow: Any) -> None:
     live = follow(PATIENT)
-    assert {store.state for store in live.stores.values()} <= {State.LISTED, State.ABSENT}
-    absent = {kind for kind, store in live.stores.items() if store.state is State.ABSENT}
+    assert {store.state for store in live.stores.values()} <= {StoreState.LISTED, StoreState.ABSENT}
+    absent = {kind for kind, store in live.stores.items() if store.state is StoreState.ABSENT}
     assert {manifests.lookup_namespace(kind, RULES) for kind in absent} == {HOME}, "it is not there"
     assert (
         live.server_version == json.loads(plane.kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
@@ -124,7 +124,7 @@ def test_a_namespace_that_is_made_later(plane: ControlPlane, follow: Any) -> Non
     plane.kubectl("create", "namespace", HOME, check=True)
     eventually(lambda: answer(live, kind, "x", HOME) == "unseen")
     apply(plane, *manifests.rbac_elsewhere(RULES)[HOME])
-    eventually(lambda: live.stores[kind].state is State.LISTED)
+    eventually(lambda: live.stores[kind].state is StoreState.LISTED)
     assert answer(live, kind, "x", HOME) == "none"
 
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-a", "namespace": HOME}}
@@ -191,7 +191,7 @@ def test_rights_are_taken_away_and_given_back(plane: ControlPlane, follow: Any) 
 
     delete(plane, binding)
     eventually(lambda: answer(live, MHC, "before") == "unseen")
-    eventually(lambda: live.stores[PVC].state is State.REFUSED)
+    eventually(lambda: live.stores[PVC].state is StoreState.REFUSED)
     assert answer(live, PVC, "disk") == "unseen"
 
     apply(plane, check("meanwhile"), binding)
@@ -217,9 +217,9 @@ def test_a_kind_that_is_installed_later_and_removed_again(plane: ControlPlane, f
     eventually(lambda: answer(live, VM, "db") == "there")
 
     plane.kubectl("delete", name, check=True)
-    eventually(lambda: answer(live, VM, "db") == "none" and live.stores[VM].state is State.ABSENT)
+    eventually(lambda: answer(live, VM, "db") == "none" and live.stores[VM].state is StoreState.ABSENT)
     plane.kubectl("apply", "--server-side", "-f", "-", input=_without_status(before), check=True)
-    eventually(lambda: live.stores[VM].state is State.LISTED)
+    eventually(lambda: live.stores[VM].state is StoreState.LISTED)
 
 
 def _without_status(text: str) -> str:

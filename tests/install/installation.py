@@ -12,7 +12,7 @@ import yaml
 from tests.paths import ROOT
 from virt_admit.install import manifests
 from virt_admit.install.doctor import diagnose
-from virt_admit.install.observations import Observation, Status
+from virt_admit.install.observations import CheckObservation, Status
 from virt_admit.rules import load_rules
 from virt_admit.settings import SERVICE_NAMES
 from virt_admit_certs.certificates import certs_pem, new_serving, new_signer
@@ -123,7 +123,7 @@ class Cluster:
         found: list[dict[str, Any]] = self.objects[path]["items"][0]["webhooks"]
         return found
 
-    def diagnose(self, connect: Any = None) -> list[Observation]:
+    def diagnose(self, connect: Any = None) -> list[CheckObservation]:
         return diagnose(self, RULES, NOW, connect)
 
 
@@ -135,7 +135,7 @@ def slices(*ready: bool | None) -> dict[str, Any]:
     return {"items": [{"endpoints": endpoints}, {"endpoints": None}]}
 
 
-def unsound(found: list[Observation]) -> list[tuple[str, str]]:
+def unsound(found: list[CheckObservation]) -> list[tuple[str, str]]:
     return [(each.topic, each.text) for each in found if each.status is not Status.OK]
 
 

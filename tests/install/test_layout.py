@@ -120,6 +120,16 @@ def test_a_module_of_facts_or_consequences_has_a_name_of_its_own():
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_a_class_of_the_product_has_a_name_of_its_own():
+    """A name that means two things cannot be searched for. Each rule with parameters has its ``Params``."""
+    files = [file for folder in (PACKAGE, "certs/") for file in (ROOT / folder).rglob("*.py")]
+    names = Counter(
+        node.name for file in files for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)
+    )
+    assert len(names) > 300
+    assert [name for name, count in names.items() if count > 1 and name != "Params" and not name.startswith("_")] == []
+
+
 def test_a_function_is_measured_without_its_decorators():
     source = "@click.command('x')\n@option\ndef one(a, *, b):\n    def two(c):\n        pass\n"
     assert [*functions("f.py", source)] == [Function("f.py:3 one", 3, 2, True), Function("f.py:4 two", 2, 1, False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from virt_admit.kube.cache import ClusterCache, State, lookup_stores
+from virt_admit.kube.cache import ClusterCache, StoreState, lookup_stores
 from virt_admit.kube.informers import InformerTimeouts
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Unseen
@@ -30,7 +30,7 @@ def in_webhook(objects):
         for each in objects:
             if kinds.of(each) == store.kind:
                 store.add(by_namespace, each.data)
-        store.replace(by_namespace, State.LISTED)
+        store.replace(by_namespace, StoreState.LISTED)
     return ClusterCache(stores, "v1.33.0")
 
 

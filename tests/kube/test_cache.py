@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from virt_admit.kube.cache import ClusterCache, KindStore, State
+from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, retained_fields
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import ReviewCache, Snapshot, Unseen
@@ -35,7 +35,7 @@ def node(name, heartbeat="10:00", **labels):
 RETAINED = retained_fields(load_rules().at_admission)
 
 
-def store(kind, *objects, state=State.LISTED, namespace="", whole=False):
+def store(kind, *objects, state=StoreState.LISTED, namespace="", whole=False):
     """A store as the webhook has it, or as a scan has it."""
     fields = WHOLE if whole else RETAINED.get(kind, IDENTITY)
     made = KindStore(kind, namespace, fields, packed=whole)
@@ -90,10 +90,10 @@ def test_what_nobody_reads_is_not_kept():
     assert "managedFields" in hco["metadata"]
 
 
-UNSEEN = (State.WAITING, State.REFUSED)
+UNSEEN = (StoreState.WAITING, StoreState.REFUSED)
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", StoreState)
 def test_unseen_is_not_absent(state):
     cluster = ClusterCache([store(PVC, state=state)])
 
@@ -185,11 +185,11 @@ def test_derived_values_hold_until_what_they_came_from_changes():
     assert ask() == (4, 2, ["twice", "count"])
     nodes.delete(node("b"))
     assert ask() == (2, 1, ["twice", "count"])
-    nodes.replace({}, State.REFUSED)
+    nodes.replace({}, StoreState.REFUSED)
     assert ask() == (0, 0, ["twice", "count"])
     cluster.server_version = "v1.31.0"
     assert ask() == (0, 0, ["twice", "count"])
-    cluster.stores[KUBEVIRT].replace({}, State.ABSENT)
+    cluster.stores[KUBEVIRT].replace({}, StoreState.ABSENT)
     assert ask() == (0, 0, ["twice"])
 
 
@@ -199,7 +199,7 @@ def test_a_relist_that_brings_nothing_new_changes_nothing():
     by_namespace = {}
     for obj in (claim("b"), claim("a")):
         kind_store.add(by_namespace, obj)
-    kind_store.replace(by_namespace, State.LISTED)
+    kind_store.replace(by_namespace, StoreState.LISTED)
     assert kind_store.generation == before
 
 
@@ -211,7 +211,7 @@ def test_functions_made_on_the_way_do_not_pile_up():
 
 
 def test_what_could_not_be_derived_is_tried_again():
-    nodes = store(NODE, state=State.WAITING)
+    nodes = store(NODE, state=StoreState.WAITING)
     cluster = ClusterCache([nodes])
 
     def first(cluster):
@@ -219,7 +219,7 @@ def test_what_could_not_be_derived_is_tried_again():
 
     with pytest.raises(Unseen):
         cluster.cached(first)
-    nodes.replace({}, State.LISTED)
+    nodes.replace({}, StoreState.LISTED)
     assert cluster.cached(first) is None
 
 

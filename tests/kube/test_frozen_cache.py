@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from virt_admit.kube.cache import ClusterCache, FrozenCache, KindStore, State
+from virt_admit.kube.cache import ClusterCache, FrozenCache, KindStore, StoreState
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import NODE, VM
 
@@ -17,7 +17,7 @@ def vm(name, **spec):
 def live(request):
     cache = ClusterCache([KindStore(VM, packed=request.param), KindStore(NODE)], "v1.36.3")
     for store in cache.stores.values():
-        store.replace({}, State.LISTED)
+        store.replace({}, StoreState.LISTED)
     cache.stores[VM].upsert(vm("a"))
     return cache
 
@@ -42,7 +42,7 @@ def test_changes_show_after_a_refresh(live):
 def test_a_kind_that_is_forbidden_becomes_unseen(live):
     frozen = FrozenCache(live)
     frozen.refresh()
-    live.stores[VM].replace({}, State.REFUSED)
+    live.stores[VM].replace({}, StoreState.REFUSED)
     assert names(frozen) == ["a"]
     frozen.refresh()
     assert frozen.unreadable == {VM.resource}

@@ -141,7 +141,7 @@ class TestListing:
             list(api.list(NODES))
 
     def test_a_cluster_of_100000_large_pods_stays_below_the_limits(self):
-        pages = client.Pages()
+        pages = client.PageRequests()
         numbers = range(100_000 // client.PAGE)
         assert all(pages.proceed(client.PAGE * 40_000, {"continue": str(number)}) for number in numbers)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.fake_api import path_of
 from tests.kube.lookups import QUICK, answer, obj
 from tests.waiting import eventually
-from virt_admit.kube.cache import KindStore, State
+from virt_admit.kube.cache import KindStore, StoreState
 from virt_admit.kube.client import pause
 from virt_admit.model.kubernetes.kinds import LEASE, NODE, PVC, VM
 
@@ -51,7 +51,7 @@ def test_rights_are_taken_away_and_given_back(api, nodes):
 def test_a_token_that_is_not_accepted(api, follow):
     api.token = "another"
     live = follow(NODE)
-    eventually(lambda: live.stores[NODE].state is State.REFUSED)
+    eventually(lambda: live.stores[NODE].state is StoreState.REFUSED)
     assert answer(live, NODE, "one") == "unseen"
     api.token = "secret"
     eventually(lambda: answer(live, NODE, "one") == "there")

@@ -10,7 +10,7 @@ import pytest
 from tests.kube.test_cache import claim, node, store
 from tests.rules.test_rules import CASES_BY_RULE, ask
 from virt_admit.kube import snapshots
-from virt_admit.kube.cache import ClusterCache, State
+from virt_admit.kube.cache import ClusterCache, StoreState
 from virt_admit.kube.snapshots import presentable
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubernetes.kinds import CONTROLLER_REVISION, FAR_TEMPLATE, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
@@ -44,8 +44,8 @@ def test_it_answers_as_the_live_one_did(tmp_path):
         [
             store(PVC, claim("b"), claim("a"), whole=True),
             store(NODE, node("one")),
-            store(VM, state=State.ABSENT),
-            store(VMI, state=State.REFUSED),
+            store(VM, state=StoreState.ABSENT),
+            store(VMI, state=StoreState.REFUSED),
             leases,
         ],
         "v1.36.3",

@@ -11,7 +11,7 @@ import pytest
 from tests.fake_api import path_of
 from tests.kube.lookups import answer, looking_up, obj
 from tests.waiting import eventually
-from virt_admit.kube.cache import State, stores
+from virt_admit.kube.cache import StoreState, stores
 from virt_admit.kube.client import ApiClient, ApiError
 from virt_admit.kube.informers import read, snapshot
 from virt_admit.model.kubernetes import clock
@@ -61,7 +61,7 @@ def test_what_a_sweep_may_not_read(api, sweep):
     api.install(PVC)
     api.forbidden.add(path_of(PVC))
     cluster = sweep(PVC)
-    assert cluster.stores[PVC].state is State.REFUSED
+    assert cluster.stores[PVC].state is StoreState.REFUSED
     assert answer(cluster, PVC, "disk", "shop") == "unseen"
     assert answer(cluster, NODE, "one") == "there"
 

@@ -7,7 +7,7 @@ from tests.builders import kubevirt, manifest, node, vmi
 from tests.kube.lookups import in_webhook
 from virt_admit.forecasts.drain import capacity, drain_plan
 from virt_admit.forecasts.remediation import timeline
-from virt_admit.kube.cache import State, lookup_stores
+from virt_admit.kube.cache import StoreState, lookup_stores
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE, POD, PV, PVC, RESOURCE_QUOTA, VMI
@@ -161,7 +161,7 @@ def test_the_vms_of_a_lost_node_are_placed_as_of_now():
 
 def test_finished_pods_are_not_kept():
     store = next(store for store in lookup_stores(load_rules().at_admission) if store.kind is POD)
-    store.replace({}, State.LISTED)
+    store.replace({}, StoreState.LISTED)
 
     store.upsert(LAUNCHER.data)
     assert len(store) == 1

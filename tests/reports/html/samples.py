@@ -35,7 +35,7 @@ def named(name):
     drained = plan(cluster)
     findings_page, drain_page = findings_html.page(report, name), drain_html.page(drained, cluster, [("cluster", name)])
     at = datetime.datetime(2027, 1, 31, tzinfo=datetime.UTC)
-    parts = [clusters.Part(name, drain_page, {"blocked": "1"}), clusters.Part(f"{name}2", error=name)]
+    parts = [clusters.ClusterPart(name, drain_page, {"blocked": "1"}), clusters.ClusterPart(f"{name}2", error=name)]
     pages = {
         "findings": findings_page,
         "drain": drain_page,

@@ -9,7 +9,7 @@ import pytest
 from tests.reports.html.structure import Structure
 from tests.reports.html.test_pages import ATTACK, RAW, node, run, vmi
 from virt_admit.reports.html import clusters, page
-from virt_admit.reports.html.page import BAD, GOOD, SEVERE, Cause, Figure, Item, Page, Tile, Verdict
+from virt_admit.reports.html.page import BAD, GOOD, SEVERE, CauseItem, Figure, Page, PageCause, PageVerdict, Tile
 
 VERBS = {"drain": ("drain", "--all"), "upgrade": ("upgrade", "--node-minutes", "0"), "scan": ("scan",)}
 
@@ -75,14 +75,20 @@ def test_pages_by_owner_join_the_clusters(two, tmp_path):
 
 
 def single(word, level, *names):
-    causes = (Cause(BAD, "blocks", "", "PVC is not shared", "Share it.", tuple(map(Item, names))),) if names else ()
+    causes = (
+        (PageCause(BAD, "blocks", "", "PVC is not shared", "Share it.", tuple(map(CauseItem, names))),) if names else ()
+    )
     return Page(
-        title="Drain", subject="", verdict=Verdict(level, word, "text"), tiles=(Tile(BAD, 2, "blocked"),), causes=causes
+        title="Drain",
+        subject="",
+        verdict=PageVerdict(level, word, "text"),
+        tiles=(Tile(BAD, 2, "blocked"),),
+        causes=causes,
     )
 
 
 def test_counts_are_added_and_equal_causes_joined():
-    parts = [clusters.Part("a", single("No", BAD, "x", "y")), clusters.Part("b", single("No", BAD, "z"))]
+    parts = [clusters.ClusterPart("a", single("No", BAD, "x", "y")), clusters.ClusterPart("b", single("No", BAD, "z"))]
     found = clusters.combine("Drain", parts)
     assert found.title == "Drain of 2 clusters"
     (cause,) = found.causes
@@ -101,7 +107,7 @@ def test_counts_are_added_and_equal_causes_joined():
     ],
 )
 def test_the_verdict_is_the_worst(parts, word):
-    named = [clusters.Part(name, one, error="" if one else "no route") for name, one in parts]
+    named = [clusters.ClusterPart(name, one, error="" if one else "no route") for name, one in parts]
     found = clusters.combine("Drain", named).verdict
     assert found.word == word
     assert ("Cannot be read: " in found.text) == any(one is None for _, one in parts)
@@ -110,7 +116,9 @@ def test_the_verdict_is_the_worst(parts, word):
 def test_pictures_are_bounded_and_the_rest_is_said():
     figure = Figure("Nodes", "caption", page.Markup("<svg></svg>"))
     many = [
-        clusters.Part(f"c{number}", Page(title="x", subject="", verdict=Verdict(GOOD, "Yes", ""), figures=(figure,)))
+        clusters.ClusterPart(
+            f"c{number}", Page(title="x", subject="", verdict=PageVerdict(GOOD, "Yes", ""), figures=(figure,))
+        )
         for number in range(25)
     ]
     found = clusters.combine("Drain", many)
@@ -119,7 +127,7 @@ def test_pictures_are_bounded_and_the_rest_is_said():
 
 
 def test_hostile_names_of_clusters_are_harmless():
-    parts = [clusters.Part(ATTACK, single("No", BAD, ATTACK)), clusters.Part(f"{ATTACK}2", error=ATTACK)]
+    parts = [clusters.ClusterPart(ATTACK, single("No", BAD, ATTACK)), clusters.ClusterPart(f"{ATTACK}2", error=ATTACK)]
     text = page.render(clusters.combine("Drain", parts))
     found = Structure.of(text)
     assert found.is_complete

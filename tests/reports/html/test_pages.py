@@ -24,7 +24,7 @@ from virt_admit.reports.drain import html as drain_html
 from virt_admit.reports.findings import html as findings_html
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html import owners, page, svg
-from virt_admit.reports.html.page import BAD, GOOD, Cause, Item, Page, Table, Verdict
+from virt_admit.reports.html.page import BAD, GOOD, CauseItem, Page, PageCause, PageVerdict, Table
 
 ATTACK = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'\x1b[31m\u202eevil\u2066"
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -169,30 +169,31 @@ def test_equal_causes_are_one_row_with_all_their_objects():
 
 def test_texts_that_differ_in_names_and_numbers_are_one_cause():
     causes = [
-        (Cause(BAD, "deny", "r", f"claim {name}-disk7 of {name}", "", (Item(name),)), name) for name in ("x-1", "yy")
+        (PageCause(BAD, "deny", "r", f"claim {name}-disk7 of {name}", "", (CauseItem(name),)), name)
+        for name in ("x-1", "yy")
     ]
     (one,) = page.grouped(causes)
     assert one.text == "For example: claim x-1-disk7 of x-1"
-    other = (Cause(BAD, "deny", "r", "claim of another cause", "", (Item("z"),)), "z")
+    other = (PageCause(BAD, "deny", "r", "claim of another cause", "", (CauseItem("z"),)), "z")
     assert len(list(page.grouped([*causes, other]))) == 2
 
 
 def test_what_is_left_out_is_counted():
-    items = tuple(Item(f"vm-{number}") for number in range(page.MOST_ITEMS + 5))
+    items = tuple(CauseItem(f"vm-{number}") for number in range(page.MOST_ITEMS + 5))
     rows = tuple((f"node-{number}", number) for number in range(page.MOST_ROWS + 1))
     text = page.render(
         Page(
             title="Test",
             subject="",
-            verdict=Verdict(GOOD, "Yes", ""),
-            causes=(Cause(GOOD, "migrates", "", "reason", "", items),),
+            verdict=PageVerdict(GOOD, "Yes", ""),
+            causes=(PageCause(GOOD, "migrates", "", "reason", "", items),),
             tables=(Table("Nodes", ("Node", "VMs"), rows),),
         )
     )
     assert "5 objects are only counted here" in text
     assert "20,005 objects" in text
     assert "The first 1,000 of 1,001 rows" in text
-    many = [Cause(GOOD, "migrates", "", f"cause {number}", "", items[:2]) for number in range(page.MOST_CAUSES + 3)]
+    many = [PageCause(GOOD, "migrates", "", f"cause {number}", "", items[:2]) for number in range(page.MOST_CAUSES + 3)]
     shown, _ = page.bounded(many)
     assert shown[-1].text == "3 further causes"
     assert sum(cause.number for cause in shown) == 2 * len(many)

@@ -73,7 +73,7 @@ def _publish_pages(result: Report, file: str | None, pages_by: str) -> None:
             for owner, part in findings_html.split(result, by).items()
         }
 
-    html_output.publish(html_output.Pages(findings_html.page(result), split), file, pages_by)
+    html_output.publish(html_output.OwnerPages(findings_html.page(result), split), file, pages_by)
 
 
 def print_summary(result: Report, policy: Policy) -> None:

@@ -28,14 +28,14 @@ def evidence(source: ClusterOptions, cluster: Cluster) -> tuple[tuple[str, str],
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class OwnerPages:
     """The page about everything, and how to make one for each owner."""
 
     whole: Page
     split: Callable[[Owners], Mapping[str, Page]]
 
 
-def publish(pages: Pages, file: str | None, pages_by: str | None) -> None:
+def publish(pages: OwnerPages, file: str | None, pages_by: str | None) -> None:
     """Write the page, or with ``--pages-by`` one page for each owner and the index.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from virt_admit.cli import html_output
-from virt_admit.cli.html_output import Pages
+from virt_admit.cli.html_output import OwnerPages
 from virt_admit.cli.options import ClusterOptions
 from virt_admit.model.sanitize import line
 
@@ -23,7 +23,7 @@ Named = tuple[str, ClusterOptions]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClusterAnswer:
     """The answer of a verb about one cluster, or why there is none."""
 
     code: int
@@ -32,11 +32,11 @@ class Answer:
     data: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
     error: str = ""
-    pages: Pages | None = None
+    pages: OwnerPages | None = None
     """For HTML, in place of data and text."""
 
 
-def ask_each(sources: Sequence[Named], ask: Callable[[ClusterOptions], Answer]) -> dict[str, Answer]:
+def ask_each(sources: Sequence[Named], ask: Callable[[ClusterOptions], ClusterAnswer]) -> dict[str, ClusterAnswer]:
     """Return the answer about each cluster. A cluster that cannot be read has an error, and exit code 2."""
     answers = {}
     for name, source in sources:
@@ -45,16 +45,18 @@ def ask_each(sources: Sequence[Named], ask: Callable[[ClusterOptions], Answer]) 
         except click.UsageError:
             raise
         except click.ClickException as error:
-            answers[name] = Answer(2, error=error.message)
+            answers[name] = ClusterAnswer(2, error=error.message)
     return answers
 
 
-def worst_code(answers: Mapping[str, Answer]) -> int:
+def worst_code(answers: Mapping[str, ClusterAnswer]) -> int:
     """Return the highest exit code: 2 if a cluster could not be read or its answer is unknown."""
     return max(answer.code for answer in answers.values())
 
 
-def publish(answers: Mapping[str, Answer], title: str, output: str, file: str | None, pages_by: str | None) -> int:
+def publish(
+    answers: Mapping[str, ClusterAnswer], title: str, output: str, file: str | None, pages_by: str | None
+) -> int:
     """Print the answers as ``text`` or ``json``, or write pages as ``html``. Return the worst exit code.
 
     Raises:
@@ -70,11 +72,11 @@ def publish(answers: Mapping[str, Answer], title: str, output: str, file: str | 
     return worst_code(answers)
 
 
-def _combined(title: str, answers: Mapping[str, Answer]) -> Pages:
+def _combined(title: str, answers: Mapping[str, ClusterAnswer]) -> OwnerPages:
     from virt_admit.reports.html import clusters  # noqa: PLC0415 - importing Jinja2 takes time
 
-    def part(name: str, one: Answer) -> clusters.Part:
-        return clusters.Part(name, one.pages.whole if one.pages else None, one.verdicts, one.error)
+    def part(name: str, one: ClusterAnswer) -> clusters.ClusterPart:
+        return clusters.ClusterPart(name, one.pages.whole if one.pages else None, one.verdicts, one.error)
 
     def split(by: Owners) -> dict[str, Page]:
         """Return a page for each owner of any cluster. Each says which clusters cannot be read."""
@@ -84,7 +86,7 @@ def _combined(title: str, answers: Mapping[str, Answer]) -> Pages:
             owner: clusters.combine(
                 title,
                 [
-                    clusters.Part(name, own[name].get(owner), error=one.error)
+                    clusters.ClusterPart(name, own[name].get(owner), error=one.error)
                     for name, one in answers.items()
                     if one.error or owner in own[name]
                 ],
@@ -93,17 +95,17 @@ def _combined(title: str, answers: Mapping[str, Answer]) -> Pages:
             for owner in owners
         }
 
-    return Pages(clusters.combine(title, [part(name, one) for name, one in answers.items()]), split)
+    return OwnerPages(clusters.combine(title, [part(name, one) for name, one in answers.items()]), split)
 
 
-def _lines(answers: Mapping[str, Answer]) -> Iterator[str]:
+def _lines(answers: Mapping[str, ClusterAnswer]) -> Iterator[str]:
     yield from matrix(answers)
     for name, answer in answers.items():
         if not answer.error:
             yield from ("", f"cluster {line(name)}", answer.text.rstrip("\n"))
 
 
-def matrix(answers: Mapping[str, Answer]) -> Iterator[str]:
+def matrix(answers: Mapping[str, ClusterAnswer]) -> Iterator[str]:
     """Yield the lines of a table: a row for each cluster, a column for each verdict or the error."""
     columns = list(dict.fromkeys(column for answer in answers.values() for column in answer.verdicts))
     rows = [("cluster", *columns)]

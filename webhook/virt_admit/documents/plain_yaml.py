@@ -32,7 +32,7 @@ class NotPlainError(Exception):
     """The text has anchors, merge keys, duplicate keys or an error: it takes ``YamlReader``."""
 
 
-class Positions:
+class OffsetPositions:
     """The offsets of the values of one document: start and end of each key and value, in document order.
 
     The numbers of a map or a list are followed by the index after its last child.
@@ -108,7 +108,7 @@ class PlainReader:
     def __init__(self, next_event: Callable[[], Any]) -> None:
         self._next = next_event
 
-    def documents(self) -> Iterator[tuple[Any, Positions]]:
+    def documents(self) -> Iterator[tuple[Any, OffsetPositions]]:
         """Yield the value of each document with its positions.
 
         Raises:
@@ -119,7 +119,7 @@ class PlainReader:
             if event.__class__ is DocumentStartEvent:
                 offsets = array("I")  # 32 bits count four billion characters
                 value = self._value(offsets)
-                yield value, Positions(offsets)
+                yield value, OffsetPositions(offsets)
 
     def _value(self, offsets: array[int]) -> Any:
         """Return the next value, and record its offsets.

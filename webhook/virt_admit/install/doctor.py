@@ -14,9 +14,9 @@ from virt_admit import __version__
 from virt_admit.install import manifests, product_bundles
 from virt_admit.install.guard import GROUP, GUARD, PLURALS
 from virt_admit.install.impact import EMERGENCY_EXIT, failed_open, rejected_now
-from virt_admit.install.inspect import ApiReader, Connect, Entry, Installation, Json, Unreadable, expected_form
+from virt_admit.install.inspect import ApiReader, Connect, InspectedEntry, Installation, Json, Unreadable, expected_form
 from virt_admit.install.manifests import MAY_FAIL, NAME
-from virt_admit.install.observations import CheckResult, Observation, Outcome, Status
+from virt_admit.install.observations import CheckObservation, CheckResult, Outcome, Status
 from virt_admit.install.sweeps import check_sweeps
 from virt_admit.install.trust import check_trust
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
@@ -36,7 +36,7 @@ ROTATION: Final = frozenset((f"{NAME}-certs", f"{NAME}-configurations"))
 ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{SERVICE}"
 
 
-def diagnose(api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> list[Observation]:
+def diagnose(api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> list[CheckObservation]:
     """Run all checks.
 
     Args:
@@ -58,16 +58,16 @@ def _may_be_installed(installation: Installation) -> bool:
         return True
 
 
-def _observe(topic: str, outcomes: CheckResult) -> Iterator[Observation]:
+def _observe(topic: str, outcomes: CheckResult) -> Iterator[CheckObservation]:
     try:
         with expected_form():
-            found = [Observation(topic, *outcome) for outcome in outcomes]
+            found = [CheckObservation(topic, *outcome) for outcome in outcomes]
     except Unreadable as error:
-        found = [Observation(topic, Status.UNKNOWN, str(error))]
+        found = [CheckObservation(topic, Status.UNKNOWN, str(error))]
     yield from found
 
 
-def exit_code(observations: Iterable[Observation]) -> int:
+def exit_code(observations: Iterable[CheckObservation]) -> int:
     """Return 1 if there is a problem, else 2 if a check could not be completed, else 0."""
     found = {observation.status for observation in observations}
     return 1 if Status.WRONG in found else 2 if Status.UNKNOWN in found else 0
@@ -127,10 +127,10 @@ def _registration(installation: Installation) -> CheckResult:
     yield from wrong or [(Status.OK, "both webhook configurations send every kind that rules judge")]
 
 
-def _missing_calls(expected: Json, actual: Mapping[str, Entry]) -> CheckResult:
+def _missing_calls(expected: Json, actual: Mapping[str, InspectedEntry]) -> CheckResult:
     """Yield what our webhook configuration does not send to the webhook but should."""
     kind = expected["kind"]
-    entries = [Entry(f"{kind} {NAME}", entry["name"], entry) for entry in expected["webhooks"]]
+    entries = [InspectedEntry(f"{kind} {NAME}", entry["name"], entry) for entry in expected["webhooks"]]
     missing = [entry.name for entry in entries if entry.name not in actual]
     if len(missing) == len(entries):
         effect = "no object is judged" if kind == "ValidatingWebhookConfiguration" else "no object gets its defaults"
@@ -143,9 +143,11 @@ def _missing_calls(expected: Json, actual: Mapping[str, Entry]) -> CheckResult:
             yield Status.WRONG, f"{entry.name} does not send {shown}", APPLY
 
 
-def _excess_calls(expected: Iterable[Json], actual: Mapping[str, Entry]) -> CheckResult:
+def _excess_calls(expected: Iterable[Json], actual: Mapping[str, InspectedEntry]) -> CheckResult:
     """Yield what our webhook configurations send although no rule judges it."""
-    judged = {entry["name"]: Entry("", entry["name"], entry).asks for each in expected for entry in each["webhooks"]}
+    judged = {
+        entry["name"]: InspectedEntry("", entry["name"], entry).asks for each in expected for entry in each["webhooks"]
+    }
     for entry in actual.values():
         if places := entry.asks - judged.get(entry.name, set()):
             shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))

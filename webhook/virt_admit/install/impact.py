@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.install.inspect import Entry, Installation, Unreadable
+from virt_admit.install.inspect import InspectedEntry, Installation, Unreadable
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.model.messages import names
 
@@ -41,7 +41,7 @@ def _readable(installation: Installation) -> bool:
     return True
 
 
-def _unanswered(installation: Installation, entry: Entry) -> str:
+def _unanswered(installation: Installation, entry: InspectedEntry) -> str:
     """Return why no call of this entry succeeds; empty if calls may succeed."""
     service = entry.service
     if service is None:

@@ -81,7 +81,7 @@ class Reference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InspectedEntry:
     """One entry of a webhook configuration, ours or another's."""
 
     configuration: str
@@ -137,11 +137,11 @@ class Installation:
         self.api, self.rules, self.now, self.connect = api, rules, now, connect
         self.get = functools.cache(api.get)
 
-    def ours(self) -> list[Entry]:
+    def ours(self) -> list[InspectedEntry]:
         """Return the entries of our two configurations."""
         return [entry for entry in self._entries() if entry.configuration in OURS]
 
-    def others(self) -> list[Entry]:
+    def others(self) -> list[InspectedEntry]:
         """Return all other entries."""
         return [entry for entry in self._entries() if entry.configuration not in OURS]
 
@@ -195,11 +195,11 @@ class Installation:
         variables = [each for container in containers for each in container.get("env") or ()]
         return next((str(each.get("value", "")) for each in variables if each["name"] == POLICY_VARIABLE), "")
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[InspectedEntry]:
         for kind, plural in CONFIGURATIONS.items():
             for obj in self._list(f"/apis/admissionregistration.k8s.io/v1/{plural}"):
                 for entry in obj.get("webhooks", ()):
-                    yield Entry(f"{kind} {obj['metadata']['name']}", entry["name"], entry)
+                    yield InspectedEntry(f"{kind} {obj['metadata']['name']}", entry["name"], entry)
 
     def _list(self, path: str, **query: str) -> Sequence[Json]:
         found = self.get(path, **query)

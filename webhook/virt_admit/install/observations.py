@@ -18,7 +18,7 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class CheckObservation:
     """One result of a check."""
 
     topic: str

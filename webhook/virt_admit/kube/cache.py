@@ -40,7 +40,7 @@ _DERIVED: Final = 1_000
 """The number of derived values to remember: far more than functions, unless a caller creates functions on the fly."""
 
 
-class State(enum.Enum):
+class StoreState(enum.Enum):
     """What is known of the objects of a kind."""
 
     WAITING = "not listed yet"
@@ -54,7 +54,7 @@ class View(NamedTuple):
     """Objects and their state. They are read together, or a look-up could mistake unseen for absent."""
 
     by_namespace: ByNamespace
-    state: State
+    state: StoreState
 
 
 class KindStore:
@@ -84,7 +84,7 @@ class KindStore:
         self.namespace = namespace
         self.generation = 0
         """A counter of the changes that a rule can see."""
-        self._view = View({}, State.WAITING)
+        self._view = View({}, StoreState.WAITING)
         self._fields = fields
         self._summary = summary
         self._packed = packed or kind.numerous
@@ -100,7 +100,7 @@ class KindStore:
         if packed is not None:
             by_namespace.setdefault(namespace, {})[name] = packed
 
-    def replace(self, by_namespace: ByNamespace, state: State) -> None:
+    def replace(self, by_namespace: ByNamespace, state: StoreState) -> None:
         """Replace all objects and the state of the kind."""
         if self._view != (by_namespace, state):
             self._view = View(by_namespace, state)
@@ -130,7 +130,7 @@ class KindStore:
     def twin(self) -> KindStore:
         """Return an empty store that ``follow`` fills from this one."""
         twin = copy.copy(self)
-        twin._view, twin.generation = View({}, State.WAITING), -1
+        twin._view, twin.generation = View({}, StoreState.WAITING), -1
         return twin
 
     def follow(self, other: KindStore) -> None:
@@ -164,7 +164,7 @@ class KindStore:
     # --- reading
 
     @property
-    def state(self) -> State:
+    def state(self) -> StoreState:
         return self._view.state
 
     def __len__(self) -> int:
@@ -212,7 +212,7 @@ class KindStore:
                 yield self._unpack(kept, namespace, name)
 
     def _complete(self, view: View, namespace: str | None) -> bool:
-        return view.state in (State.LISTED, State.ABSENT) and self.namespace in ("", namespace)
+        return view.state in (StoreState.LISTED, StoreState.ABSENT) and self.namespace in ("", namespace)
 
     def _objects(self, view: View, namespace: str | None) -> Iterator[Object]:
         for each in tuple(view.by_namespace) if namespace is None else (namespace,):
@@ -312,7 +312,7 @@ class ClusterCache:
     @property
     def unreadable(self) -> frozenset[str]:
         """As of a snapshot: the kinds that could not be read."""
-        return frozenset(kind.resource for kind, store in self.stores.items() if store.state is State.REFUSED)
+        return frozenset(kind.resource for kind, store in self.stores.items() if store.state is StoreState.REFUSED)
 
     def __iter__(self) -> Iterator[Object]:
         """All objects, sorted by kind, namespace and name; made one by one."""

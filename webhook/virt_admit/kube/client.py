@@ -69,7 +69,7 @@ class MalformedResponse(ApiError):
     """The response does not look like one of an API server."""
 
 
-class Pages:
+class PageRequests:
     """The requests of one listing. It ends, whatever the API server answers."""
 
     def __init__(self, query: Mapping[str, str] = _NOTHING) -> None:
@@ -173,7 +173,7 @@ class ApiClient(KubeApi):
         Raises:
             ApiError: a request failed.
         """
-        pages, more = Pages(query), True
+        pages, more = PageRequests(query), True
         while more:
             body = self.body(path, pages.query)
             with malformed_as_error():

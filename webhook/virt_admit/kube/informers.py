@@ -17,14 +17,14 @@ from typing import Any, Final, NamedTuple
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from virt_admit.kube.cache import ByNamespace, ClusterCache, Informed, KindStore, State, lookup_stores
+from virt_admit.kube.cache import ByNamespace, ClusterCache, Informed, KindStore, StoreState, lookup_stores
 from virt_admit.kube.client import (
     LONGEST,
     PATIENCE,
     ApiClient,
     MalformedResponse,
     NotFound,
-    Pages,
+    PageRequests,
     malformed_as_error,
     page_items,
     path_of,
@@ -87,7 +87,7 @@ def read(api: ApiClient, store: KindStore, progress: Callable[[int], None] = lam
             if error.status != 404:
                 raise
             continue
-        store.replace(by_namespace, State.LISTED)
+        store.replace(by_namespace, StoreState.LISTED)
         return ResumePoint(path, resource_version)
     if kind.group in BUILT_IN_GROUPS:
         raise MalformedResponse(404, "not an API server: every API server has this kind")
@@ -98,7 +98,7 @@ def read(api: ApiClient, store: KindStore, progress: Callable[[int], None] = lam
 def _pages(api: ApiClient, path: str, store: KindStore, progress: Callable[[int], None]) -> tuple[ByNamespace, str]:
     by_namespace: ByNamespace = {}
     count = 0
-    pages, more, resource_version = Pages(), True, ""
+    pages, more, resource_version = PageRequests(), True, ""
     while more:
         body = api.body(path, pages.query)
         size = len(body)
@@ -207,11 +207,11 @@ class Informer:
         if isinstance(error, (NotFound, MalformedResponse)) or error.status in (401, 403, 404, 410):
             self._resume_point = None
         if isinstance(error, NotFound):
-            self.store.replace({}, State.ABSENT)
+            self.store.replace({}, StoreState.ABSENT)
         elif error.status in (401, 403):
-            self.store.replace({}, State.REFUSED)
+            self.store.replace({}, StoreState.REFUSED)
         details = {"kind": str(self.store.kind), "error": str(error)}
-        if self.store.state is State.REFUSED and before is not State.REFUSED:
+        if self.store.state is StoreState.REFUSED and before is not StoreState.REFUSED:
             log.warning("look-ups of a kind are forbidden", extra=details)
         elif error.status and self._failures == WARN_AFTER_FAILURES:
             log.warning("a kind cannot be read", extra=details)
@@ -268,7 +268,7 @@ class LiveCluster(ClusterCache):
     @property
     def missing(self) -> tuple[str, ...]:
         """The kinds that have not been listed yet."""
-        return tuple(str(store.kind) for store in self.stores.values() if store.state is State.WAITING)
+        return tuple(str(store.kind) for store in self.stores.values() if store.state is StoreState.WAITING)
 
     @property
     def generation(self) -> int:
@@ -284,7 +284,7 @@ class LiveCluster(ClusterCache):
         """Yield for metrics each kind, whether its objects are current, and their number."""
         for informer in self._informers:
             store = informer.store
-            known = store.state in (State.LISTED, State.ABSENT)
+            known = store.state in (StoreState.LISTED, StoreState.ABSENT)
             yield Informed(str(store.kind), known and informer.current, len(store))
 
     def _follow_version(self) -> None:
@@ -330,16 +330,16 @@ def snapshot(
 
 def _sweep(api: ApiClient, store: KindStore, namespace: str, progress: Callable[[Kind, int], None]) -> None:
     failures = 0
-    while store.state is State.WAITING:
+    while store.state is StoreState.WAITING:
         try:
             read(api, store, lambda count: progress(store.kind, count))
         except NotFound:
-            store.replace({}, State.ABSENT)
+            store.replace({}, StoreState.ABSENT)
         except ApiError as error:
             if error.status == 403 and namespace and store.kind.namespaced and not store.namespace:
                 store.namespace = namespace
             elif error.status == 403:
-                store.replace({}, State.REFUSED)
+                store.replace({}, StoreState.REFUSED)
             elif error.status == 401 or isinstance(error, TooLarge) or failures == PATIENCE:
                 raise
             else:

@@ -20,12 +20,14 @@ from virt_admit.reports.html.page import (
     SEVERE,
     UNKNOWN,
     Page,
+    PageVerdict,
     Tile,
-    Verdict,
     worst_first,
 )
 
-EMPTY = Page(title="Cluster", subject="", verdict=Verdict(UNKNOWN, "Not judged yet", "Objects are still being listed."))
+EMPTY = Page(
+    title="Cluster", subject="", verdict=PageVerdict(UNKNOWN, "Not judged yet", "Objects are still being listed.")
+)
 """The page before the first judgement."""
 
 
@@ -67,16 +69,16 @@ def _clock(time: datetime.datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _verdict(found: Verdict, drained: Verdict, *, incomplete: bool) -> Verdict:
+def _verdict(found: PageVerdict, drained: PageVerdict, *, incomplete: bool) -> PageVerdict:
     """Return the worse of the two answers, with both sentences."""
     text = f"{drained.text} {found.text}"
     if incomplete:
-        return Verdict(UNKNOWN, "Incomplete", f"Some data cannot be read: see below. {text}")
+        return PageVerdict(UNKNOWN, "Incomplete", f"Some data cannot be read: see below. {text}")
     if drained.level == BAD:
-        return Verdict(BAD, "Drains are blocked", text)
+        return PageVerdict(BAD, "Drains are blocked", text)
     level = min(found.level, drained.level, key=LEVELS.index)
     words = {BAD: found.word, SEVERE: "Needs attention", UNKNOWN: "Unknown", GOOD: "Ready"}
-    return Verdict(level, words[level], text)
+    return PageVerdict(level, words[level], text)
 
 
 def _notes(
@@ -97,5 +99,5 @@ def outdated(page: Page, kinds: Collection[str]) -> Page:
     if not kinds:
         return page
     text = f"The API server sends no changes of {names(sorted(kinds))} ({count(len(kinds), 'kind')})."
-    verdict = Verdict(UNKNOWN, "Not current", f"{text} Last known: {page.verdict.word}. {page.verdict.text}")
+    verdict = PageVerdict(UNKNOWN, "Not current", f"{text} Last known: {page.verdict.word}. {page.verdict.text}")
     return replace(page, verdict=verdict)

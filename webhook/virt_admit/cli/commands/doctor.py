@@ -17,7 +17,7 @@ from virt_admit import __version__
 from virt_admit.cli.options import output_option
 from virt_admit.install.doctor import diagnose, exit_code
 from virt_admit.install.inspect import Json, Unreadable
-from virt_admit.install.observations import Observation, Status
+from virt_admit.install.observations import CheckObservation, Status
 from virt_admit.kube.client import ApiClient, malformed_as_error
 from virt_admit.model.sanitize import cell
 from virt_admit.rules import load_rules
@@ -100,7 +100,7 @@ def connect(url: str, bundle: str) -> str:
         return f"{parts.netloc}: {error_text(error)}"
 
 
-def as_text(observations: Sequence[Observation]) -> str:
+def as_text(observations: Sequence[CheckObservation]) -> str:
     """Return the observations as text."""
     width = max(len(observation.topic) for observation in observations)
     lines = []
@@ -113,7 +113,7 @@ def as_text(observations: Sequence[Observation]) -> str:
     return "\n".join(lines)
 
 
-def as_json(observations: Sequence[Observation], code: int) -> str:
+def as_json(observations: Sequence[CheckObservation], code: int) -> str:
     """Return the observations as JSON. ``sound`` is null if a check could not be completed."""
     data = {
         "version": 1,

@@ -124,22 +124,22 @@ def render(result: Plan, output: str, *, summary: bool = False) -> str:
     return drain_text.summary(result) if summary else drain_text.text(result)
 
 
-def _answer(source: ClusterOptions, summary: bool, form: str, max_age: timedelta | None) -> multi_cluster.Answer:
+def _answer(source: ClusterOptions, summary: bool, form: str, max_age: timedelta | None) -> multi_cluster.ClusterAnswer:
     """Return the answer about all nodes of one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP)
     result = plan(cluster)
     code = snapshot_age.judged(CODES[result.drainable], cluster, source, max_age)
     verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
     if form == "html":
-        return multi_cluster.Answer(code, verdicts, pages=_pages(result, cluster, source))
+        return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, cluster, source))
     rendered = render(result, "text", summary=summary)
-    return multi_cluster.Answer(code, verdicts, drain_json.as_data(result), rendered)
+    return multi_cluster.ClusterAnswer(code, verdicts, drain_json.as_data(result), rendered)
 
 
 _VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}
 
 
-def _pages(result: Plan, cluster: Cluster, source: ClusterOptions) -> html_output.Pages:
+def _pages(result: Plan, cluster: Cluster, source: ClusterOptions) -> html_output.OwnerPages:
     from virt_admit.reports.drain import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)
@@ -148,4 +148,4 @@ def _pages(result: Plan, cluster: Cluster, source: ClusterOptions) -> html_outpu
         parts = html.split(result, by).items()
         return {owner: html.page(part, None, evidence, by.subject(owner)) for owner, part in parts}
 
-    return html_output.Pages(html.page(result, cluster, evidence), split)
+    return html_output.OwnerPages(html.page(result, cluster, evidence), split)

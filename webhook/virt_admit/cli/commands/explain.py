@@ -94,7 +94,7 @@ def _publish(
     def split(by: Owners) -> dict[str, Page]:
         return {owner: html.page(part, evidence, by.subject(owner)) for owner, part in html.split(checks, by).items()}
 
-    html_output.publish(html_output.Pages(html.page(checks, evidence), split), file, pages_by)
+    html_output.publish(html_output.OwnerPages(html.page(checks, evidence), split), file, pages_by)
 
 
 def _print(explanations: Sequence[Explanation], output: str) -> None:

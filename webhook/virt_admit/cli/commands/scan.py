@@ -124,9 +124,9 @@ def _scan_several(sources: Sequence[multi_cluster.Named], run: _Scan, outputs: S
     """Scan several clusters into one report. Return the highest exit code."""
     scanned: dict[str, Scanned] = {}
 
-    def answer(name: str, source: ClusterOptions) -> multi_cluster.Answer:
+    def answer(name: str, source: ClusterOptions) -> multi_cluster.ClusterAnswer:
         one = scanned[name] = run(source)
-        return multi_cluster.Answer(one.exit_code(run.reporting, run.options), _verdicts(one))
+        return multi_cluster.ClusterAnswer(one.exit_code(run.reporting, run.options), _verdicts(one))
 
     names = {id(source): name for name, source in sources}
     answers = multi_cluster.ask_each(sources, lambda source: answer(names[id(source)], source))

@@ -108,7 +108,7 @@ def _answer(
     start: datetime.datetime | None,
     form: str,
     max_age: datetime.timedelta | None,
-) -> multi_cluster.Answer:
+) -> multi_cluster.ClusterAnswer:
     """Return the answer about one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP)
     result = rehearse(cluster, options)
@@ -119,14 +119,14 @@ def _answer(
         "stops": str(len(result.stops)),
     }
     if form == "html":
-        return multi_cluster.Answer(code, verdicts, pages=_pages(result, start, cluster, source))
+        return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, start, cluster, source))
     text = upgrade_text.text(result, start)
-    return multi_cluster.Answer(code, verdicts, upgrade_json.as_data(result), text)
+    return multi_cluster.ClusterAnswer(code, verdicts, upgrade_json.as_data(result), text)
 
 
 def _pages(
     result: Rehearsal, start: datetime.datetime | None, cluster: Cluster, source: ClusterOptions
-) -> html_output.Pages:
+) -> html_output.OwnerPages:
     from virt_admit.reports.upgrade import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)
@@ -136,7 +136,7 @@ def _pages(
         parts = html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
         return {owner: html.page(part, start, evidence, by.subject(owner)) for owner, part in parts.items()}
 
-    return html_output.Pages(html.page(result, start, evidence), split)
+    return html_output.OwnerPages(html.page(result, start, evidence), split)
 
 
 def _time(text: str | None) -> datetime.datetime | None:

@@ -48,7 +48,7 @@ WRITE_RETRY: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class ClusterState:
     """The state of the cluster at one moment."""
 
     report: Report
@@ -82,11 +82,11 @@ class Watch(Collector):
     ) -> None:
         self._cluster, self._rules, self._policy = cluster, rules, policy
         self._frozen = FrozenCache(cluster)
-        self.latest: Judgement | None = None
+        self.latest: ClusterState | None = None
         self._shown = CollectorRegistry()
-        self._complete: Judgement | None = None
+        self._complete: ClusterState | None = None
         self._stamp: object = None
-        self._page: tuple[Judgement | None, tuple[str, ...], str] = (None, (), "")
+        self._page: tuple[ClusterState | None, tuple[str, ...], str] = (None, (), "")
         self._upgrade: Range | None = None
         self._estimated = -UPGRADE_INTERVAL
         metrics.follow_informers(cluster.informed)
@@ -124,14 +124,14 @@ class Watch(Collector):
         if self._complete is not None and self._complete is self.latest and current:
             self._last_success.set_to_current_time()
 
-    def _judge(self, policy: Policy) -> Judgement:
+    def _judge(self, policy: Policy) -> ClusterState:
         started = time.monotonic()
         self._frozen.refresh()
         cluster: Cluster = self._frozen
         report = judge(cluster, self._rules.kinds, self._rules, policy)._replace(policy=policy.name)
         drains, unreadable = plan(cluster), self._frozen.unreadable
         now = datetime.datetime.now(datetime.UTC)
-        return Judgement(
+        return ClusterState(
             report=report,
             blockers={node.name: node.blockers for node in drains.nodes},
             drainable={node.name: node.drainable for node in drains.nodes},
@@ -149,7 +149,7 @@ class Watch(Collector):
             self._estimated = time.monotonic()
             self._refresh_gauges()
 
-    def _show(self, judged: Judgement) -> None:
+    def _show(self, judged: ClusterState) -> None:
         self.latest = judged
         if judged.complete:
             self._complete = judged

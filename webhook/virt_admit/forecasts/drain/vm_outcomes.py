@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions, vmi_evictions
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
-from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, VmState
-from virt_admit.forecasts.drain.states.vm_states_kinds import Effect as StateEffect
+from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget

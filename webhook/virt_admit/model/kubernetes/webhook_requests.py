@@ -20,7 +20,7 @@ CONFIGURATIONS: Final = (kinds.VALIDATING_CONFIGURATION, kinds.MUTATING_CONFIGUR
 READS: Final[Reads] = dict.fromkeys(CONFIGURATIONS, ())
 
 
-class Request(NamedTuple):
+class InterceptedRequest(NamedTuple):
     """A write of an object, as an API server shows it to webhooks."""
 
     operation: str
@@ -47,12 +47,12 @@ def service(webhook: Field) -> tuple[str, str] | None:
     return (namespace, name) if namespace and name else None
 
 
-def asks(webhook: Field, request: Request) -> bool:
+def asks(webhook: Field, request: InterceptedRequest) -> bool:
     """Return whether a rule of the webhook names the operation and the resource of a request."""
     return any(_rule_matches(rule, request) for rule in webhook["rules"].items())
 
 
-def gets(webhook: Field, request: Request) -> bool | None:
+def gets(webhook: Field, request: InterceptedRequest) -> bool | None:
     """Return whether the webhook gets a request. None: its selectors or conditions are not simple enough to say."""
     if not asks(webhook, request):
         return False
@@ -72,13 +72,13 @@ _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 """Label that the API server sets on every namespace."""
 
 
-def kind_of(request: Request) -> Kind | None:
+def kind_of(request: InterceptedRequest) -> Kind | None:
     """Return the kind of the resource of a request, if the table has it."""
     plural = request.resource.partition("/")[0]
     return kinds.by_resource(f"{plural}.{request.group}" if request.group else plural)
 
 
-def _rule_matches(rule: Field, request: Request) -> bool:
+def _rule_matches(rule: Field, request: InterceptedRequest) -> bool:
     resource, _, sub = request.resource.partition("/")
     names = {request.resource, f"{resource}/*", f"*/{sub}", "*/*"} if sub else {resource, f"{resource}/*", "*", "*/*"}
     return (
@@ -115,7 +115,7 @@ _ATOM: Final = re.compile(
 )
 
 
-def _holds(expression: str, request: Request) -> bool | None:
+def _holds(expression: str, request: InterceptedRequest) -> bool | None:
     """Return the value of a condition. None: it is more than equality, ``startsWith`` and ``endsWith`` of a name."""
     if "||" in expression and "&&" in expression:
         return None
@@ -130,7 +130,7 @@ def _all(values: Iterable[bool | None]) -> bool | None:
     return False if False in found else None if None in found else True
 
 
-def _atom(text: str, request: Request) -> bool | None:
+def _atom(text: str, request: InterceptedRequest) -> bool | None:
     match = _ATOM.fullmatch(text)
     if match is None:
         return None

@@ -23,14 +23,14 @@ from virt_admit.reports.html.page import (
     NOTICE,
     SEVERE,
     UNKNOWN,
-    Cause,
+    CauseItem,
     Cell,
     Figure,
-    Item,
     Page,
+    PageCause,
+    PageVerdict,
     Table,
     Tile,
-    Verdict,
     grouped,
     shown,
     worst_first,
@@ -84,53 +84,53 @@ def page(plan: Plan, cluster: Cluster | None, evidence: Iterable[tuple[str, str]
     )
 
 
-def _verdict(plan: Plan) -> Verdict:
+def _verdict(plan: Plan) -> PageVerdict:
     blocked = [node.name for node in plan.nodes if node.drainable is False]
     stops = len(plan.having(VmOutcome.STOPS))
     cost = f" {count(stops, 'VM')} would stop for good." if stops else ""
     whole = count(len(plan.nodes), "node")
     if blocked:
-        return Verdict(BAD, "No", f"{len(blocked)} of {whole} cannot be drained: {names(blocked)}.{cost}")
+        return PageVerdict(BAD, "No", f"{len(blocked)} of {whole} cannot be drained: {names(blocked)}.{cost}")
     if plan.drainable is None:
-        return Verdict(UNKNOWN, "Unknown", f"Not all data could be read, so that a drain may be blocked.{cost}")
+        return PageVerdict(UNKNOWN, "Unknown", f"Not all data could be read, so that a drain may be blocked.{cost}")
     word = "Yes, at a cost" if stops else "Yes"
-    return Verdict(SEVERE if stops else GOOD, word, f"{whole} can be drained.{cost}")
+    return PageVerdict(SEVERE if stops else GOOD, word, f"{whole} can be drained.{cost}")
 
 
-def vm_causes(plan: Plan) -> Iterator[Cause]:
+def vm_causes(plan: Plan) -> Iterator[PageCause]:
     """Yield one cause for VMs with the same outcome, reason and remedy."""
     return grouped(_vm_cause(row, node.name) for node in plan.nodes for row in (*node.forecasts, *node.visitors))
 
 
-def _vm_cause(row: Forecast, node: str) -> tuple[Cause, str]:
-    item = Item(shown(_name, row), node)
-    return Cause(LEVEL_OF[row.outcome], str(row.outcome), "", row.reason, row.remedy, (item,)), row.vmi.name
+def _vm_cause(row: Forecast, node: str) -> tuple[PageCause, str]:
+    item = CauseItem(shown(_name, row), node)
+    return PageCause(LEVEL_OF[row.outcome], str(row.outcome), "", row.reason, row.remedy, (item,)), row.vmi.name
 
 
 def _name(row: Forecast) -> str:
     return row.vmi.full_name
 
 
-def _blockers(plan: Plan) -> Iterator[Cause]:
-    groups: dict[tuple[str, str, str, bool], list[Item]] = {}
+def _blockers(plan: Plan) -> Iterator[PageCause]:
+    groups: dict[tuple[str, str, str, bool], list[CauseItem]] = {}
     for node in plan.nodes:
         for found in node.pods.blockers:
-            groups.setdefault((found.subject, found.reason, found.remedy, found.now), []).append(Item(node.name))
+            groups.setdefault((found.subject, found.reason, found.remedy, found.now), []).append(CauseItem(node.name))
     for (name, reason, remedy, now), items in groups.items():
-        yield Cause(BAD, "blocks now" if now else "blocks the drain", name, reason, remedy, tuple(items))
+        yield PageCause(BAD, "blocks now" if now else "blocks the drain", name, reason, remedy, tuple(items))
 
 
-def _no_room(plan: Plan) -> Iterator[Cause]:
+def _no_room(plan: Plan) -> Iterator[PageCause]:
     moving = [(node, node.moving) for node in plan.nodes if node.moving.fits is False]
     others = [
         (node, node.packing) for node in plan.nodes if node.packing.fits is False and node.moving.fits is not False
     ]
     for level, kind, crowded in ((BAD, "that migrate", moving), (NOTICE, "that restart", others)):
         if crowded:
-            items = tuple(Item(pod.full_name, node.name) for node, room in crowded for pod in room.left)
+            items = tuple(CauseItem(pod.full_name, node.name) for node, room in crowded for pod in room.left)
             where = names(node.name for node, _ in crowded)
             text = f"The VMs of {where} {kind} do not fit on the other nodes at the same time."
-            yield Cause(level, "no room", "", text, "Free room for them, or stop or move some of these VMs.", items)
+            yield PageCause(level, "no room", "", text, "Free room for them, or stop or move some of these VMs.", items)
 
 
 def _squares(plan: Plan) -> Figure:
@@ -146,8 +146,8 @@ def _squares(plan: Plan) -> Figure:
     return Figure("Nodes and VMs", caption, svg.grid(rows), LEGEND)
 
 
-def _parts(node: NodePlan) -> tuple[svg.Part, ...]:
-    return tuple(svg.Part(level, len(node.having(outcome))) for outcome, level in LEVEL_OF.items())
+def _parts(node: NodePlan) -> tuple[svg.BarPart, ...]:
+    return tuple(svg.BarPart(level, len(node.having(outcome))) for outcome, level in LEVEL_OF.items())
 
 
 # --- memory ------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _memory(plan: Plan, cluster: Cluster) -> list[Figure]:
 
 def _memory_bar(label: str, used: int, size: int) -> svg.Bar:
     fits = min(used, size)
-    parts = (svg.Part("used", fits), svg.Part("free", size - fits), svg.Part("bad", used - fits))
+    parts = (svg.BarPart("used", fits), svg.BarPart("free", size - fits), svg.BarPart("bad", used - fits))
     return svg.Bar(label, parts, f"{show(MEMORY, used)} of {show(MEMORY, size)}")
 
 

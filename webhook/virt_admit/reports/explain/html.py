@@ -16,13 +16,13 @@ from virt_admit.reports.html.page import (
     NOTICE,
     SEVERE,
     UNKNOWN,
-    Cause,
+    CauseItem,
     Figure,
-    Item,
     Page,
+    PageCause,
+    PageVerdict,
     Table,
     Tile,
-    Verdict,
     shown,
     worst_first,
 )
@@ -86,20 +86,22 @@ def page(checks: Sequence[Check], evidence: Iterable[tuple[str, str]] = (), subj
     )
 
 
-def _verdict(checks: Sequence[Check]) -> Verdict:
+def _verdict(checks: Sequence[Check]) -> PageVerdict:
     never = [check for check in checks if check.timeline.never]
     if never:
-        return Verdict(
+        return PageVerdict(
             BAD, "Never", " ".join(f"{check.name}: VMs never restart: {check.timeline.never}." for check in never)
         )
     blocked = [check for check in checks if check.obstacles]
     if blocked:
         text = " ".join(f"{check.name} does nothing now: {'; '.join(check.obstacles)}." for check in blocked)
-        return Verdict(SEVERE, "Not now", text)
+        return PageVerdict(SEVERE, "Not now", text)
     known = [check for check in checks if check.timeline.restart is not None]
     if len(known) < len(checks) or any(check.unseen for check in checks):
-        return Verdict(UNKNOWN, "Not certain", f"{_restarts(known)} Some data could not be read: see below.".strip())
-    return Verdict(GOOD, "VMs restart", _restarts(known))
+        return PageVerdict(
+            UNKNOWN, "Not certain", f"{_restarts(known)} Some data could not be read: see below.".strip()
+        )
+    return PageVerdict(GOOD, "VMs restart", _restarts(known))
 
 
 def _restarts(checks: Sequence[Check]) -> str:
@@ -118,14 +120,14 @@ def _tiles(checks: Sequence[Check]) -> tuple[Tile, ...]:
     return (*tiles[:1], Tile(SEVERE, waiting, "VMs find no node"), *tiles[1:])
 
 
-def _causes(check: Check) -> list[Cause]:
-    groups: dict[tuple[str, str, str], list[Item]] = {}
+def _causes(check: Check) -> list[PageCause]:
+    groups: dict[tuple[str, str, str], list[CauseItem]] = {}
     for fate in check.fates:
         place = fate.vmi.at("status", "nodeName").text or ""
         level, word = (SEVERE, "waits for a node") if fate.nowhere else _FATE[fate.comes]
-        groups.setdefault((level, word, fate.why), []).append(Item(shown(_name, fate), place))
-    causes = [Cause(level, word, "", why, "", tuple(items)) for (level, word, why), items in groups.items()]
-    return [*(Cause(BAD, "does nothing", check.name, obstacle) for obstacle in check.obstacles), *causes]
+        groups.setdefault((level, word, fate.why), []).append(CauseItem(shown(_name, fate), place))
+    causes = [PageCause(level, word, "", why, "", tuple(items)) for (level, word, why), items in groups.items()]
+    return [*(PageCause(BAD, "does nothing", check.name, obstacle) for obstacle in check.obstacles), *causes]
 
 
 def _name(fate: VmRestart) -> str:

@@ -18,14 +18,14 @@ from virt_admit.reports.html.page import (
     NOTICE,
     SEVERE,
     UNKNOWN,
-    Cause,
+    CauseItem,
     Cell,
     Figure,
-    Item,
     Page,
+    PageCause,
+    PageVerdict,
     Table,
     Tile,
-    Verdict,
     grouped,
     shown,
     worst_first,
@@ -73,10 +73,10 @@ def page(report: Report, subject: str = "") -> Page:
     )
 
 
-def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[Cause]]:
+def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[PageCause]]:
     """Return the rows of all objects, and a cause for each object whose rows cannot be made."""
     rows: list[ReportRow] = []
-    broken: list[Cause] = []
+    broken: list[PageCause] = []
     for result in sorted(results, key=lambda one: shown(lambda each: each.called, one)):
         try:
             own = sorted(rows_of(result), key=lambda row: row.order)
@@ -86,23 +86,27 @@ def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[Cause]
         except Exception as error:
             name = shown(lambda one: one.called, result)
             broken.append(
-                Cause(BAD, "error", "", f"The object cannot be shown ({type(error).__name__}).", "", (Item(name),))
+                PageCause(
+                    BAD, "error", "", f"The object cannot be shown ({type(error).__name__}).", "", (CauseItem(name),)
+                )
             )
     return rows, broken
 
 
-def _verdict(report: Report, numbers: Mapping[str, int], *, incomplete: bool) -> Verdict:
+def _verdict(report: Report, numbers: Mapping[str, int], *, incomplete: bool) -> PageVerdict:
     denied, warned = numbers["denied"], numbers["warned"]
     what = f"{count(denied, 'object')} would be denied, {count(warned, 'object')} would get warnings."
     if report.crashed or report.unreadable or incomplete:
-        return Verdict(BAD, "Incomplete", f"Some input could not be judged. {what}")
+        return PageVerdict(BAD, "Incomplete", f"Some input could not be judged. {what}")
     if denied:
-        return Verdict(BAD, "Denied", what)
+        return PageVerdict(BAD, "Denied", what)
     if warned:
-        return Verdict(SEVERE, "Warnings", f"Nothing would be denied. {count(warned, 'object')} would get warnings.")
+        return PageVerdict(
+            SEVERE, "Warnings", f"Nothing would be denied. {count(warned, 'object')} would get warnings."
+        )
     if report.missing_data:
-        return Verdict(UNKNOWN, "Nothing found, with gaps", "Some data was not available: see below.")
-    return Verdict(GOOD, "Clean", "No object would be denied or warned about.")
+        return PageVerdict(UNKNOWN, "Nothing found, with gaps", "Some data was not available: see below.")
+    return PageVerdict(GOOD, "Clean", "No object would be denied or warned about.")
 
 
 def _matrix(report: Report) -> Table:
@@ -117,14 +121,14 @@ def _matrix(report: Report) -> Table:
     return Table("Clusters", ("Cluster", "Verdict", "Objects", "Denied", "Warned", "Audited"), tuple(rows))
 
 
-def _unreadable(report: Report) -> Iterator[Cause]:
+def _unreadable(report: Report) -> Iterator[PageCause]:
     for error in report.unreadable:
         place = error.file if report.clusters else relative(error.file)
         place += f":{error.line}" if error.line else ""
-        yield Cause(BAD, "unreadable", "", error.message, "", (Item(place),))
+        yield PageCause(BAD, "unreadable", "", error.message, "", (CauseItem(place),))
 
 
-def _causes(rows: Sequence[ReportRow]) -> Iterator[Cause]:
+def _causes(rows: Sequence[ReportRow]) -> Iterator[PageCause]:
     """Yield one cause for equal texts of a rule. A row of several places repeats some of their texts."""
     of_object: dict[tuple[int, str, str], list[ReportRow]] = {}
     for row in rows:
@@ -132,18 +136,18 @@ def _causes(rows: Sequence[ReportRow]) -> Iterator[Cause]:
     return grouped(_cause(word, rule, own) for (_, word, rule), own in of_object.items())
 
 
-def _cause(word: str, rule: str, rows: Sequence[ReportRow]) -> tuple[Cause, str]:
+def _cause(word: str, rule: str, rows: Sequence[ReportRow]) -> tuple[PageCause, str]:
     texts = list(dict.fromkeys(row.text for row in rows))
     more = f" … and {len(texts) - _LONGEST_LIST} more" if len(texts) > _LONGEST_LIST else ""
     text = " · ".join(texts[:_LONGEST_LIST]) + more
     remedy = "; ".join(dict.fromkeys(row.remedy for row in rows if row.remedy))
     level = LEVEL_OF.get(word, UNKNOWN)
-    return Cause(level, word, rule, text, remedy, (_item(rows[0]),)), rows[0].result.obj.name
+    return PageCause(level, word, rule, text, remedy, (_item(rows[0]),)), rows[0].result.obj.name
 
 
-def _item(row: ReportRow) -> Item:
+def _item(row: ReportRow) -> CauseItem:
     place = row.location
-    return Item(row.result.called, f"{relative(place.file)}:{place.line}" if place else "")
+    return CauseItem(row.result.called, f"{relative(place.file)}:{place.line}" if place else "")
 
 
 def _figures(rows: Sequence[ReportRow]) -> Iterator[Figure]:
@@ -173,7 +177,7 @@ def _chart(title: str, caption: str, keys: Sequence[tuple[str, str]]) -> Figure:
     bars = [
         svg.Bar(
             key,
-            tuple(svg.Part(level, numbers[key, level]) for level, _ in _LEGEND),
+            tuple(svg.BarPart(level, numbers[key, level]) for level, _ in _LEGEND),
             f"{totals[key]:,}",
         )
         for key in ordered[:_MOST_BARS]

@@ -11,13 +11,13 @@ from virt_admit.reports.html.page import (
     BAD,
     LEVELS,
     UNKNOWN,
-    Cause,
+    CauseItem,
     Figure,
-    Item,
     Page,
+    PageCause,
+    PageVerdict,
     Table,
     Tile,
-    Verdict,
     worst_first,
 )
 
@@ -26,7 +26,7 @@ _MOST_FIGURES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ClusterPart:
     """What is known of one cluster: its page, or why it could not be read."""
 
     cluster: str
@@ -36,7 +36,7 @@ class Part:
     error: str = ""
 
 
-def combine(title: str, parts: Sequence[Part], subject: str = "") -> Page:
+def combine(title: str, parts: Sequence[ClusterPart], subject: str = "") -> Page:
     """Return the page about several clusters."""
     read = [(part.cluster, part.page) for part in parts if part.page is not None]
     away = [part for part in parts if part.error]
@@ -67,7 +67,7 @@ def _by_rank(read: Sequence[tuple[str, Page]]) -> Iterator[list[tuple[str, Figur
         yield [(name, page.figures[rank]) for name, page in read if rank < len(page.figures)]
 
 
-def _verdict(read: Sequence[tuple[str, Page]], away: Sequence[Part]) -> Verdict:
+def _verdict(read: Sequence[tuple[str, Page]], away: Sequence[ClusterPart]) -> PageVerdict:
     by_word: dict[tuple[str, str], list[str]] = {}
     for name, page in read:
         by_word.setdefault((page.verdict.level, page.verdict.word), []).append(name)
@@ -78,7 +78,7 @@ def _verdict(read: Sequence[tuple[str, Page]], away: Sequence[Part]) -> Verdict:
     worst = ranked[0][0] if ranked else (UNKNOWN, "Unknown")
     if away and worst[0] != BAD:
         worst = (UNKNOWN, "Incomplete")
-    return Verdict(*worst, " ".join(sentences))
+    return PageVerdict(*worst, " ".join(sentences))
 
 
 def _tiles(pages: Iterable[Page]) -> Iterator[Tile]:
@@ -91,7 +91,7 @@ def _tiles(pages: Iterable[Page]) -> Iterator[Tile]:
         yield Tile(level, number, label)
 
 
-def _matrix(parts: Sequence[Part]) -> Table:
+def _matrix(parts: Sequence[ClusterPart]) -> Table:
     columns = list(dict.fromkeys(column for part in parts for column in part.verdicts))
     rows = tuple(
         (
@@ -105,17 +105,17 @@ def _matrix(parts: Sequence[Part]) -> Table:
     return Table("Clusters", ("Cluster", "Verdict", *columns, "Summary"), rows)
 
 
-def _unreadable(away: Iterable[Part]) -> Iterator[Cause]:
+def _unreadable(away: Iterable[ClusterPart]) -> Iterator[PageCause]:
     for part in away:
-        yield Cause(BAD, "cannot be read", "", part.error, "", (Item(part.cluster),))
+        yield PageCause(BAD, "cannot be read", "", part.error, "", (CauseItem(part.cluster),))
 
 
-def _causes(read: Iterable[tuple[str, Page]]) -> Iterator[Cause]:
+def _causes(read: Iterable[tuple[str, Page]]) -> Iterator[PageCause]:
     """Yield each cause once, with its objects in all clusters."""
-    groups: dict[tuple[str, str, str, str, str], list[Cause]] = {}
+    groups: dict[tuple[str, str, str, str, str], list[PageCause]] = {}
     for name, page in read:
         for cause in page.causes:
-            items = tuple(Item(f"{name}: {item.name}", item.place) for item in cause.items) or (Item(name),)
+            items = tuple(CauseItem(f"{name}: {item.name}", item.place) for item in cause.items) or (CauseItem(name),)
             groups.setdefault(cause[:5], []).append(cause._replace(items=items))
     for key, some in groups.items():
-        yield Cause(*key, tuple(item for cause in some for item in cause.items))
+        yield PageCause(*key, tuple(item for cause in some for item in cause.items))

@@ -39,7 +39,7 @@ MOST_ROWS: Final = 1_000
 """Rows of a table."""
 
 
-class Verdict(NamedTuple):
+class PageVerdict(NamedTuple):
     """The answer that a page begins with."""
 
     level: str
@@ -55,7 +55,7 @@ class Tile(NamedTuple):
     label: str
 
 
-class Item(NamedTuple):
+class CauseItem(NamedTuple):
     """An object of a cause."""
 
     name: str
@@ -63,7 +63,7 @@ class Item(NamedTuple):
     """A node, or a file with a line."""
 
 
-class Cause(NamedTuple):
+class PageCause(NamedTuple):
     """One cause with all its objects."""
 
     level: str
@@ -71,7 +71,7 @@ class Cause(NamedTuple):
     title: str
     text: str
     remedy: str = ""
-    items: tuple[Item, ...] = ()
+    items: tuple[CauseItem, ...] = ()
     total: int = 0
     """The number of objects if not all are listed."""
 
@@ -114,12 +114,12 @@ class Page:
 
     title: str
     subject: str
-    verdict: Verdict
+    verdict: PageVerdict
     tiles: tuple[Tile, ...] = ()
     leading: tuple[Table, ...] = ()
     """Tables that stand before the causes."""
     causes_title: str = "Causes"
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[PageCause, ...] = ()
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -142,7 +142,7 @@ def render(page: Page) -> str:
     return _environment().get_template("page.html").render(context)
 
 
-def bounded(causes: Sequence[Cause]) -> tuple[tuple[Cause, ...], int]:
+def bounded(causes: Sequence[PageCause]) -> tuple[tuple[PageCause, ...], int]:
     """Return the causes with as many objects as a page can show, and the number of objects that are only counted."""
     shown = [*causes[:MOST_CAUSES], *_merged(causes[MOST_CAUSES:])]
     total = sum(len(cause.items) for cause in shown)
@@ -153,13 +153,13 @@ def bounded(causes: Sequence[Cause]) -> tuple[tuple[Cause, ...], int]:
     return cut, total - sum(len(cause.items) for cause in cut)
 
 
-def _merged(causes: Iterable[Cause]) -> list[Cause]:
+def _merged(causes: Iterable[PageCause]) -> list[PageCause]:
     """Return one cause for each class and title."""
-    found: dict[tuple[str, str, str], list[Cause]] = {}
+    found: dict[tuple[str, str, str], list[PageCause]] = {}
     for cause in causes:
         found.setdefault(cause[:3], []).append(cause)
     return [
-        Cause(*key, f"{len(some)} further causes", items=tuple(item for cause in some for item in cause.items))
+        PageCause(*key, f"{len(some)} further causes", items=tuple(item for cause in some for item in cause.items))
         for key, some in found.items()
     ]
 
@@ -169,7 +169,7 @@ def pattern(text: str, name: str) -> str:
     return _NUMBER.sub("#", text.replace(name, "*") if name else text)
 
 
-def grouped(causes: Iterable[tuple[Cause, str]]) -> Iterator[Cause]:
+def grouped(causes: Iterable[tuple[PageCause, str]]) -> Iterator[PageCause]:
     """Join causes whose texts differ only in names and numbers of their objects; the text of the first is the example.
 
     Args:
@@ -177,7 +177,7 @@ def grouped(causes: Iterable[tuple[Cause, str]]) -> Iterator[Cause]:
     """
     pairs = list(causes)
     equal = Counter(cause[:5] for cause, _ in pairs)
-    groups: dict[tuple[str, ...], list[Cause]] = {}
+    groups: dict[tuple[str, ...], list[PageCause]] = {}
     for cause, own_name in pairs:
         name = "" if equal[cause[:5]] > 1 else own_name  # a text of several objects contains none of their names
         key = (*cause[:3], pattern(cause.text, name), pattern(cause.remedy, name))
@@ -189,7 +189,7 @@ def grouped(causes: Iterable[tuple[Cause, str]]) -> Iterator[Cause]:
         yield first._replace(text=f"For example: {first.text}" if differ else first.text, items=items)
 
 
-def worst_first(causes: Iterable[Cause]) -> tuple[Cause, ...]:
+def worst_first(causes: Iterable[PageCause]) -> tuple[PageCause, ...]:
     """Return the causes by level, the one with most objects first."""
     return tuple(sorted(causes, key=lambda cause: (LEVELS.index(cause.level), -cause.number, cause[1:5])))
 

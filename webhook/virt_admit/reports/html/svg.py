@@ -23,7 +23,7 @@ TICKS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 1
 """Distances of ticks on a time axis, in seconds."""
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A part of a bar: a class of color and its size."""
 
     level: str
@@ -34,7 +34,7 @@ class Bar(NamedTuple):
     """A row of a bar chart."""
 
     label: str
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
     text: str
 
 

@@ -17,13 +17,13 @@ from virt_admit.reports.html.page import (
     NOTICE,
     SEVERE,
     UNKNOWN,
-    Cause,
+    CauseItem,
     Figure,
-    Item,
     Page,
+    PageCause,
+    PageVerdict,
     Table,
     Tile,
-    Verdict,
     worst_first,
 )
 
@@ -60,43 +60,43 @@ def page(
     )
 
 
-def _verdict(result: Rehearsal, start: datetime.datetime | None) -> Verdict:
+def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.possible is False:
-        return Verdict(BAD, "No", f"The upgrade stops: {count(len(result.stops), 'cause')}.")
+        return PageVerdict(BAD, "No", f"The upgrade stops: {count(len(result.stops), 'cause')}.")
     if result.possible is None or result.duration is None:
-        return Verdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
+        return PageVerdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
     until = f" It ends {_when(result.duration, start)}." if start else ""
     within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
-    return Verdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
+    return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
 
 
-def _stops(result: Rehearsal) -> Iterator[Cause]:
-    groups: dict[tuple[str, str], list[Item]] = {}
+def _stops(result: Rehearsal) -> Iterator[PageCause]:
+    groups: dict[tuple[str, str], list[CauseItem]] = {}
     for stop in result.stops:
-        groups.setdefault((stop.reason, stop.remedy), []).append(Item(stop.node or "a pool of nodes"))
+        groups.setdefault((stop.reason, stop.remedy), []).append(CauseItem(stop.node or "a pool of nodes"))
     for (reason, remedy), items in groups.items():
-        yield Cause(BAD, "stops the upgrade", "", reason, remedy, tuple(items))
+        yield PageCause(BAD, "stops the upgrade", "", reason, remedy, tuple(items))
 
 
-def _health_checks(result: Rehearsal) -> Iterator[Cause]:
+def _health_checks(result: Rehearsal) -> Iterator[PageCause]:
     """Yield the health checks that would, or may, act on a node that is only being updated."""
     for check in result.health_checks:
         if check.acts is not False:
             level, title = (SEVERE, "would act on a node") if check.acts else (UNKNOWN, "may act on a node")
             what = f"{check.title}: {check.reason}"
-            yield Cause(level, title, "", what, "", tuple(Item(node) for node in check.nodes))
+            yield PageCause(level, title, "", what, "", tuple(CauseItem(node) for node in check.nodes))
 
 
-def _moves(vms: Sequence[VmMoves]) -> Iterator[Cause]:
+def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
     """Yield one cause for VMs with the same outcome and number of moves."""
-    groups: dict[tuple[str, str, int], list[Item]] = {}
+    groups: dict[tuple[str, str, int], list[CauseItem]] = {}
     for vm in vms:
         groups.setdefault((LEVEL_OF[vm.outcome], str(vm.outcome), vm.moves), []).append(
-            Item(f"{vm.namespace}/{vm.name}")
+            CauseItem(f"{vm.namespace}/{vm.name}")
         )
     for (level, outcome, moves), items in groups.items():
         text = f"{count(moves, 'move')} each: migrations or restarts" if moves else "They are not moved."
-        yield Cause(level, outcome, "", text, "", tuple(items))
+        yield PageCause(level, outcome, "", text, "", tuple(items))
 
 
 def _gantt(waves: Sequence[Wave]) -> Figure:

@@ -9,7 +9,7 @@ installed.
 """
 
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
-from virt_admit.model.kubernetes.webhook_requests import Request
+from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.rule import (
     API_SERVICE,
     MUTATING_CONFIGURATION,
@@ -26,17 +26,17 @@ from virt_admit.rule import (
 )
 
 _NEEDED = {
-    "evictions": (Request("CREATE", "", "pods/eviction"),),
-    "new pods": (Request("CREATE", "", "pods"), Request("UPDATE", "", "pods/status")),
-    "claims": (Request("CREATE", "", "persistentvolumeclaims"),),
+    "evictions": (InterceptedRequest("CREATE", "", "pods/eviction"),),
+    "new pods": (InterceptedRequest("CREATE", "", "pods"), InterceptedRequest("UPDATE", "", "pods/status")),
+    "claims": (InterceptedRequest("CREATE", "", "persistentvolumeclaims"),),
     "VMs and their migrations": tuple(
-        Request(operation, "kubevirt.io", f"virtualmachine{name}")
+        InterceptedRequest(operation, "kubevirt.io", f"virtualmachine{name}")
         for name in ("s", "instances", "instancemigrations", "instances/status", "instancemigrations/status")
         for operation in ("CREATE", "UPDATE")
     ),
-    "nodes": (Request("UPDATE", "", "nodes"), Request("UPDATE", "", "nodes/status")),
+    "nodes": (InterceptedRequest("UPDATE", "", "nodes"), InterceptedRequest("UPDATE", "", "nodes/status")),
     "networks": tuple(
-        Request(operation, group, resource)
+        InterceptedRequest(operation, group, resource)
         for group, resource in (
             ("k8s.cni.cncf.io", "network-attachment-definitions"),
             ("whereabouts.cni.cncf.io", "ippools"),

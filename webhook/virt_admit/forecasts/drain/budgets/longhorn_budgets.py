@@ -12,8 +12,8 @@ from typing import Final
 from virt_admit.forecasts.drain.budgets import operator_eviction
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
-    Answer,
-    Eviction,
+    OperatorAnswer,
+    PodEviction,
     Way,
     is_schedulable,
     not_ready,
@@ -50,12 +50,14 @@ def is_instance_manager(budget: Object) -> bool:
     return selected_labels(budget).get(_COMPONENT) == "instance-manager"
 
 
-def instance_manager(eviction: Eviction) -> Answer:
+def instance_manager(eviction: PodEviction) -> OperatorAnswer:
     """Longhorn removes the budget on a cordoned node without volumes, if its policy allows that."""
     cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
     setting = cluster.get(LONGHORN_SETTING, namespace, "node-drain-policy")
     policy = (setting["value"].text if setting is not None else None) or _BY_DEFAULT
-    waits = Answer(Way.WAITS, f"Longhorn removes it once the VMs and pods with its volumes have left node {node}")
+    waits = OperatorAnswer(
+        Way.WAITS, f"Longhorn removes it once the VMs and pods with its volumes have left node {node}"
+    )
     if policy == "always-allow":
         return waits
     for _ in cluster.list(LONGHORN_REPLICA, namespace):  # raises Unseen unless all are known
@@ -86,8 +88,10 @@ def instance_manager(eviction: Eviction) -> Answer:
         volume is not None and (volume.at("spec", "numberOfReplicas").integer or 0) > 1 for volume in found
     )
     if rebuilding:
-        return Answer(Way.NOW, reason, "Wait until Longhorn has rebuilt a copy on another node that is not cordoned.")
-    return Answer(Way.NEVER, reason, "Add a replica: set numberOfReplicas: 2 in the Longhorn volume.")
+        return OperatorAnswer(
+            Way.NOW, reason, "Wait until Longhorn has rebuilt a copy on another node that is not cordoned."
+        )
+    return OperatorAnswer(Way.NEVER, reason, "Add a replica: set numberOfReplicas: 2 in the Longhorn volume.")
 
 
 def _volumes(volumes: list[str]) -> str:
@@ -141,10 +145,12 @@ def is_csi(budget: Object) -> bool:
     return budget.name in ("csi-attacher", "csi-provisioner") and selected_labels(budget).get("app") == budget.name
 
 
-def csi(eviction: Eviction) -> Answer:
+def csi(eviction: PodEviction) -> OperatorAnswer:
     if eviction.allowed:
         return GOES
     if eviction.never:
         reason = f"{eviction.never}, and Longhorn keeps it while a volume is attached"
-        return Answer(Way.NEVER, reason, f"Run three replicas of {eviction.budget.name}, as Longhorn does by default.")
+        return OperatorAnswer(
+            Way.NEVER, reason, f"Run three replicas of {eviction.budget.name}, as Longhorn does by default."
+        )
     return not_ready(f"a pod of {eviction.budget.name}")

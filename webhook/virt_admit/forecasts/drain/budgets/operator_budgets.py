@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.budgets import longhorn_budgets
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
-    Answer,
-    Eviction,
+    OperatorAnswer,
+    PodEviction,
     Way,
     is_ready,
     is_schedulable,
@@ -58,7 +58,7 @@ class Operator(NamedTuple):
     name: str
     wrote: Callable[[Object], bool]
     """Whether a budget is one of its own."""
-    judge: Callable[[Eviction], Answer | None]
+    judge: Callable[[PodEviction], OperatorAnswer | None]
     """What it does about an eviction. None: nothing, so that the form of the budget decides. Raises Unseen."""
 
 
@@ -78,7 +78,7 @@ def operator(budget: Object) -> Operator | None:
     return next((known for known in _OPERATORS if known.wrote(budget)), None)
 
 
-def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> Answer | None:
+def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> OperatorAnswer | None:
     """Return what the operator of a budget does about the eviction of a pod. None: the form of the budget decides.
 
     Args:
@@ -91,7 +91,7 @@ def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> Answer |
     if known is None:
         return None
     try:
-        return known.judge(Eviction(pod, budget, never, cluster))
+        return known.judge(PodEviction(pod, budget, never, cluster))
     except Unseen as unseen:
         about = f"{PDB.kind} {budget.full_name}"
         raise Unseen(f"whether {known.name} makes way for {about} ({unseen.what})") from None
@@ -125,7 +125,7 @@ def _is_of_monitors(budget: Object) -> bool:
     return budget.name == "rook-ceph-mon-pdb" and selected_labels(budget).get("app") == "rook-ceph-mon"
 
 
-def _rook(eviction: Eviction) -> Answer | None:
+def _rook(eviction: PodEviction) -> OperatorAnswer | None:
     labels = selected_labels(eviction.budget)
     domain = next((key for key in labels if key.startswith(_DOMAIN)), "")
     if domain:
@@ -137,11 +137,13 @@ def _rook(eviction: Eviction) -> Answer | None:
     if _is_of_monitors(eviction.budget):
         if any(map(_leaves_budgets_alone, eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace))):
             return None
-        return Answer(Way.NOW, "a Ceph monitor is down", "Wait until all monitors are in the quorum, or repair them.")
+        return OperatorAnswer(
+            Way.NOW, "a Ceph monitor is down", "Wait until all monitors are in the quorum, or repair them."
+        )
     owner = _owner(eviction.budget, _ROOK)
     if eviction.never:
         reason = f"{eviction.never}, and Rook keeps it for {owner}"
-        return Answer(Way.NEVER, reason, f"Add an instance or a standby in {owner}.")
+        return OperatorAnswer(Way.NEVER, reason, f"Add an instance or a standby in {owner}.")
     return not_ready(f"a daemon of {owner}")
 
 
@@ -149,17 +151,17 @@ def _leaves_budgets_alone(ceph: Object) -> bool:
     return ceph.at("spec", "disruptionManagement", "managePodBudgets").boolean is False
 
 
-def _another_domain_drains(eviction: Eviction, label: str) -> Answer:
+def _another_domain_drains(eviction: PodEviction, label: str) -> OperatorAnswer:
     """Rook writes a budget of 0 for each failure domain but the one that is down."""
     budgets = eviction.cluster.list(PDB, eviction.budget.namespace)
     blocked = {value for budget in budgets if (value := selected_labels(budget).get(label))}
     away = sorted({value for pod in eviction.pods if (value := pod.labels.get(label))} - blocked)
     where = names(away) or "another failure domain"
     reason = f"Ceph waits until {where} is back and its data is clean"
-    return Answer(Way.NOW, reason, f"Wait for that, and repair {where} if it does not come back.")
+    return OperatorAnswer(Way.NOW, reason, f"Wait for that, and repair {where} if it does not come back.")
 
 
-def _osds(eviction: Eviction) -> Answer:
+def _osds(eviction: PodEviction) -> OperatorAnswer:
     """The first OSD of a node goes; Rook then lets the others of its failure domain go."""
     osds = list(eviction.selected)
     if eviction.allowed >= sum(node_of(osd) == eviction.node for osd in osds):
@@ -172,8 +174,8 @@ def _osds(eviction: Eviction) -> Answer:
     down = sorted({node_of(osd) or osd.name for osd in osds if not is_ready(osd)} - {eviction.node})
     if not eviction.allowed and down and health != "HEALTH_OK":
         reason = f"an OSD of {names(down)} is down, and Ceph waits until its data is clean"
-        return Answer(Way.NOW, reason, "Wait for that, and repair the OSD if it does not come back.")
-    return Answer(
+        return OperatorAnswer(Way.NOW, reason, "Wait for that, and repair the OSD if it does not come back.")
+    return OperatorAnswer(
         Way.WAITS, f"Rook lets all OSDs of node {eviction.node} go about 1 minute after the first one is down"
     )
 
@@ -181,7 +183,7 @@ def _osds(eviction: Eviction) -> Answer:
 # --- databases and queues ----------------------------------------------------------------------------------------
 
 
-def _cloudnative_pg(eviction: Eviction) -> Answer:
+def _cloudnative_pg(eviction: PodEviction) -> OperatorAnswer:
     """CloudNativePG makes a ready replica on another node the primary when the node of the primary is cordoned."""
     if eviction.allowed:
         return GOES
@@ -189,31 +191,31 @@ def _cloudnative_pg(eviction: Eviction) -> Answer:
     if owner is None or not eviction.budget.name.endswith("-primary"):
         return not_ready(f"a replica of {owner}")
     if any(_is_standby(pod, owner.name, eviction) for pod in eviction.pods):
-        return Answer(Way.WAITS, f"CloudNativePG moves the primary of {owner} to a replica on another node")
+        return OperatorAnswer(Way.WAITS, f"CloudNativePG moves the primary of {owner} to a replica on another node")
     cluster = eviction.cluster.get(CNPG_CLUSTER, namespace, owner.name)
     if cluster is None:
         raise Unseen(f"{owner} does not exist")
     if cluster.at("spec", "instances").integer in (None, 1):
         remedy = "Set instances: 2 in the Cluster, or open a maintenance window with its nodeMaintenanceWindow."
-        return Answer(Way.NEVER, f"{owner} has one instance, which CloudNativePG cannot move", remedy)
+        return OperatorAnswer(Way.NEVER, f"{owner} has one instance, which CloudNativePG cannot move", remedy)
     return not_ready(f"every replica of {owner} on other schedulable nodes")
 
 
-def _is_standby(pod: Object, cluster: str, eviction: Eviction) -> bool:
+def _is_standby(pod: Object, cluster: str, eviction: PodEviction) -> bool:
     ours = pod.labels.get("cnpg.io/cluster") == cluster and not pod.deleted
     return ours and is_ready(pod) and node_of(pod) != eviction.node and is_schedulable(node_of(pod), eviction.cluster)
 
 
-def _strimzi(eviction: Eviction) -> Answer:
+def _strimzi(eviction: PodEviction) -> OperatorAnswer:
     """Strimzi's Drain Cleaner refuses the eviction and lets the operator roll the pod to another node."""
     if eviction.allowed:
         return GOES
     owner = _owner(eviction.budget, "strimzi.io")
     if any(map(_is_drain_cleaner, eviction.cluster.list(VALIDATING_CONFIGURATION))):
-        return Answer(Way.WAITS, f"the Strimzi operator moves the pods of {owner} at its next reconciliation")
+        return OperatorAnswer(Way.WAITS, f"the Strimzi operator moves the pods of {owner} at its next reconciliation")
     if eviction.never:
         remedy = f"Install Strimzi's Drain Cleaner, or set maxUnavailable: 1 in the template of {owner}."
-        return Answer(Way.NEVER, f"{eviction.never}, and Strimzi has no Drain Cleaner here", remedy)
+        return OperatorAnswer(Way.NEVER, f"{eviction.never}, and Strimzi has no Drain Cleaner here", remedy)
     return not_ready(f"a pod of {owner}")
 
 
@@ -225,7 +227,7 @@ def _is_drain_cleaner(configuration: Object) -> bool:
     )
 
 
-def _elasticsearch(eviction: Eviction) -> Answer:
+def _elasticsearch(eviction: PodEviction) -> OperatorAnswer:
     """ECK allows one pod of a green cluster with several nodes of each role."""
     if eviction.allowed:
         return GOES
@@ -236,11 +238,11 @@ def _elasticsearch(eviction: Eviction) -> Answer:
     health = found.at("status", "health").text or "unknown"
     if health != "green":
         reason = f"the health of {owner} is {health}, and ECK allows no disruption until it is green"
-        return Answer(Way.NOW, reason, f"Wait until {owner} is green, or repair it.")
+        return OperatorAnswer(Way.NOW, reason, f"Wait until {owner} is green, or repair it.")
     role = _single_role(found)
     if role:
         reason = f"{owner} has a single {role} node, and ECK allows no disruption of the cluster"
-        return Answer(Way.NEVER, reason, f"Add a node with the role {role} to {owner}.")
+        return OperatorAnswer(Way.NEVER, reason, f"Add a node with the role {role} to {owner}.")
     return not_ready(f"a pod of {owner}")
 
 
@@ -273,26 +275,26 @@ def _is_guard(budget: Object) -> bool:
     return budget.name.endswith("-guard-pdb") and selected_labels(budget).get("app") == "guard"
 
 
-def _guard(eviction: Eviction) -> Answer:
+def _guard(eviction: PodEviction) -> OperatorAnswer:
     """One control-plane node may be down at a time."""
     if eviction.allowed:
         return GOES
     down = sorted({node_of(pod) for pod in eviction.selected if not is_ready(pod)} - {""})
     reason = f"{names(down)} is not Ready" if down else "another control-plane node is not Ready"
     remedy = "Wait until all control-plane nodes are Ready, or repair them."
-    return Answer(Way.NOW, f"{reason}, and only one control-plane node may be down at a time", remedy)
+    return OperatorAnswer(Way.NOW, f"{reason}, and only one control-plane node may be down at a time", remedy)
 
 
 def _is_image_registry(budget: Object) -> bool:
     return (budget.namespace, budget.name) == ("openshift-image-registry", "image-registry")
 
 
-def _image_registry(eviction: Eviction) -> Answer:
+def _image_registry(eviction: PodEviction) -> OperatorAnswer:
     if eviction.allowed:
         return GOES
     if eviction.never:
         remedy = "Set replicas: 2 in the Config of the image registry."
-        return Answer(Way.NEVER, f"{eviction.never}, and the registry operator keeps it", remedy)
+        return OperatorAnswer(Way.NEVER, f"{eviction.never}, and the registry operator keeps it", remedy)
     return not_ready("a pod of the image registry")
 
 
@@ -304,7 +306,7 @@ def _is_of_virt_operator(budget: Object) -> bool:
     return managed or (budget.name.endswith("-pdb") and selected_labels(budget).get("kubevirt.io") in _VIRT_COMPONENTS)
 
 
-def _virt_operator(eviction: Eviction) -> Answer:
+def _virt_operator(eviction: PodEviction) -> OperatorAnswer:
     """The budget demands all replicas but one, and virt-operator writes none for a single replica."""
     component = selected_labels(eviction.budget).get("kubevirt.io") or "KubeVirt"
     return GOES if eviction.allowed else not_ready(f"a replica of {component}")
@@ -318,7 +320,7 @@ def _custom_owner(budget: Object) -> Owner | None:
     return next((owner for owner in _owners(budget) if "." in owner.group and owner.group not in BUILT_IN_GROUPS), None)
 
 
-def _custom(eviction: Eviction) -> Answer | None:
+def _custom(eviction: PodEviction) -> OperatorAnswer | None:
     if eviction.never:
         raise Unseen(f"{_custom_owner(eviction.budget)} writes it, and whether it makes way is not known")
     return None

@@ -33,7 +33,7 @@ class Way(enum.Enum):
     """Refused until the operator's object is changed."""
 
 
-class Answer(NamedTuple):
+class OperatorAnswer(NamedTuple):
     """What an operator does about the eviction of one pod."""
 
     way: Way
@@ -42,11 +42,11 @@ class Answer(NamedTuple):
     """For ``NOW`` and ``NEVER``."""
 
 
-GOES: Final = Answer(Way.GOES)
+GOES: Final = OperatorAnswer(Way.GOES)
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class PodEviction:
     """A pod that a drain evicts, and the budget of an operator that selects it."""
 
     pod: Object
@@ -95,7 +95,7 @@ def is_schedulable(node: str, cluster: Cluster) -> bool:
     return found is not None and found.at("spec", "unschedulable").boolean is not True
 
 
-def not_ready(what: str) -> Answer:
+def not_ready(what: str) -> OperatorAnswer:
     """Return that the budget allows nothing until a pod of it is ready again."""
     reason = f"{what} is not ready, so it allows no disruption now"
-    return Answer(Way.NOW, reason, "Wait until its pods are ready, or repair them.")
+    return OperatorAnswer(Way.NOW, reason, "Wait until its pods are ready, or repair them.")

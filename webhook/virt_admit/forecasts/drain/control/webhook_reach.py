@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NAMESPACE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubernetes.webhook_requests import Request
+from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.scheduler import pods as scheduled_pods
 
@@ -86,13 +86,17 @@ _MIGRATION: Final = "virtualmachineinstancemigrations"
 _INSTANCE: Final = "virtualmachineinstances"
 _KUBEVIRT: Final = "kubevirt.io"
 
-EVICTION: Final = Request("CREATE", "", "pods/eviction")
+EVICTION: Final = InterceptedRequest("CREATE", "", "pods/eviction")
 MIGRATION: Final = (
-    Request("CREATE", "", "pods"),
-    Request("CREATE", _KUBEVIRT, _MIGRATION),
-    *(Request("UPDATE", _KUBEVIRT, f"{name}{sub}") for name in (_MIGRATION, _INSTANCE) for sub in ("", "/status")),
+    InterceptedRequest("CREATE", "", "pods"),
+    InterceptedRequest("CREATE", _KUBEVIRT, _MIGRATION),
+    *(
+        InterceptedRequest("UPDATE", _KUBEVIRT, f"{name}{sub}")
+        for name in (_MIGRATION, _INSTANCE)
+        for sub in ("", "/status")
+    ),
 )
-STATE_CLAIM: Final = Request("CREATE", "", "persistentvolumeclaims")
+STATE_CLAIM: Final = InterceptedRequest("CREATE", "", "persistentvolumeclaims")
 """Only for VMs with a persistent vTPM or EFI: the migration creates a second claim for their state."""
 
 
@@ -196,7 +200,7 @@ def _concerns(webhook: Field, vmi: Object, cluster: Cluster, *, evictions: bool)
     return True if True in answers else None if None in answers else False
 
 
-def _requests(vmi: Object, cluster: Cluster, *, evictions: bool) -> Iterable[Request]:
+def _requests(vmi: Object, cluster: Cluster, *, evictions: bool) -> Iterable[InterceptedRequest]:
     namespace = vms.namespace_of(vmi)
     labels = cluster.cached(_namespace_labels).get(namespace)
     pod = candidates.launchers(cluster).on_node(vmi)

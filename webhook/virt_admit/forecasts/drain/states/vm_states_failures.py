@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states.vm_states_kinds import Effect, Ruling, State, VmState
+from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import duration
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -26,16 +26,18 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         open_nodes = set(target.placement.candidates) | set(target.placement.undetermined)
         tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
         if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and len(impossible) == 1):
-            return Ruling(Effect.BLOCKS, f"migrations fail on every node: {_pairs(impossible)}", PAIR_REMEDY)
+            return Ruling(StateEffect.BLOCKS, f"migrations fail on every node: {_pairs(impossible)}", PAIR_REMEDY)
     loads = migration_failures.loads_in_a_row(vmi, cluster)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
     if loads and not (settings is not None and settings.ends_at_deadline):
         limit = migration_timeouts.seconds(vmi, settings)
         after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
         if loads > 1:
-            return Ruling(Effect.BLOCKS, f"its last {loads} migrations were cancelled{after}: timed out", LOAD_REMEDY)
+            return Ruling(
+                StateEffect.BLOCKS, f"its last {loads} migrations were cancelled{after}: timed out", LOAD_REMEDY
+            )
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
-        return Ruling(Effect.UNKNOWN, reason, LOAD_REMEDY)
+        return Ruling(StateEffect.UNKNOWN, reason, LOAD_REMEDY)
     return None
 
 

@@ -103,7 +103,7 @@ class VmState:
 AT_REST: Final = VmState()
 
 
-class Effect(enum.IntEnum):
+class StateEffect(enum.IntEnum):
     """The effect of a state on a drain, worst last."""
 
     WAITS = 0
@@ -114,6 +114,6 @@ class Effect(enum.IntEnum):
 class Ruling(NamedTuple):
     """What a state means for a drain, with the sentence about it and the remedy (empty: none needed)."""
 
-    effect: Effect
+    effect: StateEffect
     reason: str
     remedy: str = ""

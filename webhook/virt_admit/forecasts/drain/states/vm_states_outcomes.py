@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY
-from virt_admit.forecasts.drain.states.vm_states_kinds import Effect, Flag, Ruling, State, VmState
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, duration, moment
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -63,9 +63,9 @@ def _stale_mark(case: Case) -> Ruling:
     reason = f"is marked for the evacuation of {case.found.detail}, which it has left: every eviction is refused"
     if versions.has_release(case.cluster, Feature.EVACUATE_CANCEL.since):
         return Ruling(
-            Effect.BLOCKS, reason, f"virtctl evacuate-cancel vmi {case.vmi.name} -n {vms.namespace_of(case.vmi)}"
+            StateEffect.BLOCKS, reason, f"virtctl evacuate-cancel vmi {case.vmi.name} -n {vms.namespace_of(case.vmi)}"
         )
-    return Ruling(Effect.BLOCKS, reason, "remove status.evacuationNodeName of the VMI")
+    return Ruling(StateEffect.BLOCKS, reason, "remove status.evacuationNodeName of the VMI")
 
 
 def _marked(case: Case) -> Ruling:
@@ -74,16 +74,16 @@ def _marked(case: Case) -> Ruling:
     since = f" since {clock_words(case.found.since, case.cluster)}" if case.found.since else ""
     if case.found.late:
         reason = f"is marked for evacuation{since}, but KubeVirt has not created a migration"
-        return Ruling(Effect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
-    return Ruling(Effect.WAITS, f"is marked for evacuation{since}; KubeVirt creates its migration next")
+        return Ruling(StateEffect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+    return Ruling(StateEffect.WAITS, f"is marked for evacuation{since}; KubeVirt creates its migration next")
 
 
 def _two_pods(case: Case) -> Ruling:
     reason = f"waits until its old pod {case.found.detail} has ended"
     if case.found.late:
         remedy = f"see why it does not end: kubectl describe pod {case.found.detail} -n {vms.namespace_of(case.vmi)}"
-        return Ruling(Effect.BLOCKS, reason, remedy)
-    return Ruling(Effect.WAITS, reason)
+        return Ruling(StateEffect.BLOCKS, reason, remedy)
+    return Ruling(StateEffect.WAITS, reason)
 
 
 def _backoff(case: Case) -> Ruling:
@@ -94,25 +94,27 @@ def _backoff(case: Case) -> Ruling:
     )
     text = f" ({cut(case.found.failure.text, 120)})" if case.found.failure and case.found.failure.text else ""
     verb = "attempt" if case.found.attempts == 1 else "attempts"
-    return Ruling(Effect.WAITS, f"{case.found.attempts} {verb} failed{text}{until}")
+    return Ruling(StateEffect.WAITS, f"{case.found.attempts} {verb} failed{text}{until}")
 
 
 def _backup(case: Case) -> Ruling:
     drains = case.found.migration is not None and migrations.AUTOMATIC[0] in case.found.migration.annotations
     reason = f"waits for a backup{_words(case.found)}"
     if drains:
-        return Ruling(Effect.WAITS, f"{reason}, which the migration of a drain aborts")
-    return Ruling(Effect.UNKNOWN, reason, "wait until the backup has ended")
+        return Ruling(StateEffect.WAITS, f"{reason}, which the migration of a drain aborts")
+    return Ruling(StateEffect.UNKNOWN, reason, "wait until the backup has ended")
 
 
 def _volume(case: Case) -> Ruling:
     until = f", until {moment(case.found.until)}" if case.found.until else ""
-    return Ruling(Effect.WAITS, f"waits until its utility volume is detached{until}", "end its export or memory dump")
+    return Ruling(
+        StateEffect.WAITS, f"waits until its utility volume is detached{until}", "end its export or memory dump"
+    )
 
 
 def _quota(case: Case) -> Ruling:
     remedy = f"raise the quota: kubectl describe resourcequota -n {vms.namespace_of(case.vmi)}"
-    return Ruling(Effect.BLOCKS, f"a quota refuses its second pod{_words(case.found)}", remedy)
+    return Ruling(StateEffect.BLOCKS, f"a quota refuses its second pod{_words(case.found)}", remedy)
 
 
 def _queued(case: Case) -> Ruling:
@@ -141,11 +143,11 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     remedy = f"look at {full_name}, which holds the place"
     vmi = _vmi(namespace, name, cluster)
     if vmi is None:
-        return Ruling(Effect.UNKNOWN, full_name, remedy)
+        return Ruling(StateEffect.UNKNOWN, full_name, remedy)
     state = vm_states.of(vmi, cluster)
     own = _RULINGS[state.state](Case(vmi, state, cluster)) if state.state not in NO_RULING else None
     since = f" since {age(state.since, cluster)}" if state.since and clock.now(cluster) else ""
-    effect = own.effect if own is not None else Effect.WAITS
+    effect = own.effect if own is not None else StateEffect.WAITS
     return Ruling(effect, f"{full_name}{since}", remedy if effect else "")
 
 
@@ -158,14 +160,14 @@ def _vmi(namespace: str, name: str, cluster: Cluster) -> Object | None:
 
 def _no_target(case: Case) -> Ruling:
     reason = f"KubeVirt has not created its target pod since {clock_words(case.found.since, case.cluster)}"
-    return Ruling(Effect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+    return Ruling(StateEffect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
 
 
 def _unschedulable(case: Case) -> Ruling:
     until = (
         f"; given up at {moment(case.found.until)}, then repeated" if case.found.until else "; given up, then repeated"
     )
-    return Ruling(Effect.WAITS, f"kube-scheduler found no node for its target pod{_words(case.found)}{until}")
+    return Ruling(StateEffect.WAITS, f"kube-scheduler found no node for its target pod{_words(case.found)}{until}")
 
 
 def _target_pending(case: Case) -> Ruling:
@@ -173,7 +175,7 @@ def _target_pending(case: Case) -> Ruling:
     reason = (
         f"its target pod{_on(case.found)} has not started since {clock_words(case.found.since, case.cluster)}{until}"
     )
-    return Ruling(Effect.WAITS, reason)
+    return Ruling(StateEffect.WAITS, reason)
 
 
 def _target_not_ready(case: Case) -> Ruling:
@@ -181,12 +183,12 @@ def _target_not_ready(case: Case) -> Ruling:
     pod = "its target pod" if own else "the pod that attaches its volumes"
     reason = f"{pod}{_on(case.found)} is not ready since {clock_words(case.found.since, case.cluster)}"
     named = f"pod {case.found.detail.rpartition('/')[2]} -n {vms.namespace_of(case.vmi)}" if case.found.detail else ""
-    return Ruling(Effect.WAITS, reason, f"if it lasts: kubectl describe {named}" if named else "")
+    return Ruling(StateEffect.WAITS, reason, f"if it lasts: kubectl describe {named}" if named else "")
 
 
 def _preparing(case: Case) -> Ruling:
     reason = f"virt-handler{_on(case.found)} prepares its migration since {clock_words(case.found.since, case.cluster)}"
-    return Ruling(Effect.WAITS, reason)
+    return Ruling(StateEffect.WAITS, reason)
 
 
 def _running(case: Case) -> Ruling:
@@ -197,8 +199,8 @@ def _running(case: Case) -> Ruling:
     reason = f"migrates{_to(case.found)}{since}{usual}{_end(case)}"
     ends = settings is not None and settings.ends_at_deadline and case.found.until is not None
     if not case.found.late or (ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)):
-        return Ruling(Effect.WAITS, reason)
-    return Ruling(Effect.UNKNOWN, reason, LOAD_REMEDY)
+        return Ruling(StateEffect.WAITS, reason)
+    return Ruling(StateEffect.UNKNOWN, reason, LOAD_REMEDY)
 
 
 def _end(case: Case) -> str:
@@ -221,34 +223,34 @@ def _end(case: Case) -> str:
 
 def _paused(case: Case) -> Ruling:
     until = f", at most until {moment(case.found.until)}" if case.found.until else ""
-    return Ruling(Effect.WAITS, f"migrates{_to(case.found)}; its guest is paused until the copy ends{until}")
+    return Ruling(StateEffect.WAITS, f"migrates{_to(case.found)}; its guest is paused until the copy ends{until}")
 
 
 def _post_copy(case: Case) -> Ruling:
     target = case.found.target or "its target node"
-    return Ruling(Effect.WAITS, f"runs on {target} already, its memory follows (post-copy)")
+    return Ruling(StateEffect.WAITS, f"runs on {target} already, its memory follows (post-copy)")
 
 
 def _aborting(case: Case) -> Ruling:
     reason = f"its migration{_to(case.found)} is being cancelled since {clock_words(case.found.since, case.cluster)}"
     if case.found.late:
-        return Ruling(Effect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
-    return Ruling(Effect.WAITS, reason)
+        return Ruling(StateEffect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+    return Ruling(StateEffect.WAITS, reason)
 
 
 def _arrived(case: Case) -> Ruling:
-    return Ruling(Effect.WAITS, f"has left for {case.found.target}; its old pod ends")
+    return Ruling(StateEffect.WAITS, f"has left for {case.found.target}; its old pod ends")
 
 
 def _not_closed(case: Case) -> Ruling:
     waits = f": {case.found.detail}" if case.found.detail else ""
-    return Ruling(Effect.WAITS, f"has migrated, but its migration is still open{waits}")
+    return Ruling(StateEffect.WAITS, f"has migrated, but its migration is still open{waits}")
 
 
 def _decentralized(case: Case) -> Ruling:
     since = clock_words(case.found.since, case.cluster)
     reason = f"migrates between clusters since {since}, so its end cannot be determined"
-    return Ruling(Effect.UNKNOWN, reason, "wait for the other cluster")
+    return Ruling(StateEffect.UNKNOWN, reason, "wait for the other cluster")
 
 
 _RULINGS: Final[dict[State, Callable[[Case], Ruling]]] = {

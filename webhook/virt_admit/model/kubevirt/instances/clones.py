@@ -41,7 +41,7 @@ MAX_MATCHES: Final = 100_000
 """Pairs of a filter and a key that are compared: 50 ms. The webhook reviews nothing else meanwhile."""
 
 
-class Step(NamedTuple):
+class PatchStep(NamedTuple):
     """One patch of the clone."""
 
     path: Path
@@ -109,7 +109,7 @@ def _map(parent: dict[str, Any], key: str) -> dict[str, Any]:
     return found
 
 
-def steps(clone: Object, vm: Object) -> list[Step]:
+def steps(clone: Object, vm: Object) -> list[PatchStep]:
     """Return the patches in the order in which KubeVirt applies them.
 
     Raises:
@@ -118,16 +118,16 @@ def steps(clone: Object, vm: Object) -> list[Step]:
     return [*_generated(clone["spec"], vm), *_own(clone.at("spec", "patches"))]
 
 
-def _own(patches: Field) -> Iterator[Step]:
+def _own(patches: Field) -> Iterator[PatchStep]:
     for patch in patches.items():
         try:
             operation = json_codec.loads((patch.text or "").encode())
         except (ValueError, RecursionError):
             operation = None
-        yield Step(patch.path, operation)
+        yield PatchStep(patch.path, operation)
 
 
-def _generated(spec: Field, vm: Object) -> Iterator[Step]:
+def _generated(spec: Field, vm: Object) -> Iterator[PatchStep]:
     template = vms.vmi_template(vm)
     domain = template.at("spec", "domain")
     macs, serial, of_template = spec["newMacAddresses"], spec["newSMBiosSerial"], spec["template"]
@@ -148,11 +148,11 @@ def _generated(spec: Field, vm: Object) -> Iterator[Step]:
         yield _replace(spec["source"].path, f"{firmware}/uuid", "")
 
 
-def _replace(path: Path, pointer: str, value: str) -> Step:
-    return Step(path, {"op": "replace", "path": pointer, "value": value})
+def _replace(path: Path, pointer: str, value: str) -> PatchStep:
+    return PatchStep(path, {"op": "replace", "path": pointer, "value": value})
 
 
-def _removals(filters: Field, keys: Mapping[str, str], parent: str) -> Iterator[Step]:
+def _removals(filters: Field, keys: Mapping[str, str], parent: str) -> Iterator[PatchStep]:
     """Yield the removals of the keys that no filter names. Without the field every key stays; an empty list keeps none."""
     if not filters.is_list or not keys:
         return
@@ -163,7 +163,7 @@ def _removals(filters: Field, keys: Mapping[str, str], parent: str) -> Iterator[
     unwanted = [_pattern(text[1:]) for text in texts if text.startswith("!")]
     for key in keys:
         if not any(matches(key) for matches in wanted) or any(matches(key) for matches in unwanted):
-            yield Step(filters.path, {"op": "remove", "path": parent + Path(key).pointer})
+            yield PatchStep(filters.path, {"op": "remove", "path": parent + Path(key).pointer})
 
 
 def _pattern(text: str) -> Callable[[str], Any]:
@@ -175,7 +175,7 @@ def _pattern(text: str) -> Callable[[str], Any]:
         return lambda _key: None
 
 
-def patched(clone: Object, vm: Object, taken: Sequence[Step]) -> Object:
+def patched(clone: Object, vm: Object, taken: Sequence[PatchStep]) -> Object:
     """Return the VM that KubeVirt creates of the source with these steps.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Final
 
 from virt_admit.model.kubernetes.objects import Field
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
-from virt_admit.model.kubevirt.launcher.launcher_settings import EVEN_PARITY, Number, Settings, exact
+from virt_admit.model.kubevirt.launcher.launcher_settings import EVEN_PARITY, LauncherSettings, Number, exact
 from virt_admit.model.scheduler.resources import CPU, MEMORY
 
 _MOST: Final = 2**32 - 1
@@ -57,7 +57,7 @@ def _equal(guest: Guest, resource: str) -> bool:
     return request == limit
 
 
-def guest(vmi: ExpandedVmi, settings: Settings) -> Guest:
+def guest(vmi: ExpandedVmi, settings: LauncherSettings) -> Guest:
     """Return the guest of a VMI, or of the VMI that a VM would start."""
     domain, cpu = vmi.spec["domain"], vmi.spec.at("domain", "cpu")
     resources = domain["resources"]
@@ -91,7 +91,12 @@ def _cpu_flag(vmi: ExpandedVmi, cpu: Field, key: str, of_type: str) -> bool:
 
 
 def _default_requests(
-    requests: dict[str, Number], limits: Mapping[str, Number], vmi: ExpandedVmi, settings: Settings, *, dedicated: bool
+    requests: dict[str, Number],
+    limits: Mapping[str, Number],
+    vmi: ExpandedVmi,
+    settings: LauncherSettings,
+    *,
+    dedicated: bool,
 ) -> None:
     """Write the CPU request that virt-api writes into a new VMI; one that runs keeps what it got when it started."""
     if limits.get(CPU) and not requests.get(CPU):
@@ -180,7 +185,7 @@ def has_tpm(vmi: ExpandedVmi) -> bool:
     return device.is_map and device["enabled"].boolean is not False
 
 
-def interfaces(vmi: ExpandedVmi, settings: Settings) -> list[str]:
+def interfaces(vmi: ExpandedVmi, settings: LauncherSettings) -> list[str]:
     """Return the model of each network interface. A VMI without networks gets an interface by itself."""
     found = list(vmi.devices["interfaces"].items())
     default = vmi.preference.spec.at("devices", "preferredInterfaceModel").text if vmi.preference else None

@@ -27,8 +27,8 @@ from virt_admit.model.kubevirt.launcher.guest_resources import Guest, autoattach
 from virt_admit.model.kubevirt.launcher.launcher_settings import (
     EVEN_PARITY,
     AutomaticLimits,
+    LauncherSettings,
     Number,
-    Settings,
     automatic_limits,
     exact,
     settings,
@@ -90,7 +90,9 @@ def pod(vmi: ExpandedVmi, cluster: Cluster) -> PodSize:
 # --- the container of the guest ------------------------------------------------------------------------------------
 
 
-def _compute(vmi: ExpandedVmi, size: Guest, given: Settings, cluster: Cluster, automatic: AutomaticLimits) -> Container:
+def _compute(
+    vmi: ExpandedVmi, size: Guest, given: LauncherSettings, cluster: Cluster, automatic: AutomaticLimits
+) -> Container:
     """Return the container of the guest. What the VMI itself sets wins over what KubeVirt derives."""
     own_requests, own_limits = dict(size.requests), dict(size.limits)
     requests: dict[str, Number] = {}
@@ -116,7 +118,9 @@ def _compute(vmi: ExpandedVmi, size: Guest, given: Settings, cluster: Cluster, a
     return Container.of({**requests, **own_requests}, {**limits, **own_limits}, "compute")
 
 
-def _request_memory(requests: dict[str, Number], limits: Mapping[str, Number], size: Guest, given: Settings) -> None:
+def _request_memory(
+    requests: dict[str, Number], limits: Mapping[str, Number], size: Guest, given: LauncherSettings
+) -> None:
     """Request the memory of a VMI without a request: its limit, else the guest's memory and its overcommit."""
     if limits.get(MEMORY):
         requests[MEMORY] = limits[MEMORY]
@@ -171,7 +175,7 @@ def _add_overhead(vmi: ExpandedVmi, size: Guest, overhead: Number, own: _Pair, d
 # --- memory besides the guest's ------------------------------------------------------------------------------------
 
 
-def _overhead(vmi: ExpandedVmi, size: Guest, given: Settings) -> Number:
+def _overhead(vmi: ExpandedVmi, size: Guest, given: LauncherSettings) -> Number:
     """Return the memory that KubeVirt adds for its own processes, QEMU's, and the guest's devices."""
     page_table = -(-size.requests.get(MEMORY, 0) // 1000) * 1000 // 512
     # Monitor, launcher, virtlogd, virtqemud, QEMU; then each CPU, and the I/O thread
@@ -208,7 +212,7 @@ def _of_devices(vmi: ExpandedVmi, size: Guest) -> int:
     return total
 
 
-def _of_network(vmi: ExpandedVmi, given: Settings) -> Number:
+def _of_network(vmi: ExpandedVmi, given: LauncherSettings) -> Number:
     """Return what network bindings need: passt, and each registered plugin once."""
     total: Number = 250 * _MI if any(each["passtBinding"].present for each in vmi.devices["interfaces"].items()) else 0
     for plugin in _plugins(vmi, given):
@@ -225,7 +229,7 @@ def _has_sev(vmi: ExpandedVmi) -> bool:
     return security["sev"].present or security["snp"].present
 
 
-def _plugins(vmi: ExpandedVmi, given: Settings) -> list[Field]:
+def _plugins(vmi: ExpandedVmi, given: LauncherSettings) -> list[Field]:
     names = {each.at("binding", "name").text for each in vmi.devices["interfaces"].items()} - {None}
     return [given.plugins[name] for name in names if name]
 
@@ -233,7 +237,7 @@ def _plugins(vmi: ExpandedVmi, given: Settings) -> list[Field]:
 # --- devices -------------------------------------------------------------------------------------------------------
 
 
-def _of_kubevirt(vmi: ExpandedVmi, given: Settings) -> Iterator[str]:
+def _of_kubevirt(vmi: ExpandedVmi, given: LauncherSettings) -> Iterator[str]:
     """Yield the devices of the node that QEMU opens."""
     models = interfaces(vmi, given)
     if models or vmi.autoattach_pod_interface is not False:
@@ -301,7 +305,7 @@ def _hooks(vmi: ExpandedVmi) -> int:
     return len(found) if isinstance(found, list) else 0
 
 
-def _logs_console(vmi: ExpandedVmi, given: Settings) -> bool:
+def _logs_console(vmi: ExpandedVmi, given: LauncherSettings) -> bool:
     if autoattach(vmi, "autoattachSerialConsole", "preferredAutoattachSerialConsole") is False:
         return False
     own = vmi.devices["logSerialConsole"].boolean

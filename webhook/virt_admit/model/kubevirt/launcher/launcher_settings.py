@@ -66,7 +66,7 @@ class Support:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LauncherSettings:
     """KubeVirt's settings, with its defaults."""
 
     overcommit: int
@@ -93,12 +93,12 @@ class Settings:
     """The same of VMs with dedicated CPUs, or with limits equal to requests."""
 
 
-def settings(cluster: Cluster) -> Settings:
+def settings(cluster: Cluster) -> LauncherSettings:
     """Return KubeVirt's settings as far as they are known."""
     return cluster.cached(_settings)
 
 
-def _settings(cluster: Cluster) -> Settings:
+def _settings(cluster: Cluster) -> LauncherSettings:
     kubevirt = known_or_none(configuration.kubevirt_in_effect, cluster) or Object({})
     found = kubevirt.at("spec", "configuration")
     developer = found["developerConfiguration"]
@@ -106,7 +106,7 @@ def _settings(cluster: Cluster) -> Settings:
     hypervisor = (
         found.at("hypervisors", 0, "name").text if gate_is_known_on(cluster, Gate.CONFIGURABLE_HYPERVISOR) else ""
     )
-    return Settings(
+    return LauncherSettings(
         overcommit=_positive(developer["memoryOvercommit"], 100),
         cpu_ratio=_positive(developer["cpuAllocationRatio"], 10),
         cpu_request=None if request == _USUAL_CPU_REQUEST else request,
