@@ -169,7 +169,7 @@ check: .venv/.ready
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@report=$$($(BIN)/lint-imports --no-cache) || { echo "$$report"; exit 1; }
-	@$(BIN)/python -m tests.generated --check
+	@$(BIN)/python -m tools.generated --check
 
 ## make format    format, and fix lint errors that ruff can fix
 format: .venv/.ready
@@ -177,7 +177,7 @@ format: .venv/.ready
 
 ## make docs      write the generated manifests and pages
 docs manifests: .venv/.ready
-	@$(BIN)/python -m tests.generated
+	@$(BIN)/python -m tools.generated
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

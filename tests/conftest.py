@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
-from tests import field_tables
+from tools import field_tables
 
 settings.load_profile("ci")
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import definitions, field_tables
+from tests import definitions
 from tests.apiserver.crds import custom
+from tools import field_tables
 from virt_admit.model.kubernetes import kinds
 
 TABLES = field_tables.judged()

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from tests.apiserver.control_plane import ControlPlane
-from tests.chart.chart import CHART, COMPONENTS
 from tests.e2e.helm import Helm
 from tests.paths import MANIFESTS
+from tools.chart.chart import CHART, COMPONENTS
 from virt_admit import __version__
 from virt_admit.install import manifests
 from virt_admit.rules import load_rules

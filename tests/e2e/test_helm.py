@@ -13,11 +13,11 @@ import yaml
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.webhook import Webhook
-from tests.chart.chart import CHART
 from tests.e2e.helm import CONFIGURATIONS, HTTPS, Cluster, Helm, cluster_with_services, may_listen
 from tests.https.reviews import vm
 from tests.paths import EXAMPLES
 from tests.waiting import eventually
+from tools.chart.chart import CHART
 from virt_admit import __version__
 
 FAILING = "virtual-machines.validate.virt-admit.io"

@@ -12,9 +12,9 @@ import pytest
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.helm import program
-from tests.chart.chart import CHART
 from tests.e2e.helm import CONFIGURATIONS, Cluster, Helm
 from tests.paths import MANIFESTS
+from tools.chart.chart import CHART
 from virt_admit_certs.certificates import certs_pem, new_signer
 
 CA = base64.b64encode(certs_pem([new_signer(datetime.now(UTC), timedelta(days=1)).cert])).decode()

@@ -16,7 +16,16 @@ PACKAGE = "webhook/virt_admit"
 COVERED = (
     *("webhook/**/*.py", "webhook/**/*.yaml", "certs/**/*.py", "docs/**/*.md", "manifests/**/*.yaml", "examples/*.*"),
     *("charts/**/*.yaml", "charts/**/*.md", "charts/**/*.tpl", "charts/**/*.txt"),
-    *("tests/**/*.py", "README.md", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "Dockerfile"),
+    *(
+        "tests/**/*.py",
+        "tools/**/*.py",
+        "README.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "Makefile",
+        "Dockerfile",
+    ),
 )
 BANNED = {
     # "there is no rule x" is good English; "x is no rule" is not

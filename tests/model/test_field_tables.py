@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests import definitions, field_tables
+from tests import definitions
+from tools import field_tables
 from virt_admit.model.kubernetes import kinds
 
 TEXT: dict[str, Any] = {"type": "string"}

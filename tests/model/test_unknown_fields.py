@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from tests import definitions, field_tables
+from tests import definitions
+from tools import field_tables
 from virt_admit.cli.commands.rules import as_data
 from virt_admit.model import unknown_fields
 from virt_admit.model.kubernetes import kinds

@@ -20,8 +20,8 @@ from release.__main__ import not_ready
 from release.prepare import prepare
 from release.provenance import statement
 from release.settings import version_of
-from tests import generated
 from tests.paths import ROOT
+from tools import generated
 from virt_admit import __version__
 
 DAY = date(2026, 12, 1)

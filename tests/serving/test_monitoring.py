@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 import yaml
 
-from tests.dashboard import SECTIONS, dashboard
 from tests.paths import ROOT
+from tools.dashboard import SECTIONS, dashboard
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.install import manifests
 from virt_admit.install.manifests import NAME

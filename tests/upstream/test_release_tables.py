@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import release_tables
+from tools import release_tables
 from virt_admit.model import releases
 
 MODULES = {"1.6": "v1.6.0", "1.7": "v1.7.0", "1.8": "v1.8.0"}

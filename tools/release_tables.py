@@ -1,6 +1,6 @@
 """The tables of releases in ``model/release_tables``, made from upstream's source code; docs/upstream.md has the steps.
 
-``python -m tests.release_tables KUBEVIRT HYPERCONVERGED`` writes them from two git checkouts that have all tags.
+``python -m tools.release_tables KUBEVIRT HYPERCONVERGED`` writes them from two git checkouts that have all tags.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from tests.paths import ROOT
+from tools.paths import ROOT
 from virt_admit.model.kubernetes import kinds
 
 FOLDER: Final = ROOT / "webhook" / "virt_admit" / "model" / "release_tables"
@@ -150,7 +150,7 @@ def hyperconverged(read: Read) -> dict[str, Any]:
         "phases": {each["name"]: each["phase"] for each in details},
         "instead": {each["name"]: used[1] for each in details if (used := _INSTEAD.search(each["description"]))},
         "fields": sorted(fields),
-        "ignored": sorted(_ignored(read, block[1] if block else "")),
+        "ignored": sorted(_ignored(block[1] if block else "")),
         "migration_limits": {key: stored[key] for key in kept if key in stored},
     }
 
@@ -158,7 +158,7 @@ def hyperconverged(read: Read) -> dict[str, Any]:
 _INSTEAD: Final = re.compile(r"[Uu]se (spec\.[\w.]+\w)")
 
 
-def _ignored(read: Read, block: str) -> Iterator[str]:
+def _ignored(block: str) -> Iterator[str]:
     """Yield the v1beta1 feature gates that this release documents as ignored."""
     for comment, name in re.findall(r"((?:^\s*//[^\n]*\n)+)[^\n]*json:\"(\w+)", block, re.MULTILINE):
         if "ignored" in comment:

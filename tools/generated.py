@@ -1,4 +1,4 @@
-"""Files that are made from code: ``make manifests docs`` writes them, ``make check`` fails if one is stale."""
+"""Files that are made from code: ``make docs`` writes them, ``make check`` fails if one is stale."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import yaml
 
-from tests import field_tables
-from tests.chart import chart
-from tests.dashboard import dashboard
-from tests.paths import ROOT
+from tools import field_tables
+from tools.chart import chart
+from tools.dashboard import dashboard
+from tools.paths import ROOT
 from virt_admit.cli.commands.rules import page
 from virt_admit.install import manifests
 from virt_admit.install.guard import guard

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import yaml
 
-from tests.chart.components import Document, Read, apply, documents, pod_templates
-from tests.chart.template import Expression, If, Nested, Splice, Template, Tree, print_document
-from tests.chart.values import print_schema, print_table, print_values, values
-from tests.dashboard import dashboard
-from tests.paths import ROOT
+from tools.chart.components import Document, Read, apply, documents, pod_templates
+from tools.chart.template import Expression, If, Nested, Splice, Template, Tree, print_document
+from tools.chart.values import print_schema, print_table, print_values, values
+from tools.dashboard import dashboard
+from tools.paths import ROOT
 from virt_admit import __version__
 from virt_admit.install import manifests
+from virt_admit.model.kubevirt.settings.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.rules import load_rules
 from virt_admit.settings import DOCS_URL
 
@@ -149,7 +150,7 @@ def _replace_labels(metadata: dict[Any, Any], helper: str) -> None:
 
 
 def _trusted() -> str:
-    usual = "|".join(manifests.TRUSTED_NAMESPACES)
+    usual = "|".join(TRUSTED_NAMESPACES)
     return f"""\
 {{{{- /* Made by `make manifests`; do not edit. */}}}}
 {{{{- define "virt-admit.trusted" -}}}}

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import yaml
 
-from tests.chart.template import If, Nested, Tree, opposite
-from tests.paths import MANIFESTS
+from tools.chart.template import If, Nested, Tree, opposite
+from tools.paths import MANIFESTS
 
 Read = Callable[[Path], str]
 
