@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import OUT_OF_TIME, OutOfTime, Snapshot, check_time, time_limit
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.scheduler import pod_terms
+from virt_admit.model.scheduler import pod_terms, search_cost
 from virt_admit.policy.files import load_policy
 from virt_admit.rule import Operation
 from virt_admit.rules import load_rules
@@ -34,6 +34,12 @@ Terms = Sequence[Mapping[str, Any]]
 def term(label: object, **more: Any) -> dict[str, Any]:
     selector = {"matchExpressions": [{"key": f"x{label}", "operator": "Exists"}]}
     return {"labelSelector": selector, "topologyKey": HOSTNAME, **more}
+
+
+def broad(number: object) -> dict[str, Any]:
+    """A term that no index helps with: it selects pods without two labels, in all namespaces."""
+    selector = {"matchExpressions": [{"key": key, "operator": "DoesNotExist"} for key in ("kubevirt.io", f"x{number}")]}
+    return {"labelSelector": selector, "topologyKey": HOSTNAME, "namespaceSelector": {}}
 
 
 def instance(name: str, host: str, namespace: str, terms: Terms, kind: str = "podAntiAffinity") -> Iterator[Object]:
@@ -61,7 +67,15 @@ def instance(name: str, host: str, namespace: str, terms: Terms, kind: str = "po
     )
 
 
-def world(crowded: int, terms: int, others: int, hosts: int = 10, each: int = 0, **more: Any) -> Snapshot:
+def world(
+    crowded: int,
+    terms: int,
+    others: int,
+    hosts: int = 10,
+    each: int = 0,
+    of: Callable[..., Mapping[str, Any]] = term,
+    **more: Any,
+) -> Snapshot:
     """VMs with that many terms, all different, among others with ``each`` of them."""
     names = [f"n{number}" for number in range(hosts)]
     labels = [{"kubernetes.io/arch": "amd64", HOSTNAME: name} for name in names]
@@ -74,7 +88,7 @@ def world(crowded: int, terms: int, others: int, hosts: int = 10, each: int = 0,
             f"vm{index}",
             names[index % hosts],
             "crowded" if index < crowded else f"ns{index % 5}",
-            [term(next(number), **more) for _ in range(terms if index < crowded else each)],
+            [of(next(number), **more) for _ in range(terms if index < crowded else each)],
         )
     ]
     namespaces = [manifest("v1", "Namespace", name) for name in ("crowded", *(f"ns{index}" for index in range(5)))]
@@ -113,7 +127,7 @@ def test_three_vms_with_5000_terms_stall_no_review(ask: Any) -> None:
 
 @pytest.mark.parametrize("ask", [cordon, maintenance])
 def test_many_vms_with_100_terms_end_a_review_in_time(ask: Any) -> None:
-    cluster = world(0, 0, 1_000, each=100)
+    cluster = world(0, 0, 1_000, each=100, of=broad)
     with measured() as work:
         response = ask(cluster)
     assert work.seconds < 1.5
@@ -137,12 +151,110 @@ def test_terms_that_select_no_other_namespace_hide_nothing_there() -> None:
     assert {each.name for each in plan.nodes if each.drainable is None} == {"n0", "n1", "n2"}
 
 
-def test_a_drain_of_many_vms_with_100_terms_is_bounded() -> None:
+def test_terms_that_demand_a_label_are_indexed_and_all_judged() -> None:
     with measured() as work:
-        plan = drain_plan.plan(world(0, 0, 300, each=100))
+        plan = drain_plan.plan(world(0, 0, 150, each=100))
+    assert work.seconds < 3
+    assert plan.drainable is True
+
+
+@pytest.mark.parametrize(("vms", "terms", "most"), [(49, 100, 10), (600, 10, 3)])
+@pytest.mark.parametrize("ask", ["drain", "upgrade"])
+def test_many_vms_with_a_few_terms_that_no_index_helps_with_are_bounded(
+    vms: int, terms: int, most: int, ask: str
+) -> None:
+    cluster = world(vms, terms, 600, of=broad)
+    with measured() as work:
+        if ask == "drain":
+            plan = drain_plan.plan(cluster)
+            possible, unseen = plan.drainable, plan.unseen
+        else:
+            found = rehearsal.rehearse(cluster, rehearsal.Options())
+            possible, unseen = found.possible, found.unseen
     assert work.seconds < 5
+    assert possible is None
+    assert f"the affinity of pods: crowded/vm0 has {terms} affinity terms; more than {most} are not searched" in unseen
+
+
+def test_the_affinity_of_vmis_counts_whatever_their_pods_have() -> None:
+    """A VM can get other affinity while it runs. Its pod has it only after the next migration."""
+    cluster = world(0, 0, 150)
+    affinity = {"podAntiAffinity": {REQUIRED: [broad(number) for number in range(100)]}}
+    assert candidates.scheduler(cluster).most_terms == 100
+    assert candidates.scheduler(with_spec(cluster, of=(kinds.VMI,), affinity=affinity)).most_terms == 10
+
+
+def test_even_few_terms_are_not_searched_if_all_together_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_cost, "MOST_COMPARISONS", {100: 10, 3: 20})
+    plan = drain_plan.plan(world(0, 0, 20, each=1, of=broad))
     assert plan.drainable is None
-    assert any("has 100 affinity terms; more than 10 are not searched" in what for what in plan.unseen)
+    what = "the affinity of pods: ns0/vm0 has 1 affinity terms, not searched because there are too many in all"
+    assert what in plan.unseen
+
+
+def spread(number: object) -> dict[str, Any]:
+    selector = {
+        "matchLabels": {"kubevirt.io": "virt-launcher"},
+        "matchExpressions": term(number)["labelSelector"]["matchExpressions"],
+    }
+    return {"maxSkew": 5, "topologyKey": HOSTNAME, "labelSelector": selector, "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def with_spec(cluster: Snapshot, *, of: Sequence[kinds.Kind] = (kinds.VMI, kinds.POD), **fields: Any) -> Snapshot:
+    """The same cluster with these fields in the spec of each VMI and each pod."""
+    return complete(
+        *(
+            Object({**obj.data, "spec": {**obj.data["spec"], **fields}}) if kinds.of(obj) in of else obj
+            for obj in cluster
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"topologySpreadConstraints": [spread(number) for number in range(100)]}, "100 constraints; more than 10 are"),
+        (
+            {"tolerations": [{"key": f"x{number}"} for number in range(5_000)]},
+            "5,002 demands on nodes; more than 1,000 are",
+        ),
+        (
+            {"nodeSelector": {f"x{number}": "v" for number in range(5_000)}},
+            "5,002 demands on nodes; more than 1,000 are",
+        ),
+        (
+            {
+                "affinity": {
+                    "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term(n)["labelSelector"] for n in range(1_000)]}}
+                }
+            },
+            "2,002 demands on nodes; more than 1,000 are",
+        ),
+    ],
+)
+def test_every_list_of_a_vm_that_counts_for_each_node_or_pod_is_bounded(fields: Mapping[str, Any], what: str) -> None:
+    cluster = with_spec(world(0, 0, 100, hosts=100), **fields)
+    with measured() as work:
+        plan = drain_plan.plan(cluster)
+    assert work.seconds < 4
+    assert plan.drainable is None
+    assert any(f"{what} not searched" in each for each in plan.unseen), plan.unseen[:2]
+
+
+def test_a_vm_with_many_demands_on_nodes_stalls_no_review() -> None:
+    terms = [{"matchExpressions": [{"key": f"x{number}", "operator": "Exists"}]} for number in range(5_000)]
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    template = {"spec": {"evictionStrategy": "LiveMigrate", "domain": {"devices": {}}, "affinity": affinity}}
+    new = manifest(
+        "kubevirt.io/v1", "VirtualMachine", "db", "ns0", spec={"runStrategy": "Always", "template": template}
+    )
+    schedulable = {"kubevirt.io/schedulable": "true", "kubernetes.io/arch": "amd64"}
+    cluster = complete(*(node(f"n{number}", schedulable, allocatable=ROOM) for number in range(1_000)), kubevirt())
+    with measured() as work:
+        response = reviewed(Request(Operation.CREATE, kinds.VM, new, None, uid="1"), cluster)
+    assert work.seconds < 1.5
+    assert response.not_judged
+    assert not response.errors
 
 
 def test_an_upgrade_is_bounded_and_cannot_be_determined() -> None:

@@ -20,10 +20,9 @@ from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.scheduler import pod_size, pods, volumes
+from virt_admit.model.scheduler import pod_size, pods, search_cost, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline, Placement
 from virt_admit.model.scheduler.pod_size import PodSize
-from virt_admit.model.scheduler.pod_terms import FEW_TERMS, MOST_TERMS, MOST_TERMS_OF_ALL
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
@@ -129,12 +128,19 @@ def _scheduler(cluster: Cluster) -> FilterPipeline:
         computed, unseen_sizes = gather(_of_vmis_without_pod(cluster))
         bound += computed
         unseen = (unseen_sizes,) if unseen_sizes else ()
-    many = (len(pod.terms) for pod in bound)
-    most = FEW_TERMS if sum(count for count in many if count > FEW_TERMS) > MOST_TERMS_OF_ALL else MOST_TERMS
+    most = search_cost.most_terms(bound, list(_moving(cluster)), len(nodes))
     bound = [pod.with_most(most) for pod in bound]
     namespaces = {item.name: item.labels for item in cluster.known(NAMESPACE)}  # ``_unseen_of`` says if there are more
     state = SchedulerSnapshot.of(map(read_node, nodes), bound, namespaces)
     return FilterPipeline(state, _volumes(cluster), unseen, complete=not unseen_nodes, most_terms=most)
+
+
+def _moving(cluster: Cluster) -> Iterator[Pod]:
+    """Yield what the VMIs that run demand of other pods. Their affinity can change while their pods keep an earlier one."""
+    for vmi in cluster.known(VMI):
+        check_time()
+        if vmi.at("status", "phase").text not in migrations.FINAL_PHASES:
+            yield launcher_pod.linked_pod(vmi)
 
 
 def _counts(pod: Object) -> bool:
@@ -225,7 +231,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     fresh = launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)).with_most(scheduler(cluster).most_terms)
     pod = _prioritized(fresh, vmi, running)
     if not moves:
-        return pod
+        return pod.with_few_demands()
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher_pod.uses_host_model(given, cluster)
     source = _source_labels(vmi, cluster)
@@ -234,7 +240,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
         pod,
         node_selector={**pod.node_selector, **{key: value for key, value, _ in demanded}},
         meanings={**pod.meanings, **{key: words for key, _, words in demanded}},
-    )
+    ).with_few_demands()
 
 
 def _prioritized(pod: Pod, vmi: Object, running: Object | None) -> Pod:

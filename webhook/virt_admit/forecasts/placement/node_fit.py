@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, check_time
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
@@ -23,6 +23,7 @@ def refusals(vmi: ExpandedVmi, cluster: Cluster) -> Callable[[Object], str]:
     hugepages = _hugepages(vmi)
 
     def refusal(node: Object) -> str:
+        check_time()  # the VMI may demand thousands of labels of each node
         late = launcher_pod.written_later(pod.node_selector, node.metadata["labels"].map)
         lasting = {key: value for key, value in pod.node_selector.items() if key not in late}
         causes = label_causes(

@@ -17,7 +17,7 @@ from virt_admit.model.scheduler.pod_terms import MOST_TERMS
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.resources import PODS, Resources, missing, show
 from virt_admit.model.scheduler.room_index import RoomIndex
-from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot
+from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot, labels_of
 from virt_admit.model.scheduler.topology_spread import SpreadDomains, spread_domains
 from virt_admit.model.scheduler.volumes import Claim, Volumes
 
@@ -116,6 +116,8 @@ class FilterPipeline:
     _reach: dict[Any, frozenset[str]] = field(default_factory=dict)
     """The nodes that cannot reach a volume, by what the volume demands."""
     _room: RoomIndex | None = None
+    _last: tuple[_Demand, Sequence[Pod], int] | None = None
+    """What ``accepts`` was asked last, with the generation of the state."""
     _limited: bool | None = None
 
     def fork(self, state: SchedulerSnapshot | None = None) -> FilterPipeline:
@@ -213,7 +215,10 @@ class FilterPipeline:
 
     def accepts(self, pod: Pod, name: str, gone: Sequence[Pod] = ()) -> bool:
         """Return whether one node certainly takes the pod, the pods that were bound meanwhile included."""
-        demand = self._demand(pod, gone)
+        last = self._last
+        if last is None or last[0].pod is not pod or last[1] is not gone or last[2] != self.state.generation:
+            last = self._last = self._demand(pod, gone), gone, self.state.generation
+        demand = last[0]
         causes, blind = self._causes(demand, self.state.nodes[name])
         return not (causes or blind or demand.unseen)
 
@@ -239,7 +244,7 @@ class FilterPipeline:
     def is_simple(self, pod: Pod) -> bool:
         """Return whether labels and room alone decide where the pod can go, whatever other pods are placed."""
         state = self.state
-        repelled = None in state.repelling or any(label in state.repelling for label in pod.labels.items())
+        repelled = any(label in state.repelling for label in labels_of(pod))
         limited = pod.claims and (self.limits_volumes or self._has_exclusive_claim(pod))
         unsearched = next(self.unsearched(pod), None) is not None
         return not (pod.affinity or pod.anti_affinity or pod.spread or repelled or limited or unsearched)

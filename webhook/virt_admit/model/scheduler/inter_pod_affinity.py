@@ -12,7 +12,7 @@ from typing import Any
 from virt_admit.model.kubernetes.cluster import check_time
 from virt_admit.model.scheduler.pod_terms import PodTerm
 from virt_admit.model.scheduler.pods import Pod
-from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
+from virt_admit.model.scheduler.snapshot import SchedulerSnapshot, labels_of
 
 Domain = tuple[str, str]
 """A topology domain: the key and the value of a node label."""
@@ -68,7 +68,7 @@ def inter_pod_affinity(pod: Pod, state: SchedulerSnapshot, gone: Container[int] 
 
 def _repelled_by(pod: Pod, own: Mapping[str, str], state: SchedulerSnapshot, gone: Container[int]) -> dict[Domain, str]:
     found: dict[Domain, str] = {}
-    for label in (None, *pod.labels.items()):
+    for label in labels_of(pod):
         for term, others in state.repelling.get(label, {}).items():
             check_time()
             if term.matches(pod.namespace, own, pod.labels):
@@ -97,9 +97,9 @@ def _selects(term: PodTerm, other: Pod, namespace: Mapping[str, str], *, any_nam
     copy only (interpodaffinity/plugin.go#mergeAffinityTermNamespacesIfNotEmpty). No node is a candidate that either
     reading refuses.
     """
-    if term.matches(other.namespace, namespace, other.labels):
-        return True
-    return any_namespace and term.matches("", _NO_LABELS, other.labels)
+    if term.selector is None or not term.selector.matches(other.labels):
+        return False
+    return term.reaches(other.namespace, namespace) or (any_namespace and term.reaches("", _NO_LABELS))
 
 
 def _close(found: dict[Domain, str], term: PodTerm, other: Pod, state: SchedulerSnapshot) -> None:

@@ -13,6 +13,8 @@ from virt_admit.model.scheduler.resources import PODS, missing
 
 STEPS: Final = 5_000
 """Placements that the exact search tries before it gives up; a fraction of a second."""
+_COMPARISONS: Final = 500
+"""Comparisons with other pods that take as long as one placement without any, or longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,8 @@ class _Search:
         for name in item.nodes:
             if self.steps <= 0:
                 return False
+            if not self.scheduler.is_simple(item.pod):
+                self.steps -= self.scheduler.state.comparisons(item.pod) // _COMPARISONS
             if not _takes(self.scheduler, item, name):
                 continue
             free = tuple(sorted(self.scheduler.state.free(self.scheduler.state.nodes[name]).items()))

@@ -17,9 +17,6 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 MOST_TERMS: Final = 100
 """Different terms of one pod that are searched: more than anybody writes by hand."""
-MOST_TERMS_OF_ALL: Final = 5_000
-"""Terms of all pods that have more than ``FEW_TERMS`` of them; beyond that these pods are not searched either."""
-FEW_TERMS: Final = 10
 MOST_REQUIREMENTS: Final = 1_000
 """And requirements of all of them, on labels of pods or namespaces."""
 
@@ -35,12 +32,13 @@ class PodTerm(NamedTuple):
 
     def matches(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
         """Return whether the term selects a pod with these labels in that namespace."""
-        if self.selector is None:
-            return False
-        here = namespace in self.namespaces or (
+        return self.reaches(namespace, namespace_labels) and self.selector is not None and self.selector.matches(labels)
+
+    def reaches(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether the term concerns the pods of a namespace with these labels."""
+        return namespace in self.namespaces or (
             self.namespace_selector is not None and self.namespace_selector.matches(namespace_labels)
         )
-        return here and self.selector.matches(labels)
 
 
 class Unsearched(NamedTuple):
@@ -74,7 +72,7 @@ def pod_terms(affinity: Field, namespace: str, name: str, labels: Mapping[str, s
         found, most = f"{len(both):,} affinity terms", MOST_TERMS
         if len(both) <= MOST_TERMS:
             found, most = f"{size:,} requirements in its affinity terms", MOST_REQUIREMENTS
-        what = f"the affinity of pods: {namespace}/{name} has {found}{_BEYOND.format(most)}"
+        what = f"the affinity of pods: {namespace}/{name} has {found}{_beyond(most)}"
         return PodTerms(unsearched=Unsearched(what, _reach(both, namespace)))
     attracting, repelling = (
         tuple(dict.fromkeys(_term(term, namespace, labels) for term in terms)) for terms in listed.values()
@@ -86,18 +84,23 @@ def too_many(full_name: str, terms: tuple[PodTerm, ...], most: int) -> Unsearche
     """Return that these terms of a pod are more than those that are searched."""
     anywhere = any(term.namespace_selector is not None for term in terms)
     reach = None if anywhere else frozenset(name for term in terms for name in term.namespaces)
-    return Unsearched(
-        f"the affinity of pods: {full_name} has {len(terms):,} affinity terms{_BEYOND.format(most)}", reach
-    )
+    return Unsearched(f"the affinity of pods: {full_name} has {len(terms):,} affinity terms{_beyond(most)}", reach)
+
+
+def too_many_for_nodes(full_name: str, count: int) -> Unsearched:
+    """Return that what a pod demands of nodes, which concerns no other pod, is too much."""
+    what = f"the node affinity of pods: {full_name} has {count:,} demands on nodes{_beyond(MOST_REQUIREMENTS)}"
+    return Unsearched(what, frozenset())
 
 
 def too_many_constraints(full_name: str, count: int, most: int) -> Unsearched:
     """Return that the topology spread constraints of a pod, which concern no other pod, are too many."""
-    what = f"the topology spread of pods: {full_name} has {count:,} constraints{_BEYOND.format(most)}"
+    what = f"the topology spread of pods: {full_name} has {count:,} constraints{_beyond(most)}"
     return Unsearched(what, frozenset())
 
 
-_BEYOND: Final = "; more than {:,} are not searched"
+def _beyond(most: int) -> str:
+    return f"; more than {most:,} are not searched" if most else ", not searched because there are too many in all"
 
 
 def _different(affinity: Field) -> list[Field]:

@@ -10,12 +10,14 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
 from virt_admit.model.scheduler.pod_terms import (
+    MOST_REQUIREMENTS,
     REQUIRED,
     PodTerm,
     Unsearched,
     pod_terms,
     too_many,
     too_many_constraints,
+    too_many_for_nodes,
     with_label_keys,
 )
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
@@ -76,6 +78,12 @@ class Pod:
     def terms(self) -> tuple[PodTerm, ...]:
         return (*self.affinity, *self.anti_affinity)
 
+    @property
+    def pod_selectors(self) -> tuple[Selector, ...]:
+        """The selectors of its terms and of its topology spread constraints."""
+        selectors = (*(each.selector for each in self.terms), *(each.selector for each in self.spread))
+        return tuple(each for each in selectors if each is not None)
+
     def with_most(self, terms: int) -> Pod:
         """Return the pod, whose affinity or topology spread is not searched if it has more terms than that."""
         if len(self.spread) > terms:
@@ -83,6 +91,24 @@ class Pod:
         if len(self.affinity) + len(self.anti_affinity) <= terms:
             return self
         return replace(self, affinity=(), anti_affinity=(), unsearched=too_many(self.full_name, self.terms, terms))
+
+    def with_few_demands(self) -> Pod:
+        """Return the pod. If it demands more of each node than is searched, it demands nothing: then no node certainly
+        accepts it, and no node refuses it for these demands."""
+        affinity = self.node_affinity.terms if self.node_affinity is not None else ()
+        tolerations = self.tolerations if isinstance(self.tolerations, list) else ()
+        lists = (affinity, tolerations, self.node_selector, self.forbidden_labels)
+        count = sum(map(len, lists)) + sum(len(term.labels) + len(term.fields) for term in affinity)
+        if count <= MOST_REQUIREMENTS:
+            return self
+        return replace(
+            self,
+            node_affinity=None,
+            tolerations=[{"operator": "Exists"}],
+            node_selector={},
+            forbidden_labels=(),
+            unsearched=self.unsearched or too_many_for_nodes(self.full_name, count),
+        )
 
 
 def read(pod: Object) -> Pod:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.selectors import IN, Selector
+from virt_admit.model.kubernetes.selectors import EXISTS, IN, Selector
 from virt_admit.model.scheduler.pod_terms import PodTerm
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import PODS, Resources, add, amounts, are_quantities
@@ -52,15 +52,24 @@ _HARD: Final = ("NoSchedule", "NoExecute")
 """Effects of taints that keep pods off."""
 
 
-Label = tuple[str, str]
+Label = tuple[str, str | None]
+"""A label; None for its value: any value."""
+_ANY: Final = (None,)
+_MOST_VALUES: Final = 10
+"""Values of one label under which a term is indexed; with more it is indexed under the label with any value."""
 
 
-def anchor(selector: Selector) -> Label | None:
-    """Return a label that everything selected must have, for indexes; None if no single label is demanded."""
-    for requirement in selector.requirements:
-        if requirement.operator == IN and len(requirement.values) == 1:
-            return requirement.key, next(iter(requirement.values))
-    return None
+def anchors(selector: Selector) -> Sequence[Label | None]:
+    """Return labels of which everything selected has exactly one, for indexes; ``(None,)`` if no label is demanded."""
+    demanded = sorted(
+        (len(each.values) if each.operator == IN else _MOST_VALUES + 1, each.key, sorted(each.values))
+        for each in selector.requirements
+        if each.operator in (IN, EXISTS)
+    )
+    if not demanded:
+        return _ANY
+    count, key, values = demanded[0]
+    return [(key, value) for value in values] if count <= _MOST_VALUES else [(key, None)]
 
 
 @dataclass(slots=True)
@@ -73,7 +82,8 @@ class SchedulerSnapshot:
     used: dict[str, Resources] = field(default_factory=dict)
     """Requests per node, with ``pods``: their number. Values are never changed in place."""
     pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
-    by_label: dict[Label, tuple[Pod, ...]] = field(default_factory=dict)
+    by_label: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
+    """Pods by their labels, by the keys of these, and all under None."""
     repelling: dict[Label | None, dict[PodTerm, tuple[Pod, ...]]] = field(default_factory=dict)
     """The terms of required anti-affinities, by a label that they demand of the pods that they repel, each with the pods
     that have it. Inner maps are never changed in place."""
@@ -92,12 +102,12 @@ class SchedulerSnapshot:
         known = (replace(node, allocatable=None) if node.name in unsized else node for node in nodes)
         state = cls({node.name: node for node in known}, namespaces)
         by_node: dict[str, list[Pod]] = {}
-        by_label: dict[Label, list[Pod]] = {}
+        by_label: dict[Label | None, list[Pod]] = {}
         repelling: dict[Label | None, dict[PodTerm, list[Pod]]] = {}
         unsearched: list[Pod] = []
         for pod in bound_pods:
             by_node.setdefault(pod.node, []).append(pod)
-            for label in pod.labels.items():
+            for label in labels_of(pod):
                 by_label.setdefault(label, []).append(pod)
             for label_or_none, term in _repelled(pod):
                 repelling.setdefault(label_or_none, {}).setdefault(term, []).append(pod)
@@ -136,7 +146,7 @@ class SchedulerSnapshot:
         add(used, {PODS: 1, **pod.requests})
         self.used[pod.node] = used
         self.pods[pod.node] = (*self.pods.get(pod.node, ()), pod)
-        for label in pod.labels.items():
+        for label in labels_of(pod):
             self.by_label[label] = (*self.by_label.get(label, ()), pod)
         for label_or_none, term in _repelled(pod):
             terms = self.repelling.get(label_or_none, {})
@@ -151,7 +161,7 @@ class SchedulerSnapshot:
         add(used, {name: -value for name, value in {PODS: 1, **pod.requests}.items()})
         self.used[pod.node] = used
         self.pods[pod.node] = _without(self.pods[pod.node], pod)
-        for label in pod.labels.items():
+        for label in labels_of(pod):
             self.by_label[label] = _without(self.by_label.get(label, ()), pod)
         for label_or_none, term in _repelled(pod):
             terms = self.repelling.get(label_or_none, {})
@@ -164,10 +174,15 @@ class SchedulerSnapshot:
         for bound in self.pods.values():
             yield from bound
 
-    def selected(self, selector: Selector) -> Iterable[Pod]:
-        """Return the pods that may match a selector: all of those that do, and perhaps others."""
-        label = anchor(selector)
-        return self.all_pods() if label is None else self.by_label.get(label, ())
+    def selected(self, selector: Selector) -> Iterator[Pod]:
+        """Yield the pods that may match a selector: all of those that do, and perhaps others."""
+        for label in anchors(selector):
+            yield from self.by_label.get(label, ())
+
+    def comparisons(self, pod: Pod) -> int:
+        """Return how many pods and terms must be looked at to know where other pods let the pod go."""
+        own = sum(len(self.by_label.get(label, ())) for each in pod.pod_selectors for label in anchors(each))
+        return own + sum(len(self.repelling.get(label, ())) for label in labels_of(pod))
 
     def free(self, node: Node) -> dict[str, int]:
         """Return what is left of the node's allocatable resources; negative where too much is requested."""
@@ -175,10 +190,19 @@ class SchedulerSnapshot:
         return {name: value - used.get(name, 0) for name, value in (node.allocatable or {}).items()}
 
 
+def labels_of(pod: Pod) -> Iterator[Label | None]:
+    """Yield everything under which a term that selects the pod may be indexed."""
+    yield None
+    for key, value in pod.labels.items():
+        yield key, value
+        yield key, None
+
+
 def _repelled(pod: Pod) -> Iterator[tuple[Label | None, PodTerm]]:
     for term in pod.anti_affinity:
         if term.selector is not None:
-            yield anchor(term.selector), term
+            for label in anchors(term.selector):
+                yield label, term
 
 
 def _without(pods: tuple[Pod, ...], gone: Pod) -> tuple[Pod, ...]:

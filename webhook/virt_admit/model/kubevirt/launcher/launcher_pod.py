@@ -93,19 +93,31 @@ _LONGEST_ID: Final = 63
 
 def fresh_pod(vmi: ExpandedVmi, cluster: Cluster, requests: Resources) -> Pod:
     """Return the pod that KubeVirt would create to start the VMI again."""
-    obj, spec = vmi.obj, vmi.spec
-    demanding = node_demand(vmi, cluster, moment=True)
-    labels = pod_labels(obj)
-    terms = pod_terms(spec["affinity"], demanding.namespace, obj.name, labels)
+    linked = linked_pod(vmi.obj)
     return replace(
-        demanding,
-        labels=labels,
+        node_demand(vmi, cluster, moment=True),
+        labels=linked.labels,
         requests=requests,
+        affinity=linked.affinity,
+        anti_affinity=linked.anti_affinity,
+        unsearched=linked.unsearched,
+        spread=linked.spread,
+        claims=tuple(claims(vmi.spec)),
+    )
+
+
+def linked_pod(obj: Object) -> Pod:
+    """Return what a launcher pod of a VMI demands of other pods."""
+    spec, labels, namespace = vms.vmi_spec(obj), pod_labels(obj), vms.namespace_of(obj)
+    terms = pod_terms(spec["affinity"], namespace, obj.name, labels)
+    return Pod(
+        namespace=namespace,
+        name=obj.name,
+        labels=labels,
         affinity=terms.affinity,
         anti_affinity=terms.anti_affinity,
         unsearched=terms.unsearched,
         spread=spread_constraints(spec["topologySpreadConstraints"], labels),
-        claims=tuple(claims(spec)),
     )
 
 
