@@ -7,10 +7,11 @@ was read, or it is undetermined because something could not be read.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement import network_reach
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import CSI_NODE, KUBEVIRT, NAMESPACE, NODE, POD, PV, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -18,8 +19,10 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand as effective_module
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.instances.networks import NodeLabel
 from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import names
 from virt_admit.model.scheduler import pod_size, pods, search_cost, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline, Placement
 from virt_admit.model.scheduler.pod_size import PodSize
@@ -35,6 +38,7 @@ _STATUSES: Final = ("containerStatuses", "initContainerStatuses")
 READS: Final = union(
     effective_module.READS,
     launcher_resources.READS,
+    network_reach.READS,
     vmis.READS,
     {
         NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
@@ -304,29 +308,44 @@ def target(vmi: Object, cluster: Cluster, *, moves: bool) -> SchedulingTarget:
     While a migration runs its source pod still counts: for room, anti-affinity and topology spread. A VMI that is
     shut down first has none.
     """
-    pod = pod_to_place(vmi, cluster, moves=moves)
+    networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
+    pod = _demanding(pod_to_place(vmi, cluster, moves=moves), networks.enforced)
     here = vmi.at("status", "nodeName").text or ""
     filters = scheduler(cluster)
     gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
     placement = filters.place(pod, without=here, gone=gone)
-    unseen = tuple(_unseen_of(vmi, pod, cluster, moves=moves))
+    unseen = (*_unseen_of(vmi, pod, cluster, moves=moves), *networks.unseen)
+    if networks.ignored:
+        scheduled_on, pod = placement.candidates, _demanding(pod, networks.ignored)
+        placement = filters.place(pod, without=here, gone=gone)
+        unseen += tuple(_out_of_reach(scheduled_on, placement, names(networks.networks)))
     attached = tuple(launcher_pod.attached_claims(vmi["spec"]))
     if attached:
         launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *attached))
         placement = filters.place(pod, without=here, gone=gone)
-        unseen += tuple(_out_of_reach(launched_on, placement))
+        unseen += tuple(_out_of_reach(launched_on, placement, "the hotplugged volumes"))
     if unseen_size(vmi, cluster) or ((pod.affinity or pod.spread) and (filters.unseen or _more_namespaces(cluster))):
         placement = replace(placement, guessed=True)
     placement = preemption(cluster).weigh(pod, placement, gone)
     return SchedulingTarget(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
 
 
-def _out_of_reach(launched_on: Iterable[str], placement: Placement) -> Iterator[str]:
-    """Yield what decides whether hotplugged volumes can be attached: kube-scheduler chooses the node of a launcher pod
-    without them, and the pod that attaches them must run on the same node (template.go#RenderHotplugAttachmentPodTemplate)."""
+def _demanding(pod: Pod, labels: Sequence[NodeLabel]) -> Pod:
+    """Return the pod with node labels that its networks demand."""
+    return replace(
+        pod,
+        node_selector={**pod.node_selector, **{label.key: label.value for label in labels}},
+        meanings={**pod.meanings, **{label.key: f"network {label.network}" for label in labels}},
+    )
+
+
+def _out_of_reach(launched_on: Iterable[str], placement: Placement, what: str) -> Iterator[str]:
+    """Yield what decides whether the VM has its hotplugged volumes and networks: kube-scheduler chooses the node of a
+    launcher pod without them. The pod that attaches the volumes must run on the same node
+    (template.go#RenderHotplugAttachmentPodTemplate)."""
     missed = set(launched_on) - set(placement.candidates)
     if missed and placement.candidates:
-        yield f"whether kube-scheduler chooses a node with the hotplugged volumes, not {min(missed)}"
+        yield f"whether kube-scheduler chooses a node with {what}, not {min(missed)}"
 
 
 def _more_namespaces(cluster: Cluster) -> bool:

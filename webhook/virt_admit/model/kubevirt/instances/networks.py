@@ -1,18 +1,29 @@
-"""Secondary networks of a VM: the NetworkAttachmentDefinition of each, and how it assigns addresses."""
+"""Secondary networks of a VM: the NetworkAttachmentDefinition of each, how it assigns addresses, which nodes have it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NAD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 
 READS: Final[Reads] = {NAD: ("spec.config",)}
+
+_HARVESTER: Final = "network.harvesterhci.io/"
+_CLUSTER_NETWORK: Final = f"{_HARVESTER}clusternetwork"
+"""Label of a NetworkAttachmentDefinition: the cluster network of Harvester whose bridge it uses."""
+_NODE_SELECTOR: Final = "k8s.v1.cni.cncf.io/nodeSelector"
+"""Annotation of a NetworkAttachmentDefinition: one label, ``key=value`` or ``key``, of the nodes that have the network."""
+
+NODE_LABEL_READS: Final[Reads] = {
+    NAD: (f"metadata.labels.{_CLUSTER_NETWORK}", f"metadata.annotations.{_NODE_SELECTOR}"),
+}
+"""The fields that ``node_labels`` reads."""
 
 NODE_LOCAL_IPAM: Final = "host-local"
 """The IPAM plugin that keeps its addresses in files of each node (containernetworking/plugins: plugins/ipam/host-local)."""
@@ -32,8 +43,7 @@ def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
     Raises:
         Unseen: the NetworkAttachmentDefinition cannot be read.
     """
-    namespace, _, own = (name.text or "").rpartition("/")
-    definition = cluster.get(NAD, namespace or vms.namespace_of(obj), own)
+    definition = _definition(obj, name, cluster)
     if definition is None:
         return ""
     try:
@@ -42,3 +52,42 @@ def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
         return ""
     plugins: list[Any] = [config, *config["plugins"].items()]
     return next((found for plugin in plugins if (found := plugin["ipam"]["type"].text)), "")
+
+
+def _definition(obj: Object, name: Field, cluster: Cluster) -> Object | None:
+    namespace, _, own = (name.text or "").rpartition("/")
+    return cluster.get(NAD, namespace or vms.namespace_of(obj), own)
+
+
+class NodeLabel(NamedTuple):
+    """A label of the nodes that have a network."""
+
+    key: str
+    value: str
+    network: str
+    """The name of the network as the VM writes it."""
+
+
+def node_labels(obj: Object, cluster: Cluster) -> Iterator[NodeLabel | Unseen]:
+    """Yield the labels of the nodes that have the secondary networks of a VM, and what could not be read.
+
+    Harvester's agent labels a node after it has set the uplink of a cluster network up, and removes the label with it
+    (harvester/network-controller-harvester:pkg/controller/agent/vlanconfig/controller.go#addNodeLabel). The other label
+    is the one that k8snetworkplumbingwg/network-resources-injector:pkg/webhook/webhook.go#parseNetworkAttachDefinition
+    writes into pods; it rejects an annotation with several labels.
+    """
+    for name in secondary(obj):
+        try:
+            definition = _definition(obj, name, cluster)
+        except Unseen as unseen:
+            yield unseen
+            continue
+        if definition is None:
+            continue
+        cluster_network = definition.labels.get(_CLUSTER_NETWORK)
+        if cluster_network:
+            yield NodeLabel(f"{_HARVESTER}{cluster_network}", "true", name.text or "")
+        selector = definition.annotations.get(_NODE_SELECTOR, "")
+        if selector.strip() and selector.count("=") < 2:
+            key, _, value = selector.partition("=")
+            yield NodeLabel(key.strip(), value.strip(), name.text or "")

@@ -1,0 +1,80 @@
+"""Networks that only some nodes have: where a VM may go, and what cannot be determined."""
+
+import pytest
+
+from tests.builders import kubevirt, manifest, node
+from tests.forecasts.placement.test_preemption_effects import LABELS, NS, ROOM, launcher, vmi
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+HARVESTER = {"network.harvesterhci.io/storage": "true"}
+INJECTED = {"uplink": "eno3"}
+NETWORK = [{"name": "lan", "multus": {"networkName": "vlan7"}}]
+
+
+def definition(labels=None, annotations=None):
+    metadata = {"labels": labels or {}, "annotations": annotations or {}}
+    return manifest("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "vlan7", "shop", metadata=metadata)
+
+
+OF_HARVESTER = definition(labels={"network.harvesterhci.io/clusternetwork": "storage"})
+OF_INJECTOR = definition(annotations={"k8s.v1.cni.cncf.io/nodeSelector": "uplink=eno3"})
+
+
+def judged(network, *, n1, n2, n3=None, pod=(), unreadable=(), strategy="LiveMigrate"):
+    given = {"n1": n1, "n2": n2} | ({} if n3 is None else {"n3": n3})
+    nodes = [node(name, LABELS | labels, allocatable=ROOM) for name, labels in given.items()]
+    running = launcher("db", "n1", memory="1Gi", **dict(pod))
+    objects = [*nodes, NS, kubevirt(), vmi("db", "n1", strategy, networks=NETWORK), running]
+    objects += [network] if network else []
+    plan = drain_plan.plan(Snapshot(objects, complete=["*"], unreadable=unreadable), "n1")
+    (row,) = plan.nodes[0].forecasts
+    return row, plan.nodes[0]
+
+
+@pytest.mark.parametrize(("network", "label"), [(OF_HARVESTER, HARVESTER), (OF_INJECTOR, INJECTED)])
+def test_a_node_without_the_network_is_no_candidate(network, label):
+    row, found = judged(network, n1=label, n2={})
+    assert row.outcome is VmOutcome.BLOCKS
+    assert "network vlan7" in row.reason
+    assert found.drainable is False
+
+
+@pytest.mark.parametrize(("network", "label"), [(OF_HARVESTER, HARVESTER), (OF_INJECTOR, INJECTED)])
+def test_a_node_with_the_network_is_a_candidate(network, label):
+    row, found = judged(network, n1=label, n2=label)
+    assert (row.outcome, row.target.placement.candidates) == (VmOutcome.MIGRATES, ("n2",))
+    assert found.drainable is True
+
+
+def test_kube_scheduler_may_choose_a_node_without_the_network():
+    row, found = judged(OF_HARVESTER, n1=HARVESTER, n2=HARVESTER, n3={})
+    assert row.outcome is VmOutcome.UNKNOWN
+    assert "whether kube-scheduler chooses a node with network vlan7, not n3" in row.reason
+    assert found.drainable is None
+
+
+def test_a_node_selector_in_the_pod_is_obeyed():
+    row, _ = judged(OF_INJECTOR, n1=INJECTED, n2=INJECTED, n3={}, pod={"nodeSelector": INJECTED})
+    assert (row.outcome, row.target.placement.candidates) == (VmOutcome.MIGRATES, ("n2",))
+
+
+def test_labels_that_the_own_node_lacks_say_nothing():
+    assert judged(OF_HARVESTER, n1={}, n2={})[0].outcome is VmOutcome.MIGRATES
+
+
+def test_a_selector_with_several_labels_says_nothing():
+    several = definition(annotations={"k8s.v1.cni.cncf.io/nodeSelector": "uplink=eno3,rack=1"})
+    assert judged(several, n1=INJECTED | {"rack": "1"}, n2={})[0].outcome is VmOutcome.MIGRATES
+
+
+def test_a_definition_that_cannot_be_read_leaves_it_open():
+    row, found = judged(None, n1={}, n2={}, unreadable=["network-attachment-definitions.k8s.cni.cncf.io"])
+    assert row.outcome is VmOutcome.UNKNOWN
+    assert "network-attachment-definitions" in row.reason
+    assert found.drainable is None
+
+
+def test_a_network_that_is_known_not_to_exist_says_nothing():
+    assert judged(None, n1={}, n2={})[0].outcome is VmOutcome.MIGRATES
