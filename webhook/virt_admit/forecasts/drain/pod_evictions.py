@@ -332,19 +332,31 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
 
 def never_allows(budget: Object, cluster: Cluster) -> str:
     """Return why a budget can never allow an eviction, whatever the health of its pods; empty if it can."""
+    return refuses_all(budget, _expected(budget, cluster)) or (
+        "its pods have a controller without a scale" if _lacks_scale(budget) else ""
+    )
+
+
+def refuses_all(budget: Object, expected: int) -> str:
+    """Return why a budget never allows an eviction if it counts on this many pods; 0: their number is not known."""
     spec = budget["spec"]
     most, least = spec["maxUnavailable"], spec["minAvailable"]
     if most.value in (0, "0", "0%"):
         return f"maxUnavailable is {most.value}"
     if least.text == "100%":
         return "minAvailable is 100%"
-    expected = _expected(budget, cluster)
     if least.integer is not None and expected and least.integer >= expected:
         return f"minAvailable is {least.integer} for {count(expected, 'pod')}"
-    desired = budget.at("status", "desiredHealthy").integer
+    desired = budget.at("status", "desiredHealthy").integer or _share(least.text or "", expected)
     if least.text and desired and expected and desired >= expected:
         return f"minAvailable is {least.text} of {count(expected, 'pod')}, which is all of them"
-    return "its pods have a controller without a scale" if _lacks_scale(budget) else ""
+    return ""
+
+
+def _share(percentage: str, number: int) -> int:
+    """Return a percentage of pods, rounded up as the disruption controller does; 0: it is none."""
+    digits = percentage.removesuffix("%")
+    return -(-int(digits) * number // 100) if digits.isdecimal() and len(digits) < 4 and digits != percentage else 0
 
 
 def _lacks_scale(budget: Object) -> bool:

@@ -9,7 +9,7 @@ pkg/quota/v1/evaluator/core/{pods,persistent_volume_claims}.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates, migration_demand
@@ -140,6 +140,29 @@ def _of_pod(requests: Resources, limits: Resources) -> Mapping[str, int]:
         if name in _PLAIN or name.startswith("hugepages-"):
             counted[name] = value
     return counted | {f"limits.{name}": value for name, value in limits.items()}
+
+
+def shortages(quota: Object, running: Iterable[PodSize], second: PodSize | None) -> Iterator[tuple[str, int, bool]]:
+    """Yield what a quota without usage refuses if these pods run at once, and then a second one of a VM starts.
+
+    Only a quota that counts every pod is judged. For a resource: its name, the missing amount, and whether the pods
+    themselves do not fit.
+    """
+    if quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present:
+        return
+    used = _usage(running, 0)
+    more = _of_pod(second.requests, second.limits) if second else {}
+    for name, limit in _amounts(quota.at("spec", "hard")).items():
+        lack = used.get(name, 0) - limit
+        if lack > 0:
+            yield name, lack, True
+        elif more.get(name, 0) > 0 and lack + more[name] > 0:
+            yield name, lack + more[name], False
+
+
+def in_words(name: str, amount: int) -> str:
+    """Return an amount of what a quota counts under this name."""
+    return show(_resource(name), amount)
 
 
 def _amounts(quantities: Field) -> dict[str, int]:

@@ -316,6 +316,23 @@ ENDPOINT_SLICE: Final = Kind(
 DEPLOYMENT: Final = Kind(
     "apps", ("v1",), "deployments", "Deployment", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
+STATEFUL_SET: Final = Kind(
+    "apps", ("v1",), "statefulsets", "StatefulSet", numerous=True, snapshot_filtered=True, not_at_admission=True
+)
+REPLICA_SET: Final = Kind(
+    "apps", ("v1",), "replicasets", "ReplicaSet", numerous=True, snapshot_filtered=True, not_at_admission=True
+)
+AUTOSCALER: Final = Kind(
+    "autoscaling",
+    ("v2", "v1"),
+    "horizontalpodautoscalers",
+    "HorizontalPodAutoscaler",
+    snapshot_filtered=True,
+    not_at_admission=True,
+)
+SCALED_OBJECT: Final = Kind(
+    "keda.sh", ("v1alpha1",), "scaledobjects", "ScaledObject", snapshot_filtered=True, not_at_admission=True
+)
 INFRASTRUCTURE: Final = Kind("config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False)
 CLUSTER_VERSION: Final = Kind("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False)
 CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
@@ -332,6 +349,7 @@ BUILT_IN_GROUPS: Final = frozenset(
     (
         "",
         "apps",
+        "autoscaling",
         "policy",
         "coordination.k8s.io",
         "discovery.k8s.io",

@@ -5,19 +5,41 @@ never completes, and an upgrade stops there.
 
 **Fix.** Add a replica, so that there are more than ``minAvailable``, or write ``maxUnavailable: 1``.
 
+A budget that no cluster has counted pods for yet, as in a file, is compared with the replicas that Deployments,
+StatefulSets and ReplicaSets of its namespace name. Where an autoscaler sets them, only the form of the budget counts.
+
 Budgets that an operator writes, such as those of Longhorn and Rook, are not judged here: ``virt-admit drain`` says
 whether the operator makes way.
 """
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import operator_budgets
-from virt_admit.model.kubernetes import selectors
-from virt_admit.rule import PDB, POD, Action, Context, Finding, Findings, Object, Unseen, count, gather, rule
+from virt_admit.model.kubernetes import selectors, workloads
+from virt_admit.model.kubernetes.selectors import Selector
+from virt_admit.model.kubernetes.workloads import Workload
+from virt_admit.model.kubevirt.instances import disruption_budgets
+from virt_admit.rule import (
+    PDB,
+    POD,
+    VM,
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Path,
+    Unseen,
+    count,
+    gather,
+    names,
+    rule,
+)
 
 
 @rule(
     kinds=(PDB,),
-    reads={kind: paths for kind, paths in pod_evictions.READS.items() if kind is POD},
+    reads={POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",), **workloads.READS},
     action=Action.WARN,
     event="DrainBlocked",
     at_admission=False,
@@ -28,23 +50,54 @@ from virt_admit.rule import PDB, POD, Action, Context, Finding, Findings, Object
 )
 def check(budget: Object, context: Context) -> Findings:
     selector = budget.at("spec", "selector")
-    judged = selector.is_map and operator_budgets.operator(budget) is None
-    never = pod_evictions.never_allows(budget, context.cluster) if judged else ""
+    if not selector.is_map or operator_budgets.operator(budget) is not None:
+        return
+    chosen, namespace = selectors.parse(selector.value), budget.namespace or "default"
+    counted = budget.at("status", "expectedPods").present
+    planned = () if counted else tuple(workloads.selected(chosen, namespace, context.cluster))
+    if planned:
+        yield from _judge_planned(budget, chosen, planned, context.cluster)
+        return
+    never = pod_evictions.never_allows(budget, context.cluster)
     if not never:
         return
-    chosen = selectors.parse(selector.value)
-    pods, unseen = gather(context.cluster.list(POD, budget.namespace or "default"))
+    pods, unseen = gather(context.cluster.list(POD, namespace))
     covered = [pod for pod in pods if chosen.matches(pod.labels) and pod_evictions.is_evicted(pod)]
     others = [pod for pod in covered if not pod_evictions.is_of_vm(pod)]
     if not others:
         if unseen:
             raise Unseen(unseen)
         return
-    spec = budget["spec"]
-    limit = spec["maxUnavailable"] if spec["maxUnavailable"].present else spec["minAvailable"]
     pod = others[0]
     yield Finding(
-        limit.path,
+        _limit(budget),
         f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
         "Add a replica, or use maxUnavailable: 1.",
     )
+
+
+def _judge_planned(budget: Object, selector: Selector, planned: tuple[Workload, ...], cluster: Cluster) -> Findings:
+    """Judge a budget by the replicas that are written."""
+    never = pod_evictions.refuses_all(budget, _replicas(budget, selector, planned, cluster))
+    if never:
+        yield Finding(
+            _limit(budget),
+            f"{never}, so no pod of {names(list(map(str, planned)), 100)} can ever be evicted and drains hang. "
+            "Add a replica, or use maxUnavailable: 1.",
+        )
+
+
+def _replicas(budget: Object, selector: Selector, planned: tuple[Workload, ...], cluster: Cluster) -> int:
+    """Return how many pods the budget will count on; 0: not known, because others may have such pods too."""
+    written = [workload.replicas for workload in planned]
+    everything = not budget.at("spec", "selector").map
+    of_vms = any(
+        selector.matches(disruption_budgets.launcher_labels(vm))
+        for vm in cluster.known(VM, budget.namespace or "default")
+    )
+    return 0 if everything or of_vms or None in written else sum(filter(None, written))
+
+
+def _limit(budget: Object) -> Path:
+    spec = budget["spec"]
+    return (spec["maxUnavailable"] if spec["maxUnavailable"].present else spec["minAvailable"]).path

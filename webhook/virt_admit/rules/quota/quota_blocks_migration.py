@@ -3,20 +3,47 @@
 **Why.** While a VM migrates, its namespace holds two launcher pods for it. If the quota refuses the second one, the
 migration never starts and a drain of the node never completes.
 
+A quota without usage, as in a file, is compared with the VMs of its namespace that run: all of them together, and a
+second pod of one of them. Their size is computed with KubeVirt's defaults where its configuration is not known.
+
 **Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an ApplicationAwareResourceQuota.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import migration_demand, quotas
-from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VMI
-from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, first_that_fits, gather, rule, union
+from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VM, VMI
+from virt_admit.model.kubevirt.instances import migratability, vmis, vms
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.instances.migratability import Migratable
+from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges
+from virt_admit.model.scheduler.pod_size import PodSize
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    count,
+    first_that_fits,
+    gather,
+    rule,
+    union,
+)
+
+_RUNS = ("Always", "RerunOnFailure", "Once")
 
 
 @rule(
     kinds=(RESOURCE_QUOTA,),
-    reads=union(vmi_evictions.READS, migration_demand.READS),
+    reads=union(
+        vmi_evictions.READS,
+        migration_demand.READS,
+        quotas.READS,
+        migratability.READS,
+        {VM: ("spec", "status.instancetypeRef", "status.preferenceRef")},
+    ),
     action=Action.WARN,
     event="MigrationImpossible",
     at_admission=False,
@@ -29,6 +56,8 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, 
 def check(quota: Object, context: Context) -> Findings:
     cluster = context.cluster
     found, unseen = gather(cluster.list(VMI, vms.namespace_of(quota)))
+    if not found and not quota.at("status", "used").present:
+        yield from _judge_planned(quota, context)
     refused: dict[str, list[tuple[str, str]]] = {}
     for vmi in filter(vmis.running, found):
         try:
@@ -57,3 +86,49 @@ def check(quota: Object, context: Context) -> Findings:
         )
     if unseen:
         yield Unseen(unseen)
+
+
+def _judge_planned(quota: Object, context: Context) -> Findings:
+    """Judge a quota by the VMs that will run in its namespace, before any does."""
+    namespace = vms.namespace_of(quota)
+    ranges = limit_ranges.of_namespace(context.cluster, namespace)
+    sizes: dict[str, PodSize] = {}
+    moving: list[str] = []
+    for vm in context.cluster.known(VM, namespace):
+        given = expand(vm, context.cluster)
+        if vms.run_strategy(vms.vm_spec(vm)) not in _RUNS:
+            continue
+        if given.unseen:
+            yield from map(Unseen, given.unseen)
+            continue
+        sizes[vm.name] = limit_ranges.defaulted(launcher_resources.pod(given, context.cluster), ranges)
+        try:
+            if _moves(vm, context):
+                moving.append(vm.name)
+        except Unseen as blind:
+            yield blind
+    told: set[str] = set()
+    for name in (*moving, ""):
+        for resource, lack, at_start in quotas.shortages(quota, sizes.values(), sizes.get(name)):
+            if resource not in told:
+                told.add(resource)
+                missing = f"{quotas.in_words(resource, lack)} missing for "
+                what = (
+                    f"{count(len(sizes), 'VM')} of the namespace together, so not all of them start"
+                    if at_start
+                    else f"a second pod of VM {name[:63]}: its migration never starts, so a drain hangs"
+                )
+                yield Finding(
+                    quota.at("spec", "hard", resource).path, f"{missing}{what}. Raise the quota.", value=resource
+                )
+
+
+def _moves(vm: Object, context: Context) -> bool:
+    """Return whether a drain waits for the migration of a VM.
+
+    Raises:
+        Unseen: its eviction strategy is the cluster's, which is unknown.
+    """
+    if not vmi_evictions.awaits_migration(vm, context.facts):
+        return False
+    return context.cached(migratability.assess, vm).migratable is not Migratable.NO

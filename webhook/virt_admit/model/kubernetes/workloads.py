@@ -1,0 +1,51 @@
+"""Deployments, StatefulSets and ReplicaSets: the pods that they will have, before there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, REPLICA_SET, SCALED_OBJECT, STATEFUL_SET, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.selectors import Selector
+
+_KINDS: Final = (DEPLOYMENT, STATEFUL_SET, REPLICA_SET)
+
+READS: Final[Reads] = {
+    **dict.fromkeys(_KINDS, ("metadata.ownerReferences", "spec.replicas", "spec.template.metadata.labels")),
+    **dict.fromkeys((AUTOSCALER, SCALED_OBJECT), ("spec.scaleTargetRef",)),
+}
+
+
+class Workload(NamedTuple):
+    """An object that creates pods."""
+
+    kind: Kind
+    name: str
+    replicas: int | None
+    """None: an autoscaler decides, or it is not written, as manifests of autoscaled workloads leave it out."""
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.name}"
+
+
+def selected(selector: Selector, namespace: str, cluster: Cluster) -> Iterator[Workload]:
+    """Yield the known workloads with pods that a selector matches, without those that another object owns."""
+    for kind in _KINDS:
+        for obj in cluster.known(kind, namespace):
+            replicas = obj.at("spec", "replicas").integer
+            labels = obj.at("spec", "template", "metadata", "labels").texts
+            if obj.controller is None and replicas != 0 and selector.matches(labels):
+                yield Workload(kind, obj.name, None if _is_autoscaled(obj, kind, cluster) else replicas)
+
+
+def _is_autoscaled(obj: Object, kind: Kind, cluster: Cluster) -> bool:
+    """Return whether an autoscaler is known that sets the replicas. One of KEDA scales a Deployment by default."""
+    for scaler in (AUTOSCALER, SCALED_OBJECT):
+        for found in cluster.known(scaler, obj.namespace or "default"):
+            target = found.at("spec", "scaleTargetRef")
+            if target["name"].text == obj.name and (target["kind"].text or DEPLOYMENT.kind) == kind.kind:
+                return True
+    return False
