@@ -22,11 +22,11 @@ OF_HARVESTER = definition(labels={"network.harvesterhci.io/clusternetwork": "sto
 OF_INJECTOR = definition(annotations={"k8s.v1.cni.cncf.io/nodeSelector": "uplink=eno3"})
 
 
-def judged(network, *, n1, n2, n3=None, pod=(), unreadable=(), strategy="LiveMigrate"):
+def judged(network, *, n1, n2, n3=None, pod=(), unreadable=(), **spec):
     given = {"n1": n1, "n2": n2} | ({} if n3 is None else {"n3": n3})
     nodes = [node(name, LABELS | labels, allocatable=ROOM) for name, labels in given.items()]
     running = launcher("db", "n1", memory="1Gi", **dict(pod))
-    objects = [*nodes, NS, kubevirt(), vmi("db", "n1", strategy, networks=NETWORK), running]
+    objects = [*nodes, NS, kubevirt(), vmi("db", "n1", networks=NETWORK, **spec), running]
     objects += [network] if network else []
     plan = drain_plan.plan(Snapshot(objects, complete=["*"], unreadable=unreadable), "n1")
     (row,) = plan.nodes[0].forecasts
@@ -57,6 +57,14 @@ def test_kube_scheduler_may_choose_a_node_without_the_network():
 
 def test_a_node_selector_in_the_pod_is_obeyed():
     row, _ = judged(OF_INJECTOR, n1=INJECTED, n2=INJECTED, n3={}, pod={"nodeSelector": INJECTED})
+    assert (row.outcome, row.target.placement.candidates) == (VmOutcome.MIGRATES, ("n2",))
+
+
+def test_the_node_affinity_that_harvester_writes_is_obeyed():
+    expressions = [{"key": "network.harvesterhci.io/storage", "operator": "In", "values": ["true"]}]
+    required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    row, _ = judged(OF_HARVESTER, n1=HARVESTER, n2=HARVESTER, n3={}, affinity=affinity)
     assert (row.outcome, row.target.placement.candidates) == (VmOutcome.MIGRATES, ("n2",))
 
 
