@@ -236,7 +236,7 @@ node a: 2 VMs: 1 stops for good, 1 restarts elsewhere
 Updates of running VMs (LiveMigrate): 3 migrated, 1 never
   never updated: shop/oracle (it cannot migrate: DisksNotLiveMigratable)
 No health check can remediate 2 nodes with VMs, which would not restart after a loss: a, b
-Can the cluster be upgraded today? No: 1 VM on 1 node would block it; 1 VM would stop for good.
+Can the cluster be upgraded today? No: 1 of 4 nodes cannot be drained (1 VM): b. 1 VM would stop for good.
 """
 
 
@@ -257,11 +257,14 @@ def test_two_of_a_sort_are_counted_in_the_plural():
 @pytest.mark.parametrize(
     ("cluster", "answer"),
     [
-        (seen(NODES, MIGRATING), "Yes: every node can be drained."),
-        (seen(NODES, STOPPING), "Yes, but 1 VM would stop for good."),
-        (seen(NODES, BLOCKING), "No: 1 VM on 1 node would block it."),
-        (seen(NODES, [vmi("cache", "a", None)]), "Unknown: the outcome for 1 VM cannot be determined."),
-        (Snapshot([*NODES]), "Unknown: see below."),
+        (seen(NODES, MIGRATING), "Yes: 4 nodes can be drained."),
+        (seen(NODES, STOPPING), "Yes, at a cost: 4 nodes can be drained. 1 VM would stop for good."),
+        (seen(NODES, BLOCKING), "No: 1 of 4 nodes cannot be drained (1 VM): b."),
+        (
+            seen(NODES, [vmi("cache", "a", None)]),
+            "Unknown: the outcome for 1 VM cannot be determined, so a drain may be blocked.",
+        ),
+        (Snapshot([*NODES]), "Unknown: not all data could be read, so a drain may be blocked."),
     ],
 )
 def test_can_the_cluster_be_upgraded(cluster, answer):
@@ -373,7 +376,7 @@ def test_a_thousand_vms_on_fifty_nodes_take_less_than_two_seconds():
         report, code = drain(cluster, None, "text")
 
     assert code == 1
-    assert "No: 250 VMs" in report
+    assert "No: 25 of 50 nodes cannot be drained (250 VMs)" in report
     assert work.seconds < 2
 
 

@@ -101,11 +101,11 @@ class TestForecasts:
         first, second = json.loads(out)["clusters"]
         assert (code, json.loads(out)["version"]) == (2, 1)
         assert first == {"cluster": example, "error": None, **single}
-        if verb == ("upgrade",):
-            schema = json.loads((DOCS / "upgrade.schema.json").read_text())
-            jsonschema.validate(json.loads(out), schema)
-            with pytest.raises(jsonschema.ValidationError):
-                jsonschema.validate({"version": 1, "clusters": [{"cluster": "x"}, second]}, schema)
+        schema = json.loads((DOCS / f"{verb[0]}.schema.json").read_text())
+        jsonschema.validate(single, schema)
+        jsonschema.validate(json.loads(out), schema)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"version": 1, "clusters": [{"cluster": "x"}, second]}, schema)
         assert second.keys() == {"cluster", "error"}
         assert "No such file" in second["error"]
 

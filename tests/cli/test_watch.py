@@ -71,7 +71,7 @@ def test_changes_show_in_metrics_and_page(api, served):
     api.put(VMI, vmi("db"))
     server.wait_for(BLOCKERS, 1)
     assert server.sample(DRAINABLE) == 0
-    assert server.shows("Drains are blocked", "1 of 1 node cannot be drained: n0", "blocks the drain", "shop/db")
+    assert server.shows("Drains are blocked", "1 of 1 node cannot be drained (1 VM): n0", "blocks the drain", "shop/db")
     api.delete(VMI, "db", "shop")
     server.wait_for(BLOCKERS, 0)
     api.delete(VM, "bad", "shop")

@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import count, names
 from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.resources import MEMORY, show
+from virt_admit.reports.drain.report import verdict
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners
 from virt_admit.reports.html.page import (
@@ -85,16 +86,9 @@ def page(plan: Plan, cluster: Cluster | None, evidence: Iterable[tuple[str, str]
 
 
 def _verdict(plan: Plan) -> PageVerdict:
-    blocked = [node.name for node in plan.nodes if node.drainable is False]
-    stops = len(plan.having(VmOutcome.STOPS))
-    cost = f" {count(stops, 'VM')} would stop for good." if stops else ""
-    whole = count(len(plan.nodes), "node")
-    if blocked:
-        return PageVerdict(BAD, "No", f"{len(blocked)} of {whole} cannot be drained: {names(blocked)}.{cost}")
-    if plan.drainable is None:
-        return PageVerdict(UNKNOWN, "Unknown", f"Not all data could be read, so that a drain may be blocked.{cost}")
-    word = "Yes, at a cost" if stops else "Yes"
-    return PageVerdict(SEVERE if stops else GOOD, word, f"{whole} can be drained.{cost}")
+    found = verdict(plan)
+    level = {False: BAD, None: UNKNOWN, True: SEVERE if found.costs else GOOD}[found.answer]
+    return PageVerdict(level, found.word, found.sentence[:1].upper() + found.sentence[1:])
 
 
 def vm_causes(plan: Plan) -> Iterator[PageCause]:

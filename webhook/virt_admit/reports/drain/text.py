@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
+from virt_admit.reports.drain.report import verdict
 from virt_admit.reports.unavailable_data import not_available
 
 
@@ -128,33 +129,7 @@ def _whole(result: Plan) -> Iterator[str]:
     if result.uncovered:
         nodes = count(len(result.uncovered), "node")
         yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
-    yield f"Can the cluster be upgraded today? {_verdict(result)}"
+    yield f"Can the cluster be upgraded today? {verdict(result)}"
 
 
 _OUT_OF_REACH: Final = (Reach.NEVER, Reach.RETRIED)
-
-
-def _verdict(result: Plan) -> str:
-    stopping = result.having(VmOutcome.STOPS)
-    cost = f"{count(len(stopping), 'VM')} would stop for good" if stopping else ""
-    if result.drainable is False:
-        blocked = [node for node in result.nodes if node.drainable is False]
-        causes = ", ".join(_blocking_causes(blocked))
-        also = f"; {cost}" if cost else ""
-        return f"No: {causes} on {count(len(blocked), 'node')} would block it{also}."
-    if result.drainable is None:
-        unknown = len(result.having(VmOutcome.UNKNOWN))
-        which = f"the outcome for {count(unknown, 'VM')} cannot be determined" if unknown else "see below"
-        return f"Unknown: {which}."
-    return f"Yes, but {cost}." if cost else "Yes: every node can be drained."
-
-
-def _blocking_causes(blocked: Sequence[NodePlan]) -> Iterator[str]:
-    vms = sum(len(node.having(VmOutcome.BLOCKS)) for node in blocked)
-    if vms:
-        yield count(vms, "VM")
-    others = sum(len(node.pods.blockers) for node in blocked)
-    if others:
-        yield count(others, "other blocker")
-    if any(node.moving.fits is False and not node.having(VmOutcome.BLOCKS) for node in blocked):
-        yield "missing room"

@@ -1,0 +1,66 @@
+"""Reports as values: their JSON and the schema that is printed from their types."""
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jsonschema
+import pytest
+
+from tests import blindness
+from tests.paths import DOCS
+from tools import schemas
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.reports.drain.json import as_data as drain_data
+from virt_admit.reports.upgrade.json import as_data as upgrade_data
+from virt_admit.reports.values import as_data
+
+
+class Color(enum.StrEnum):
+    RED = "red"
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    class_: str | None
+    color: Color
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    from_: int
+    inner: tuple[Inner, ...]
+    counts: Mapping[str, int]
+
+
+VALUE = Outer(1, (Inner(None, Color.RED),), {"a": 2})
+
+
+def test_fields_are_keys_in_their_order_and_enumerations_are_their_words():
+    data = {"from": 1, "inner": [{"class": None, "color": "red"}], "counts": {"a": 2}}
+    assert json.dumps(as_data(VALUE)) == json.dumps(data)
+
+
+def test_a_schema_demands_every_key_and_knows_the_words():
+    schema = schemas.schema("try", Outer)
+    jsonschema.validate(as_data(VALUE), schema)
+    for wrong in (
+        {"inner": [], "counts": {}},
+        {"from": "one", "inner": [], "counts": {}},
+        {"from": 1, "inner": [{"class": None, "color": "blue"}], "counts": {}},
+        {"from": 1, "inner": [], "counts": {"a": "many"}},
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_printed_obeys_the_schema(seed):
+    cluster = blindness.everything(blindness.random_cluster(seed))
+    for verb, data in (
+        ("drain", drain_data(plan(cluster))),
+        ("upgrade", upgrade_data(rehearse(cluster, Options(None, None, 10)))),
+    ):
+        jsonschema.validate(data, json.loads((DOCS / f"{verb}.schema.json").read_text()))

@@ -1,0 +1,227 @@
+"""The report of ``virt-admit drain``: what its JSON says, as one frozen value, and the verdict of all its forms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from virt_admit.forecasts.drain.control.control_path import Component
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.pod_evictions import Blocker, Need, Wait
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.messages import count, names
+
+
+@dataclass(frozen=True, slots=True)
+class MissingOnNode:
+    """Another node that cannot take the VM now, and all that it lacks."""
+
+    node: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedMigration:
+    """Why the last migration failed: its class, and the words of KubeVirt."""
+
+    class_: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedVm:
+    """What a drain of its node does to one VM, and what the VM is doing now."""
+
+    namespace: str
+    name: str
+    outcome: VmOutcome
+    reason: str
+    remedy: str
+    """Empty: none is needed."""
+    candidates: tuple[str, ...] | None
+    """Nodes that could take it now, one VM at a time. Null: it cannot be determined."""
+    short: tuple[MissingOnNode, ...]
+    state: State
+    flags: tuple[Flag, ...]
+    since: str | None
+    """RFC 3339, as ``until``. Null: not known."""
+    until: str | None
+    """When KubeVirt takes its next step by itself. Null: not known, or without limit."""
+    attempts: int
+    """Failed migrations since the last success."""
+    failure: FailedMigration | None
+    from_: str | None
+    """The node from which the VM arrives."""
+    downtime: None
+    """Not determined."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedNode:
+    """What a drain of one node does."""
+
+    name: str
+    state: tuple[str, ...]
+    """Of ``cordoned``, ``not Ready``, ``not seen``."""
+    drainable: bool | None
+    """Whether one ``kubectl drain``, started now, would end with success. Null: it cannot be determined."""
+    fits: bool | None
+    """Whether all VMs that migrate or restart elsewhere find room at the same time."""
+    counts: Mapping[str, int]
+    """The number of VMs by outcome, the worst first; zeros too."""
+    vms: tuple[DrainedVm, ...]
+    """The worst first; VMs of other nodes that arrive come last: their own node counts them."""
+    blockers: tuple[Blocker, ...]
+    """What else keeps the node from becoming empty. ``now``: it may pass."""
+    waits: tuple[Wait, ...]
+    """What passes by itself."""
+    needs: tuple[Need, ...]
+    """Flags without which ``kubectl drain`` refuses."""
+    control: tuple[Component, ...]
+    """The components of KubeVirt that a drain needs."""
+    notes: tuple[str, ...]
+    unseen: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedVm:
+    """How an update of KubeVirt reaches one running VM."""
+
+    namespace: str
+    name: str
+    reach: Reach
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadUpdates:
+    """How an update of KubeVirt reaches the running VMs."""
+
+    methods: tuple[str, ...]
+    counts: Mapping[str, int]
+    vms: tuple[UpdatedVm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReport:
+    """What a drain of each node, one at a time, would do."""
+
+    version: Literal[1]
+    drainable: bool | None
+    """For all nodes together. Null: it cannot be determined."""
+    nodes: tuple[DrainedNode, ...]
+    """The worst first."""
+    updates: WorkloadUpdates | None
+    """Null for named nodes, or if the methods are unknown."""
+    unseen: tuple[str, ...]
+    """The data that could not be read."""
+    uncovered: tuple[str, ...] | None
+    """Nodes with VMs that no health check can remediate. Null: it cannot be determined."""
+
+
+def report(plan: Plan) -> DrainReport:
+    """Return the report of a plan."""
+    return DrainReport(1, plan.drainable, tuple(map(_node, plan.nodes)), _updates(plan), plan.unseen, plan.uncovered)
+
+
+def _node(node: NodePlan) -> DrainedNode:
+    return DrainedNode(
+        name=node.name,
+        state=node.state,
+        drainable=node.drainable,
+        fits=node.packing.fits,
+        counts=_counts(VmOutcome, (row.outcome for row in node.forecasts)),
+        vms=tuple(map(_vm, (*node.forecasts, *node.visitors))),
+        blockers=node.pods.blockers,
+        waits=node.pods.waits,
+        needs=node.pods.needs,
+        control=node.control,
+        notes=node.notes,
+        unseen=node.unseen,
+    )
+
+
+def _vm(row: Forecast) -> DrainedVm:
+    state, failure = row.state, row.state.failure
+    return DrainedVm(
+        namespace=row.vmi.namespace,
+        name=row.vmi.name,
+        outcome=row.outcome,
+        reason=row.reason,
+        remedy=row.remedy,
+        candidates=row.placement.certain,
+        short=tuple(MissingOnNode(node, what) for node, what in sorted(row.placement.refusals.items())),
+        state=state.state,
+        flags=state.flags,
+        since=clock.stamp(state.since),
+        until=clock.stamp(state.until),
+        attempts=state.attempts,
+        failure=FailedMigration(str(failure.kind), failure.text) if failure is not None else None,
+        from_=state.source or None,
+        downtime=None,
+    )
+
+
+def _updates(plan: Plan) -> WorkloadUpdates | None:
+    if plan.methods is None:
+        return None
+    vms = tuple(UpdatedVm(one.vmi.namespace, one.vmi.name, one.reach, one.reason) for one in plan.updates)
+    return WorkloadUpdates(plan.methods, _counts(Reach, (vm.reach for vm in vms)), vms)
+
+
+def _counts(words: Iterable[str], found: Iterable[str]) -> dict[str, int]:
+    """Return how often each word of an enumeration was found, including zeros."""
+    counts = Counter(found)
+    return {str(word): counts[word] for word in words}
+
+
+# --- the verdict ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DrainVerdict:
+    """The answer in a word and a sentence: the first that a reader sees, in text and on the page."""
+
+    answer: bool | None
+    costs: bool
+    """Whether VMs stop for good."""
+    word: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.sentence}"
+
+
+def verdict(plan: Plan) -> DrainVerdict:
+    """Return whether the nodes of a plan can be drained, what keeps them, and which VMs pay for it."""
+    stops = len(plan.having(VmOutcome.STOPS))
+    cost = f" {count(stops, 'VM')} would stop for good." if stops else ""
+    blocked = [node for node in plan.nodes if node.drainable is False]
+    whole = count(len(plan.nodes), "node")
+    if blocked:
+        causes = ", ".join(_causes(blocked))
+        sentence = f"{len(blocked)} of {whole} cannot be drained ({causes}): {names(node.name for node in blocked)}."
+        return DrainVerdict(False, bool(stops), "No", sentence + cost)
+    if plan.drainable is None:
+        unknown = len(plan.having(VmOutcome.UNKNOWN))
+        which = (
+            f"the outcome for {count(unknown, 'VM')} cannot be determined" if unknown else "not all data could be read"
+        )
+        return DrainVerdict(None, bool(stops), "Unknown", f"{which}, so a drain may be blocked.{cost}")
+    return DrainVerdict(True, bool(stops), "Yes, at a cost" if stops else "Yes", f"{whole} can be drained.{cost}")
+
+
+def _causes(blocked: Sequence[NodePlan]) -> Iterator[str]:
+    vms = sum(len(node.having(VmOutcome.BLOCKS)) for node in blocked)
+    if vms:
+        yield count(vms, "VM")
+    others = sum(len(node.pods.blockers) for node in blocked)
+    if others:
+        yield count(others, "other blocker")
+    if any(node.moving.fits is False and not node.having(VmOutcome.BLOCKS) for node in blocked):
+        yield "missing room"

@@ -1,0 +1,65 @@
+"""The report of ``virt-admit upgrade``: what its JSON says. All times are whole seconds from the beginning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from virt_admit.forecasts.upgrade.reboots import RebootCheck
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, VmMoves, Wave
+from virt_admit.forecasts.upgrade.rollouts import Driver
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeDuration:
+    """How long the upgrade takes, at least and at most, and what the estimate rests on."""
+
+    low: int
+    high: int
+    rests_on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FasterSetting:
+    """A setting with which the upgrade would take so many seconds less."""
+
+    setting: str
+    from_: int
+    to: int
+    saves: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeReport:
+    """The rehearsal of one cluster."""
+
+    version: Literal[1]
+    by: Driver
+    possible: bool | None
+    """Null: it cannot be determined."""
+    unseen: tuple[str, ...]
+    duration: UpgradeDuration | None
+    """Null unless the upgrade is possible."""
+    waves: tuple[Wave, ...]
+    vms: tuple[VmMoves, ...]
+    stops: tuple[Stop, ...]
+    faster: tuple[FasterSetting, ...]
+    health_checks: tuple[RebootCheck, ...]
+    """Health checks that watch nodes of the upgrade; ``acts``: on a node that is only being updated."""
+
+
+def report(result: Rehearsal) -> UpgradeReport:
+    """Return the report of a rehearsal."""
+    duration = result.duration
+    return UpgradeReport(
+        version=1,
+        by=result.driver,
+        possible=result.possible,
+        unseen=result.unseen,
+        duration=UpgradeDuration(duration.low, duration.high, result.rests_on) if duration is not None else None,
+        waves=result.waves,
+        vms=result.vms,
+        stops=result.stops,
+        faster=tuple(FasterSetting(one.setting, one.before, one.after, one.seconds) for one in result.faster),
+        health_checks=result.health_checks,
+    )
