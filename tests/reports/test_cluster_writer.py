@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -208,7 +209,7 @@ def test_one_namespace_alone():
     ],
 )
 def test_a_failed_write_is_named(verb, error, says, monkeypatch):
-    monkeypatch.setattr(cluster_writer.time, "sleep", lambda _: None)
+    monkeypatch.setattr(cluster_writer, "time", SimpleNamespace(sleep=lambda _: None))
     with pytest.raises(cluster_writer.NotWritten) as caught:
         write(Recorder(refuse={verb: error}), both_keys())
     assert str(caught.value) == says
@@ -217,7 +218,7 @@ def test_a_failed_write_is_named(verb, error, says, monkeypatch):
 @pytest.mark.parametrize(("code", "tries"), [(0, PATIENCE + 1), (429, PATIENCE + 1), (503, PATIENCE + 1), (422, 1)])
 def test_patience(code, tries, monkeypatch):
     waits = []
-    monkeypatch.setattr(cluster_writer.time, "sleep", waits.append)
+    monkeypatch.setattr(cluster_writer, "time", SimpleNamespace(sleep=waits.append))  # other threads sleep too
     api = Recorder(refuse={"list": ApiError(code, "busy")})
     with pytest.raises(cluster_writer.NotWritten, match=r"cannot list .*: busy"):
         write(api)

@@ -91,7 +91,7 @@ def test_each_rule_that_judged_it_is_there_and_no_other():
     (one,) = judged(both_keys(), text=b"rules: {vm-running-deprecated: {action: 'off'}}")
     made, _ = only(one)
     said = {each["policy"] for each in made["results"]}
-    assert said == {rule.id for rule in one.response.rules_run}
+    assert said == {rule.id for rule in one.response.evaluated_rules}
     assert "vm-running-deprecated" not in said
     assert not any(name.startswith("mhc-") for name in said)
 
@@ -113,9 +113,9 @@ def test_results(text, result, severity):
 
 def test_rules_without_data_and_crashed_rules():
     (one,) = judged(both_keys())
-    rule, other = one.response.rules_run[:2]
+    rule, other = one.response.evaluated_rules[:2]
     unseen, errors = ((rule, "pods a/b"),), ((other, "KeyError()"),)
-    response = Response(unseen=unseen, errors=errors, rules_run=one.response.rules_run)
+    response = Response(unseen=unseen, errors=errors, evaluated_rules=one.response.evaluated_rules)
     result = one._replace(response=response)
     results = {each.rule: each.outcome for each in policy_reports.subject(result).results}
     assert (results.pop(rule.id), results.pop(other.id)) == ("skip", "error")
@@ -124,7 +124,7 @@ def test_rules_without_data_and_crashed_rules():
 
 def test_severities_are_those_that_every_definition_knows():
     (one,) = judged(both_keys())
-    every = one._replace(response=Response(rules_run=tuple(RULES)))
+    every = one._replace(response=Response(evaluated_rules=tuple(RULES)))
     assert {each.severity for each in policy_reports.subject(every).results} == {"high", "medium", "low"}
 
 

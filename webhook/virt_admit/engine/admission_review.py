@@ -96,7 +96,7 @@ class Response(NamedTuple):
     """How many verdicts are left out, by action, because their rule has too many of them."""
     policy: Policy | None = None
     """The policy that was applied."""
-    rules_run: tuple[Rule, ...] = ()
+    evaluated_rules: tuple[Rule, ...] = ()
     """The rules that judged the object: those for it that the policy does not switch off.
     One without a verdict found nothing."""
 

@@ -23,7 +23,7 @@ def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
         return ()
     if request.operation == Operation.UPDATE and (request.kind.created_only or _unchanged(request, rules)):
         return ()
-    return rules.asked(request.kind, request.operation, request.subresource, request.target)
+    return rules.rules_for(request.kind, request.operation, request.subresource, request.target)
 
 
 def _unchanged(request: Request, rules: Rules) -> bool:

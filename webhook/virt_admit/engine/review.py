@@ -55,14 +55,14 @@ def fix(
     obj = request.obj
     if obj is None or request.kind is None or request.kind.never_denied:
         return NO_FINDINGS
-    rules_run = applicable_rules(request, rules)
-    if not rules_run:
+    evaluated_rules = applicable_rules(request, rules)
+    if not evaluated_rules:
         return NO_FINDINGS
     evaluation = _Evaluation(request, obj, rules, cluster, policy, limits)
     fixed: list[Verdict] = []
-    for rule in rules_run:
+    for rule in evaluated_rules:
         decision = policy.decide(rule, request.namespace) if rule.fixable else None
-        if decision is None or decision.action is Action.OFF or not (decision.fix or (own and decision.own_fix)):
+        if decision is None or decision.action is Action.OFF or not (decision.fix or (own and decision.opt_in_fix)):
             continue
         if evaluation.exemption(rule) is None:
             with time_limit(limits.expired):
@@ -96,8 +96,8 @@ def review(
     if request.too_large:
         return _not_read(request, rules, policy)
     obj = request.subject
-    rules_run = applicable_rules(request, rules)
-    if obj is None or request.kind is None or not rules_run:
+    evaluated_rules = applicable_rules(request, rules)
+    if obj is None or request.kind is None or not evaluated_rules:
         return NO_FINDINGS
     never_denied = request.kind.never_denied or request.operation == Operation.DELETE
     ceiling = Action.WARN if never_denied else Action.DENY
@@ -105,19 +105,19 @@ def review(
     verdicts: list[Verdict] = []
     active: list[Rule] = []
     with time_limit(limits.expired):
-        for rule in rules_run:
+        for rule in evaluated_rules:
             decision = policy.decide(rule, request.namespace)
             if decision.action >= weakest:
                 active.append(rule)
                 verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
-    return evaluation.response(verdicts=strongest_first(verdicts), rules_run=tuple(active))
+    return evaluation.response(verdicts=strongest_first(verdicts), evaluated_rules=tuple(active))
 
 
 def _not_read(request: Request, rules: Rules, policy: Policy, fixing: bool = False) -> Response:
     """Return the response to a request whose object was not read: it is allowed, and names the rules that did not judge."""
     if request.kind is None or (request.kind.created_only and request.operation == Operation.UPDATE):
         return NO_FINDINGS
-    asked = rules.asked(request.kind, request.operation, request.subresource)
+    asked = rules.rules_for(request.kind, request.operation, request.subresource)
     decisions = ((rule, policy.decide(rule, request.namespace)) for rule in asked)
     not_judged = tuple(
         rule for rule, decision in decisions if decision.action is not Action.OFF and (decision.fix or not fixing)
@@ -313,15 +313,17 @@ Decide = Callable[[Request, Rules, Cluster, Policy, Limits], Response]
 """``review`` or ``fix``."""
 
 
-def judge(request: Request, rules: Rules, cluster: Cluster, policy: Policy, own_fixes: bool = False) -> Response:
+def judge(
+    request: Request, rules: Rules, cluster: Cluster, policy: Policy, include_opt_in_fixes: bool = False
+) -> Response:
     """Return what the API server would receive for a request: the fixes, then the verdicts on the fixed object.
 
-    With ``own_fixes`` the object is fixed as ``check --fix`` does.
+    With ``include_opt_in_fixes`` the object is fixed as ``check --fix`` does.
 
     Raises:
         PatchError: a fix does not fit the object, which is a bug in its rule.
     """
-    fixes = fix(request, rules, cluster, policy, own=own_fixes)
+    fixes = fix(request, rules, cluster, policy, own=include_opt_in_fixes)
     if fixes.patch and request.obj is not None:
         request = request._replace(obj=json_patch.apply(request.obj, fixes.patch))
     response = review(request, rules, cluster, policy)

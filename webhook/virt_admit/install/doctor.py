@@ -138,7 +138,7 @@ def _missing_calls(expected: Json, actual: Mapping[str, InspectedEntry]) -> Chec
     elif missing:
         yield Status.WRONG, f"{kind} {NAME} has no entry {names(missing)}", APPLY
     for entry in entries:
-        if entry.name in actual and (places := entry.asks - actual[entry.name].asks):
+        if entry.name in actual and (places := entry.intercepted - actual[entry.name].intercepted):
             shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
             yield Status.WRONG, f"{entry.name} does not send {shown}", APPLY
 
@@ -146,10 +146,12 @@ def _missing_calls(expected: Json, actual: Mapping[str, InspectedEntry]) -> Chec
 def _excess_calls(expected: Iterable[Json], actual: Mapping[str, InspectedEntry]) -> CheckResult:
     """Yield what our webhook configurations send although no rule judges it."""
     judged = {
-        entry["name"]: InspectedEntry("", entry["name"], entry).asks for each in expected for entry in each["webhooks"]
+        entry["name"]: InspectedEntry("", entry["name"], entry).intercepted
+        for each in expected
+        for entry in each["webhooks"]
     }
     for entry in actual.values():
-        if places := entry.asks - judged.get(entry.name, set()):
+        if places := entry.intercepted - judged.get(entry.name, set()):
             shown = names(sorted({f"{operation} of {resource}" for _, _, resource, operation in places}))
             text = f"{entry.name} sends {shown}, which no rule judges: find out which account changed it"
             yield Status.WRONG, text, APPLY

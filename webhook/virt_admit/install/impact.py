@@ -29,7 +29,11 @@ def rejected_now(installation: Installation) -> Iterator[str]:
     for entry in installation.ours() if _readable(installation) else ():
         reason = _unanswered(installation, entry) if entry.fails else ""
         if reason:
-            what = "VMs" if entry.name in MAY_FAIL else names(sorted({resource for _, _, resource, _ in entry.asks}))
+            what = (
+                "VMs"
+                if entry.name in MAY_FAIL
+                else names(sorted({resource for _, _, resource, _ in entry.intercepted}))
+            )
             yield f"{what} cannot be created or changed now: {entry.name} has failurePolicy Fail, and {reason}"
 
 

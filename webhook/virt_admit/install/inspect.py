@@ -112,7 +112,7 @@ class InspectedEntry:
         return selectors.parse(self.data.get("namespaceSelector")).matches(labels)
 
     @property
-    def asks(self) -> set[tuple[str, ...]]:
+    def intercepted(self) -> set[tuple[str, ...]]:
         """What is sent: group, version, resource, operation."""
         return {
             place
@@ -126,7 +126,7 @@ class InspectedEntry:
         """Whether creations or updates of a kind are sent."""
         return any(
             asked_group in (group, "*") and resource in (plural, "*", "*/*") and operation in ("CREATE", "UPDATE", "*")
-            for asked_group, _, resource, operation in self.asks
+            for asked_group, _, resource, operation in self.intercepted
         )
 
 

@@ -93,7 +93,7 @@ class EffectiveSettings(NamedTuple):
     fix: bool
     """Whether ``/mutate`` applies the rule's fixes."""
     params: Any
-    own_fix: bool = False
+    opt_in_fix: bool = False
     """Whether ``check --fix`` writes the rule's fixes: those that no layer forbids."""
 
 
@@ -183,7 +183,7 @@ class Policy:
 
 
 def _decide(layers: tuple[Layer, ...], rule: Rule) -> EffectiveSettings:
-    action, fix, own_fix = rule.action, rule.fix_by_default, rule.fixable
+    action, fix, opt_in_fix = rule.action, rule.fix_by_default, rule.fixable
     params: dict[str, Any] = {}
     for layer in layers:
         named = rule.id in layer.rules
@@ -192,10 +192,10 @@ def _decide(layers: tuple[Layer, ...], rule: Rule) -> EffectiveSettings:
             if ruling.action is not None and (named or rule.action is not Action.OFF):
                 action = ruling.action
             if ruling.fix is not None:
-                fix = own_fix = ruling.fix and rule.fixable
+                fix = opt_in_fix = ruling.fix and rule.fixable
             params.update(ruling.params)
     all_params = dataclasses.replace(rule.params, **params) if params else rule.params
-    return EffectiveSettings(action, fix, all_params, own_fix)
+    return EffectiveSettings(action, fix, all_params, opt_in_fix)
 
 
 def parse_annotation(text: str) -> tuple[str, datetime.date | None]:

@@ -85,9 +85,9 @@ class Rules:
         )
         """The annotation and label keys that some rule for the kind names."""
 
-        self.asked = functools.lru_cache(maxsize=256)(self._asked)  # some keys are text of users
+        self.rules_for = functools.lru_cache(maxsize=256)(self._rules_for)  # some keys are text of users
 
-    def _asked(
+    def _rules_for(
         self, kind: Kind, operation: str, subresource: str = "", target: UpgradeTarget = NO_TARGET
     ) -> tuple[Rule, ...]:
         """Return the rules for a request about an object, or about this sub-resource of it."""

@@ -84,7 +84,7 @@ class Metrics(ProcessMetrics):
             buckets=BUCKETS,
             registry=registry,
         )
-        self.in_flight = Gauge(
+        self.reviews = Gauge(
             "virt_admit_requests_in_flight", "Reviews being decided.", ("endpoint",), registry=registry
         )
         self.findings = Counter("virt_admit_findings", "Findings at admission.", ("rule", "action"), registry=registry)
@@ -116,7 +116,7 @@ class Metrics(ProcessMetrics):
         # a label look-up costs more than an increment
         self._request = functools.cache(self.requests.labels)
         self._duration = functools.cache(self.duration.labels)
-        self._in_flight = functools.cache(self.in_flight.labels)
+        self._in_flight = functools.cache(self.reviews.labels)
 
     def _add_certificates(self, registry: CollectorRegistry) -> None:
         self.certificate_rotations = Counter(
@@ -135,7 +135,7 @@ class Metrics(ProcessMetrics):
             "virt_admit_tls_handshake_failures", "TLS handshakes that failed.", ("reason",), registry=registry
         )
 
-    def flying(self, endpoint: str) -> AbstractContextManager[None]:
+    def in_flight(self, endpoint: str) -> AbstractContextManager[None]:
         """Count a review as in flight while the context is open."""
         held: AbstractContextManager[None] = self._in_flight(endpoint).track_inprogress()
         return held

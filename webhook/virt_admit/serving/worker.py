@@ -85,7 +85,7 @@ class Worker:
             functools.partial(self._answer, decide=review.review),
             functools.partial(self._answer, decide=review.fix),
             self._observe,
-            self.metrics.flying,
+            self.metrics.in_flight,
             lambda: self.draining,
         )
         return bridge(flask_app.wsgi_app, MAX_BODY, self.metrics.bodies_dropped.inc)

@@ -36,4 +36,4 @@ def unclear(error=""):
     (one,) = scanned(both_keys()).results
     rule = RULES.by_id[RULE]
     said = Response(errors=((rule, error),)) if error else Response(unseen=((rule, "pods a/b"),))
-    return Report((one._replace(response=said._replace(rules_run=(rule,))),))
+    return Report((one._replace(response=said._replace(evaluated_rules=(rule,))),))

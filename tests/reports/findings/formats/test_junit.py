@@ -88,7 +88,9 @@ def test_junit_says_the_strongest_and_notes_the_rest():
     (one,) = scanned(both_keys()).results
     (verdict,) = [each for each in one.response.verdicts if each.rule.id == RULE]
     said = Response(verdicts=(verdict,), unseen=((verdict.rule, "pods"),))
-    ((case,),) = junit_suites(FORMATS["junit"](Report((one._replace(response=said._replace(rules_run=())),)))).values()
+    ((case,),) = junit_suites(
+        FORMATS["junit"](Report((one._replace(response=said._replace(evaluated_rules=())),)))
+    ).values()
     assert [child.tag for child in case] == ["failure", "system-out"]
     assert case[1].text == "unseen: not available: pods"
 

@@ -127,7 +127,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     sources = found.files
     cluster = _cluster(source, sources, options.namespace, rules, reporting.quiet)
     judge = _file_judge(cluster, old, options, selector, reporting, rules, policy)
-    report = judge(sources, own_fixes=options.diff or options.fix)
+    report = judge(sources, include_opt_in_fixes=options.diff or options.fix)
     fixed = fixes.NOTHING
     if options.diff:
         fixed = fixes.show(sources, report)
@@ -273,14 +273,14 @@ class _FileJudge(NamedTuple):
     jobs: int = 1
     """The number of processes that judge many objects."""
 
-    def __call__(self, sources: Sequence[Source], own_fixes: bool = False) -> Report:
-        """Return the report. With ``own_fixes`` the objects are fixed as ``--fix`` does."""
+    def __call__(self, sources: Sequence[Source], include_opt_in_fixes: bool = False) -> Report:
+        """Return the report. With ``include_opt_in_fixes`` the objects are fixed as ``--fix`` does."""
         old = {_identity(obj): obj for obj in self.old}
         documents = _documents(sources)
         cluster = with_objects(self.cluster, self._looked_up(documents))
         results: list[ObjectResult] = []
         other_kinds = 0
-        judge = partial(self._judged, cluster=cluster, old=old, own_fixes=own_fixes)
+        judge = partial(self._judged, cluster=cluster, old=old, include_opt_in_fixes=include_opt_in_fixes)
         shares = list(batches(documents, lambda _: 1, BATCH))
         for batch, (found, others) in zip(shares, processes.share(judge, shares, self.jobs), strict=True):
             results += [one._replace(document=each) for each, one in zip(batch, found, strict=True) if one is not None]
@@ -289,7 +289,11 @@ class _FileJudge(NamedTuple):
         return Report(tuple(results), other_kinds, sum(bool(source.objects) for source in sources), skipped)
 
     def _judged(
-        self, documents: Sequence[Document], cluster: Cluster, old: Mapping[_Identity, Object], own_fixes: bool
+        self,
+        documents: Sequence[Document],
+        cluster: Cluster,
+        old: Mapping[_Identity, Object],
+        include_opt_in_fixes: bool,
     ) -> tuple[list[ObjectResult | None], int]:
         """Return the result of each document (None: it is not judged), and the number of objects of other kinds."""
         found: list[ObjectResult | None] = []
@@ -302,7 +306,7 @@ class _FileJudge(NamedTuple):
                 if kind is None or kind not in supported:
                     other_kinds += 1
                 else:
-                    result = self._result(document, obj, kind, old.get(_identity(obj)), cluster, own_fixes)
+                    result = self._result(document, obj, kind, old.get(_identity(obj)), cluster, include_opt_in_fixes)
             found.append(result)
         return found, other_kinds
 
@@ -321,11 +325,17 @@ class _FileJudge(NamedTuple):
                 yield Object(fields[kind].filter(obj.data), obj.namespace)
 
     def _result(
-        self, document: Document, obj: Object, kind: Kind, old: Object | None, cluster: Cluster, own_fixes: bool
+        self,
+        document: Document,
+        obj: Object,
+        kind: Kind,
+        old: Object | None,
+        cluster: Cluster,
+        include_opt_in_fixes: bool,
     ) -> ObjectResult:
         operation = self.operation or (Operation.UPDATE if old else Operation.CREATE)
         request = Request(operation, kind, obj, old, name=obj.name, namespace=obj.namespace, target=self.target)
-        response = review.judge(request, self.rules, cluster, self.policy, own_fixes)
+        response = review.judge(request, self.rules, cluster, self.policy, include_opt_in_fixes)
         return of_file(request, response, document, self.label)
 
 
@@ -365,7 +375,7 @@ def _print_rule_counts(sources: Iterable[Source], selector: Selector, report: Re
         obj = Object(document.data)
         result = results.get(id(document))
         if result:
-            message = f"{count(len(result.response.rules_run), 'rule')} ran"
+            message = f"{count(len(result.response.evaluated_rules), 'rule')} ran"
         elif selector.matches(obj.labels):
             message = "no rule supports this kind"
         else:

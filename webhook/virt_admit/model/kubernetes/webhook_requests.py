@@ -47,14 +47,14 @@ def service(webhook: Field) -> tuple[str, str] | None:
     return (namespace, name) if namespace and name else None
 
 
-def asks(webhook: Field, request: InterceptedRequest) -> bool:
+def intercepts(webhook: Field, request: InterceptedRequest) -> bool:
     """Return whether a rule of the webhook names the operation and the resource of a request."""
     return any(_rule_matches(rule, request) for rule in webhook["rules"].items())
 
 
 def gets(webhook: Field, request: InterceptedRequest) -> bool | None:
     """Return whether the webhook gets a request. None: its selectors or conditions are not simple enough to say."""
-    if not asks(webhook, request):
+    if not intercepts(webhook, request):
         return False
     namespace_labels = request.namespace_labels
     if namespace_labels is None and request.namespace:

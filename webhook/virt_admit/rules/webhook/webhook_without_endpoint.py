@@ -71,7 +71,7 @@ def check(obj: Object, context: Context) -> Findings:
     for webhook in obj["webhooks"].items():
         service = webhook_requests.service(webhook)
         failing = [
-            what for what, asked in _NEEDED.items() if any(webhook_requests.asks(webhook, each) for each in asked)
+            what for what, asked in _NEEDED.items() if any(webhook_requests.intercepts(webhook, each) for each in asked)
         ]
         if service is None or not failing:
             continue

@@ -148,7 +148,7 @@ def _critical(cluster: Cluster) -> _Critical:
             }
             for webhook in configuration["webhooks"].items():
                 service = webhook_requests.service(webhook)
-                asked = any(webhook_requests.asks(webhook, each) for each in (EVICTION, *MIGRATION, STATE_CLAIM))
+                asked = any(webhook_requests.intercepts(webhook, each) for each in (EVICTION, *MIGRATION, STATE_CLAIM))
                 if service is not None and asked:
                     expired = webhook.at("clientConfig", "caBundle").text in ended
                     found.append(_Webhook(configuration, webhook, service, expired))

@@ -76,7 +76,7 @@ def _unreadable(error: DocumentError) -> TestCase:
 
 
 def _tests_of(result: ObjectResult) -> Iterator[TestCase]:
-    by_rule: dict[str, list[ReportRow]] = {rule.id: [] for rule in result.response.rules_run}
+    by_rule: dict[str, list[ReportRow]] = {rule.id: [] for rule in result.response.evaluated_rules}
     for row in sorted(rows_of(result), key=lambda row: row.order):
         by_rule.setdefault(row.rule, []).append(row)
     for rule, rows in sorted(by_rule.items()):

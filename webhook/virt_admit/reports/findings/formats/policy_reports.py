@@ -93,10 +93,10 @@ def render(form: Format, run: Report) -> str:
 
 def subject(result: ObjectResult) -> Subject:
     """Return the content of the report about one object."""
-    defaults = {rule.id: rule.action for rule in result.response.rules_run}
+    defaults = {rule.id: rule.action for rule in result.response.evaluated_rules}
     found = [_policy_result(row, defaults) for row in rows_of(result)]
     with_rows = {each.rule for each in found}
-    without_rows = (rule for rule in result.response.rules_run if rule.id not in with_rows)
+    without_rows = (rule for rule in result.response.evaluated_rules if rule.id not in with_rows)
     passed = [PolicyResult("pass", rule.id, _SEVERITY[rule.action]) for rule in without_rows]
     kind = result.request.kind
     return Subject(result.obj, kind is None or kind.namespaced, (*found, *passed))
