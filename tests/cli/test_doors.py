@@ -1,4 +1,4 @@
-"""Rules, ``drain`` and ``upgrade`` give the same answer about each VM, because they ask the same forecast."""
+"""Rules, ``drain``, ``upgrade`` and ``explain`` give the same answer about each VM, because they ask the same forecast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.vmi_evictions import BLOCKING, Effect
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubevirt.instances import vm_lookup
 from virt_admit.policy.files import load_policy
+from virt_admit.reports.explain.judged_rules import Opinion
+from virt_admit.reports.explain.vm import collect as explain_vm
 from virt_admit.reports.upgrade import json as upgrade_json
 from virt_admit.rule import Operation
 from virt_admit.rules import load_rules
@@ -59,6 +62,14 @@ def test_all_doors_say_the_same_of_every_vm(first):
             assert bool(evictions.blocking) is ("nm-vm-blocks-drain" in said), (seed, node.name)
             stops = [row for row in node.having(VmOutcome.STOPS) if not row.vmi.deleted]
             assert bool(stops) is ("nm-vm-will-stop" in said), (seed, node.name)
+        opinion = Opinion(ALL, None)
+        for row in (row for node in drained.nodes for row in node.forecasts):
+            found = vm_lookup.find(row.vmi.name, row.vmi.namespace, cluster)
+            explained = explain_vm.report(found, cluster, opinion)
+            assert explained.drain["outcome"] == row.outcome, (seed, row.vmi.full_name)
+            assert explained.events[0].outcome == row.outcome, (seed, row.vmi.full_name)
+            assert explained.upgrade.outcome == row.outcome, (seed, row.vmi.full_name)
+            assert explained.candidates == row.placement.certain, (seed, row.vmi.full_name)
         rehearsed = upgrade_json.as_data(rehearse(cluster, Options(None, None, 10)))
         for moved in rehearsed["vms"]:
             assert moved["outcome"] == outcomes[moved["namespace"], moved["name"]], (seed, moved)

@@ -158,15 +158,15 @@ def test_a_health_check_from_a_pipe(tmp_path):
 def test_a_folder_is_not_explained(tmp_path):
     code, out = run("explain", str(tmp_path))
     assert code == 2
-    assert "is not a file and not the name of a health check" in out
+    assert "is not a file and does not name an object" in out
 
 
-@pytest.mark.parametrize("target", ["mhc/", "mhc", "vm/a"])
+@pytest.mark.parametrize("target", ["mhc/", "mhc", "vm/", "pod/a"])
 def test_a_wrong_target_is_reported_before_the_cluster(tmp_path, target):
     code, out = run("explain", target, "--kubeconfig", str(tmp_path / "none"))
     assert (code, out) == (
         2,
-        f"{target} is not a file and not the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME",
+        f"{target} is not a file and does not name an object: write nhc/NAME, mhc/NAMESPACE/NAME, vm/NAME or node/NAME",
     )
 
 

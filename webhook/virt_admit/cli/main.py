@@ -20,7 +20,7 @@ VERBS: Final = {
     "scan": "Judge a live cluster or a snapshot of one.",
     "drain": "Show what draining a node would do to its virtual machines.",
     "upgrade": "Rehearse an upgrade: order, waves, hours, and what stops it.",
-    "explain": "Show what a health check would do, and when.",
+    "explain": "Show one VM, one node or one health check: what would happen, and why.",
     "rules": "List the rules, or show one rule with its reasons.",
     "serve": "Run the webhook.",
     "watch": "Run the scan all the time: metrics and a page that follow the cluster.",

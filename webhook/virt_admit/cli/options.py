@@ -208,6 +208,30 @@ configmap_option: Final = click.option(
     help="The policy of the live cluster. The fallback is used if the ConfigMap does not exist.",
 )
 
+policy_option: Final = click.option(
+    "--policy",
+    "policy_name",
+    envvar="VIRT_ADMIT_POLICY",
+    metavar="FILE|audit|default|strict",
+    help="Policy file, or the name of a shipped policy.  [default: that of .virt-admit.yaml, else that of the live "
+    "cluster, else default]",
+)
+
+
+class PolicyOptions(NamedTuple):
+    """The policy by which a verb judges."""
+
+    policy_name: str | None
+    """The policy that a flag or the environment names."""
+    policy_configmap: str
+
+    def policy_choice(self) -> str | None:
+        """Return the policy that the option, the environment or the project names; None if none of them does."""
+        return self.policy_name or find_project().policy
+
+
+policy_options: Final = combined(policy_option, configmap_option, grouped("policy", PolicyOptions))
+
 pages_by_option: Final = click.option(
     "--pages-by",
     metavar="namespace|label=KEY",
@@ -215,14 +239,7 @@ pages_by_option: Final = click.option(
 )
 
 report_options: Final = combined(
-    click.option(
-        "--policy",
-        "policy_name",
-        envvar="VIRT_ADMIT_POLICY",
-        metavar="FILE|audit|default|strict",
-        help="Policy file, or the name of a shipped policy.  [default: that of .virt-admit.yaml, else that of the live "
-        "cluster, else default]",
-    ),
+    policy_option,
     configmap_option,
     click.option("-o", "--output", multiple=True, metavar="FORMAT[=FILE]", help=f"{', '.join(FORMATS)}; repeatable."),
     click.option(

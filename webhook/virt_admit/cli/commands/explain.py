@@ -11,7 +11,15 @@ import click
 
 from virt_admit.cli import html_output
 from virt_admit.cli.cluster_source import load_cluster, namespaced_object, with_objects
-from virt_admit.cli.options import ClusterOptions, OutputOptions, cluster_options, page_output_options
+from virt_admit.cli.commands import explain_objects
+from virt_admit.cli.options import (
+    ClusterOptions,
+    OutputOptions,
+    PolicyOptions,
+    cluster_options,
+    page_output_options,
+    policy_options,
+)
 from virt_admit.documents import files, reader
 from virt_admit.forecasts.remediation.explanation import KINDS, LOOKS_UP, Explanation, explain
 from virt_admit.kube.cache import ClusterCache
@@ -29,26 +37,40 @@ if TYPE_CHECKING:
     from virt_admit.reports.html.page import Page
 
 
-@click.command("explain", short_help="Show what a health check would do, and when.")
+@click.command("explain", short_help="Show one VM, one node or one health check: what would happen, and why.")
 @click.argument("target", metavar="FILE|KIND/NAME")
 @click.option(
     "-n",
     "--namespace",
     default=None,
     metavar="NAME",
-    help="Namespace of the health check, and of objects in FILE that do not name one.",
+    help="Namespace of the VM or the health check, and of objects in FILE that do not name one.",
 )
 @cluster_options
+@policy_options
 @page_output_options
-def command(target: str, namespace: str | None, source: ClusterOptions, output: OutputOptions) -> int:
-    """Show what a health check would do: what it watches, when it acts or never does, and when VMs run again.
+def command(
+    target: str, namespace: str | None, source: ClusterOptions, policy: PolicyOptions, output: OutputOptions
+) -> int:
+    """Show what would happen to one VM (vm/NAME) or to one node (node/NAME), and why. Changes nothing.
 
-    FILE (- is standard input) may contain other objects. They are added to the cluster that --cluster or --live names.
-    nhc/NAME and mhc/NAMESPACE/NAME are looked up in that cluster. Changes nothing. Exit 2: nothing to explain.
+    A VM: what a drain, an update of KubeVirt, the loss of its node, a reboot and a migration would do, where it can go,
+    its migrations, the rules about it and commands to type. A node: its drain and its loss. A health check (nhc/NAME,
+    mhc/NAMESPACE/NAME, or in FILE; - is standard input): what it watches, when it acts or never does, and when VMs run
+    again. Other objects in FILE are added to the cluster that --cluster or --live names. Exit 2: nothing to explain.
     """
-    form, file = output.parse()
     source.require_one()
     in_file = target == "-" or (os.path.exists(target) and not os.path.isdir(target))  # <(kubectl get …) is a pipe
+    named = None if in_file else explain_objects.parse(target)
+    if named is not None:
+        return explain_objects.run(named, namespace, source, output, policy)
+    return _explain_checks(target, in_file, namespace, source, output)
+
+
+def _explain_checks(
+    target: str, in_file: bool, namespace: str | None, source: ClusterOptions, output: OutputOptions
+) -> int:
+    form, file = output.parse()
     cluster: Snapshot | ClusterCache = Snapshot()
     try:
         if not in_file:
@@ -154,7 +176,7 @@ def _parse(target: str) -> tuple[list[Kind], str, str]:
     target_kinds = [kind for kind in KINDS if word.lower() in _aliases(kind)]
     if not target_kinds or not name:
         raise LookupError(
-            f"{target} is not a file and not the name of a health check: write nhc/NAME or mhc/NAMESPACE/NAME"
+            f"{target} is not a file and does not name an object: write nhc/NAME, mhc/NAMESPACE/NAME, vm/NAME or node/NAME"
         )
     return target_kinds, namespace, name
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, selection, vm_outcomes
+from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, selection, vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.capacity import Leaving
 from virt_admit.forecasts.drain.control import control_path, overruling
 from virt_admit.forecasts.drain.control.control_path import Component
@@ -16,7 +16,6 @@ from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
-from virt_admit.forecasts.drain.workload_updates import methods as update_methods
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.remediation import coverage
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -24,7 +23,6 @@ from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOU
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
-from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.scheduler.packing import Packing
 
 READS: Final = union(vm_outcomes.READS, pod_evictions.READS, node_notes.READS, coverage.READS, overruling.READS)
@@ -123,7 +121,7 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
     whole = not nodes
     node_names = {*known, *occupied(cluster)} if whole else {selection.existing(name, cluster) for name in nodes}
     plans = sorted((_node_plan(name, known.get(name), cluster) for name in node_names), key=_badness)
-    methods = _methods(cluster) if whole else None
+    methods = workload_updates.in_force(cluster) if whole else None
     unread_nodes = (*unseen, *(_unread_nodes(plans, cluster) if whole else ()))
     return Plan(
         nodes=tuple(plans),
@@ -134,6 +132,11 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
         unread_nodes=unread_nodes,
         uncovered=_uncovered(plans, cluster) if whole else None,
     )
+
+
+def node_plan(name: str, cluster: Cluster) -> NodePlan:
+    """Return the effects of a drain of one node, also of one that VMs name although it is not known."""
+    return _node_plan(name, next((node for node in cluster.known(NODE) if node.name == name), None), cluster)
 
 
 def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] | None:
@@ -256,15 +259,3 @@ def _badness(node: NodePlan) -> tuple[int, tuple[int, ...], str]:
     counts: Mapping[VmOutcome, int] = Counter(found.outcome for found in node.forecasts)
     verdict = {False: 0, None: 1, True: 2}[node.drainable]
     return verdict, tuple(-counts[outcome] for outcome in VmOutcome), node.name
-
-
-def _methods(cluster: Cluster) -> tuple[str, ...] | None:
-    """Return the update methods in force. HyperConverged, where it exists, writes those of KubeVirt."""
-    for read in (configuration.hyperconverged, configuration.kubevirt):
-        try:
-            found = read(cluster)
-        except Unseen:
-            continue
-        if found is not None:
-            return tuple(sorted(update_methods(found)))
-    return None

@@ -132,6 +132,20 @@ def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     return _forecast(vmi, state, cluster, find)
 
 
+def asked_migration(vmi: Object, cluster: Cluster) -> Forecast:
+    """Return what becomes of a migration of a VMI at rest that is asked for now, whatever its eviction strategy.
+
+    ``MIGRATES``, ``BLOCKS`` or ``UNKNOWN``. Never raises.
+    """
+    find = functools.cache(functools.partial(_target, vmi, cluster))
+    state = vm_states.of(vmi, cluster)
+    try:
+        verdict = _migrate(vmi, state, cluster, find, "asked for now")
+    except Unseen as blind:
+        verdict = _Verdict.unread(blind, may_stop=False)
+    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(True), verdict.unseen, state=state)
+
+
 def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
     """Yield the forecasts of VMs that arrive on a node, or have left it while their old pod has not ended."""
     for vmi, state in vm_states.visitors(node, cluster):

@@ -55,6 +55,18 @@ def methods(obj: Object) -> frozenset[str]:
     return frozenset(item.value for item in field.items() if item.value in METHODS)
 
 
+def in_force(cluster: Cluster) -> tuple[str, ...] | None:
+    """Return the methods in force; None: unknown. HyperConverged, where it exists, writes those of KubeVirt."""
+    for read in (configuration.hyperconverged, configuration.kubevirt):
+        try:
+            found = read(cluster)
+        except Unseen:
+            continue
+        if found is not None:
+            return tuple(sorted(methods(found)))
+    return None
+
+
 def did_you_mean(word: object) -> str | None:
     """Return the method that an unknown word probably means."""
     return messages.did_you_mean(word, METHODS, {"shutdown": EVICT})  # the old name, still in comments of KubeVirt

@@ -47,21 +47,31 @@ def needs_scale(budget: Object) -> bool:
     return budget.at("spec", "maxUnavailable").present or (least.text or "").endswith("%")
 
 
+def forbids(budget: Object) -> bool:
+    """Whether a budget of the pod of a VMI allows no disruption now, or never."""
+    allowed = budget.at("status", "disruptionsAllowed").integer
+    return needs_scale(budget) or (allowed is not None and allowed <= 0)
+
+
+def covering(vmi: Object, cluster: Cluster) -> list[Object]:
+    """Return the known budgets of users that select the pod of a VMI, or of the VMI of a VM."""
+    labels = launcher_labels(vmi)
+    known = cluster.cached(_budgets).get(vms.namespace_of(vmi), ())
+    return [budget for budget, selector in known if selector.matches(labels)]
+
+
 def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why the Eviction API currently refuses to evict the VMI's pod, as far as budgets are known.
 
     Source: kubernetes pkg/registry/core/pod/storage/eviction.go#Create, which refuses a pod with several budgets.
     """
-    labels = launcher_labels(vmi)
-    known = cluster.cached(_budgets).get(vms.namespace_of(vmi), ())
-    found = [budget for budget, selector in known if selector.matches(labels)]
+    found = covering(vmi, cluster)
     if len(found) > 1:
         selecting = names(sorted(budget.name for budget in found))
         reason = f"PodDisruptionBudgets {selecting} select its pod, and the Eviction API refuses such pods"
         return Problem(reason, "change the selectors so that only one budget selects it")
     for budget in found:
-        allowed = budget.at("status", "disruptionsAllowed").integer
-        if needs_scale(budget) or (allowed is not None and allowed <= 0):
+        if forbids(budget):
             remedy = "write an integer minAvailable" if needs_scale(budget) else "add a replica"
             reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
             return Problem(reason, remedy)

@@ -75,6 +75,15 @@ def in_a_row(vmi: Object, cluster: Cluster) -> tuple[Failure, ...]:
     return tuple(found)
 
 
+def of_migration(vmi: Object, migration: Object, cluster: Cluster) -> Failure | None:
+    """Return why a migration of the VMI failed; None: it did not."""
+    if migration.at("status", "phase").text != "Failed":
+        return None
+    if failed_before_handover(migration):
+        return Failure(FailureClass.MOMENT, "its target pod was not scheduled or did not start", "", migration.name)
+    return _failure(vmi, migration.at("status", "migrationState"), migration.name, cluster)
+
+
 def impossible_targets(vmi: Object, cluster: Cluster) -> dict[str, str]:
     """Return the nodes that can never take the VMI from its node, each with the reason."""
     return {each.target: each.text for each in in_a_row(vmi, cluster) if each.kind is FailureClass.PAIR and each.target}

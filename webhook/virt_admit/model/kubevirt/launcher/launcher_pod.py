@@ -205,14 +205,14 @@ def claims(spec: Field) -> Iterator[str]:
     """Yield the claims that the launcher pod of a VMI spec mounts."""
     for volume in spec["volumes"].items():
         if not _is_hotplugged(volume):
-            yield from _claims_of(volume)
+            yield from claims_of(volume)
 
 
 def attached_claims(spec: Field) -> Iterator[str]:
     """Yield the claims of hotplugged volumes, which a pod of its own attaches on the node of the launcher pod."""
     for volume in spec["volumes"].items():
         if _is_hotplugged(volume):
-            yield from _claims_of(volume)
+            yield from claims_of(volume)
     for volume in spec["utilityVolumes"].items():
         name = volume["claimName"].text
         if name:
@@ -224,7 +224,8 @@ def _is_hotplugged(volume: Field) -> bool:
     return any(hotpluggable) or volume["memoryDump"].present
 
 
-def _claims_of(volume: Field) -> Iterator[str]:
+def claims_of(volume: Field) -> Iterator[str]:
+    """Yield the claim of a volume, if it has one."""
     for path in (
         ("persistentVolumeClaim", "claimName"),
         ("dataVolume", "name"),

@@ -1,0 +1,110 @@
+"""``virt-admit explain vm/NAME`` and ``node/NAME``: one VM or one node on one screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import click
+
+from virt_admit.cli import html_output, snapshot_age
+from virt_admit.cli.cluster_source import load_cluster, load_policy, warn_unreadable
+from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
+from virt_admit.cli.output import failure, tell
+from virt_admit.forecasts.remediation import explanation
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.model.kubernetes.kinds import NODE, VM, VMI, Kind
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import migration_history, vm_lookup
+from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.sanitize import line
+from virt_admit.policy.policy import PolicyError
+from virt_admit.reports.explain import judged_rules
+from virt_admit.reports.explain.judged_rules import Opinion
+from virt_admit.reports.explain.values import as_data
+from virt_admit.reports.explain.vm import collect, text
+from virt_admit.reports.explain.vm.report import VmReport
+from virt_admit.rules import load_rules
+from virt_admit.settings import SettingError
+
+_FORMS: Final = (VM, VMI, NODE)
+_SHORT: Final = {VM: ("vm", "vms"), VMI: ("vmi", "vmis"), NODE: ("no", "node", "nodes")}
+
+READS: Final = union(rehearsal.READS, migration_history.READS, dict.fromkeys(explanation.LOOKS_UP, ()))
+
+
+class NamedObject(NamedTuple):
+    """A VM or a node that a user names."""
+
+    kind: Kind
+    namespace: str
+    """Empty: none is named."""
+    name: str
+
+
+def parse(target: str) -> NamedObject | None:
+    """Return the VM or the node that ``KIND/NAME`` or ``KIND/NAMESPACE/NAME`` names; None: it names neither."""
+    word, _, rest = target.partition("/")
+    namespace, _, name = rest.rpartition("/")
+    kind = next((each for each in _FORMS if word.lower() in _aliases(each)), None)
+    return NamedObject(kind, namespace, name) if kind is not None and name else None
+
+
+def _aliases(kind: Kind) -> tuple[str, ...]:
+    singular = kind.kind.lower()
+    return (*_SHORT[kind], singular, kind.plural, kind.resource, f"{singular}.{kind.group}")
+
+
+def looks_up(judged: Iterable[Kind]) -> tuple[Kind, ...]:
+    """Return the kinds to list in a live cluster: those of the forecasts and those of the rules about some kinds."""
+    return tuple(sorted({*READS, *judged_rules.reads(load_rules().in_scan, judged)}))
+
+
+def run(
+    named: NamedObject, namespace: str | None, source: ClusterOptions, output: OutputOptions, policy: PolicyOptions
+) -> int:
+    """Print the report about a VM or a node. Return the exit code.
+
+    Raises:
+        ClickException: the cluster or the policy cannot be read, or the object does not exist.
+    """
+    form, file = output.parse()
+    kinds = looks_up(collect.JUDGED)
+    cluster = load_cluster(source, kinds, named.namespace or namespace or "")
+    opinion = _opinion(source, policy)
+    warn_unreadable(cluster, kinds)
+    try:
+        found = vm_lookup.find(named.name, named.namespace or namespace, cluster)
+    except LookupError as error:
+        raise click.ClickException(line(str(error))) from None
+    report = collect.report(found, cluster, opinion, cluster.unreadable)
+    if form == "html":
+        evidence = html_output.evidence(source, cluster)
+        html_output.publish(_pages(report, found, cluster.unreadable, evidence), file, output.pages_by)
+    elif form == "json":
+        click.echo(json.dumps(as_data(report), indent=2))
+    else:
+        click.echo(text.text(report, cluster.unreadable).rstrip("\n"))
+    return snapshot_age.judged(0, cluster, source, None)
+
+
+def _pages(
+    report: VmReport, found: FoundVm, unreadable: frozenset[str], evidence: tuple[tuple[str, str], ...]
+) -> html_output.OwnerPages:
+    from virt_admit.reports.explain.vm import html  # noqa: PLC0415 - importing Jinja2 takes time
+
+    page = html.page(report, unreadable, evidence)
+    return html_output.OwnerPages(page, lambda by: {by.of(found.obj): page})
+
+
+def _opinion(source: ClusterOptions, options: PolicyOptions) -> Opinion:
+    """Return the rules and the policy. A policy of the cluster that may not be read leaves the rules out."""
+    rules, choice = load_rules().in_scan, options.policy_choice()
+    try:
+        return Opinion(rules, load_policy(choice, options.policy_configmap, None if source.cluster else source))
+    except (SettingError, PolicyError, OSError) as error:
+        if choice is not None:
+            raise failure(error) from None
+        tell(f"the policy cannot be read, so no rule is judged: {error}")
+        return Opinion(rules, None)

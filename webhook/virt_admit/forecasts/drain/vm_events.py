@@ -1,0 +1,221 @@
+"""What may happen to one VM besides a drain: an update of KubeVirt, the loss of its node, a reboot, a migration now."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.forecasts.drain import vm_outcomes, workload_updates
+from virt_admit.forecasts.drain.control.control_path import Component
+from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.states import vm_states_outcomes
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.forecasts.remediation.node_loss import NodeLoss
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import KUBEVIRT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Then
+from virt_admit.model.messages import names
+
+
+class VmEvent(enum.StrEnum):
+    """What may happen to a VM."""
+
+    DRAIN = "drain"
+    UPDATE = "update"
+    LOSS = "loss"
+    REBOOT = "reboot"
+    MIGRATION = "migration"
+
+
+class EventEffect(enum.StrEnum):
+    """What an event does to a VM, where ``VmOutcome`` and ``Reach`` have no word for it."""
+
+    NOT_RUNNING = "not running"
+    UNKNOWN = "unknown"
+    RESTARTED = "restarted"
+    WAITS = "waits for a node"
+    OFF = "stays off"
+    STAYS = "stays on its node"
+    STARTS = "starts"
+    REFUSED = "does not start"
+
+
+@dataclass(frozen=True, slots=True)
+class EventForecast:
+    """What one event would do to a VM, and why."""
+
+    event: VmEvent
+    outcome: str
+    """A word of ``VmOutcome``, ``Reach`` or ``EventEffect``."""
+    reason: str
+    remedy: str = ""
+    unseen: str = ""
+    """What could not be read, so that the outcome is not known."""
+
+
+NOT_RUNNING: Final = "it is not running"
+
+
+def not_running(why: str = NOT_RUNNING) -> tuple[EventForecast, ...]:
+    """Return the events of a VM that is not on a node."""
+    return tuple(EventForecast(event, EventEffect.NOT_RUNNING, why) for event in VmEvent)
+
+
+def unread(what: str) -> tuple[EventForecast, ...]:
+    """Return the events of a VM of which it is not known whether it runs."""
+    return tuple(_unknown(event, what) for event in VmEvent)
+
+
+def of_vm(row: Forecast, node: NodePlan, loss: NodeLoss, cluster: Cluster) -> tuple[EventForecast, ...]:
+    """Return what each event would do to a VM that runs. Never raises."""
+    return (
+        EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen),
+        _update(row.vmi, cluster),
+        _loss(row.vmi, loss),
+        _reboot(row.vmi, cluster),
+        _migration(row, node, cluster),
+    )
+
+
+def _unknown(event: VmEvent, what: str) -> EventForecast:
+    return EventForecast(event, EventEffect.UNKNOWN, f"cannot see {what}", "let virt-admit read it", what)
+
+
+# --- an update of KubeVirt -----------------------------------------------------------------------------------------
+
+
+def _update(vmi: Object, cluster: Cluster) -> EventForecast:
+    methods = workload_updates.in_force(cluster)
+    if methods is None:
+        unread = next((blind.what for blind in more_may_exist(cluster, KUBEVIRT)), "")
+        reason = "its methods are not known: there is no KubeVirt object"
+        return (
+            _unknown(VmEvent.UPDATE, unread) if unread else EventForecast(VmEvent.UPDATE, EventEffect.UNKNOWN, reason)
+        )
+    if not vmis.running(vmi):
+        return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, "an update moves running VMs alone")
+    found = workload_updates.update(vmi, methods, cluster)
+    unseen = found.reason if found.reach is Reach.UNKNOWN else ""
+    return EventForecast(VmEvent.UPDATE, str(found.reach), found.reason, unseen=unseen)
+
+
+# --- the loss of its node ------------------------------------------------------------------------------------------
+
+
+def _loss(vmi: Object, loss: NodeLoss) -> EventForecast:
+    """Return whether the VM starts again after its node stops reporting for good."""
+    found = next((each for each in loss.fates if each.vmi.full_name == vmi.full_name), None)
+    if found is None or found.comes is None:
+        return EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, found.why if found else "its node cannot be determined")
+    if not found.comes:
+        return EventForecast(VmEvent.LOSS, EventEffect.OFF, found.why)
+    if loss.covered is None:
+        what = names(loss.unseen) or "the health checks"
+        reason = f"{found.why}, but whether a health check confirms that {loss.node} is down cannot be determined"
+        return EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, reason, "let virt-admit read the health checks", what)
+    if not loss.covered:
+        reason = f"{found.why}, but no health check confirms that {loss.node} is down"
+        idle = next((f": {check.title}: {check.idle}" for check in loss.checks if check.idle), "")
+        remedy = "create a health check that watches the node, or repair the one that does nothing"
+        return EventForecast(VmEvent.LOSS, EventEffect.OFF, f"{reason}{idle}", remedy)
+    check = loss.confirming
+    when = f"; {check.title} confirms that {loss.node} is down after {check.restart}" if check else ""
+    outcome = EventEffect.WAITS if found.nowhere else EventEffect.RESTARTED
+    return EventForecast(VmEvent.LOSS, outcome, f"{found.why}{when}")
+
+
+# --- a reboot of the guest -----------------------------------------------------------------------------------------
+
+
+def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
+    """Return what a reboot of the guest does: it stays in its pod, unless ``rebootPolicy`` is Terminate."""
+    if vmi.deleted:
+        return EventForecast(VmEvent.REBOOT, EventEffect.NOT_RUNNING, "it is being stopped")
+    if vmi.at("spec", "domain", "rebootPolicy").text != "Terminate":
+        return EventForecast(
+            VmEvent.REBOOT, EventEffect.STAYS, f"the guest reboots inside its pod{_waiting(vmi, cluster)}"
+        )
+    policy = "rebootPolicy Terminate ends the VMI"
+    try:
+        if vmis.owner(vmi, "VirtualMachineInstanceReplicaSet"):
+            return EventForecast(VmEvent.REBOOT, EventEffect.RESTARTED, f"{policy}; its replica set makes another")
+        vm = vmis.owner_vm(vmi, cluster)
+    except Unseen as blind:
+        return _unknown(VmEvent.REBOOT, blind.what)
+    if vm is None or vm.deleted:
+        return EventForecast(VmEvent.REBOOT, EventEffect.OFF, f"{policy}; no VM owns it")
+    strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
+    outcomes = lifecycle.RUN_STRATEGY.get(strategy)
+    if outcomes is None:
+        return _unknown(VmEvent.REBOOT, f"the run strategy of VM {vm.full_name}")
+    outcome = EventEffect.RESTARTED if outcomes.reboot is Then.RESTARTED else EventEffect.OFF
+    return EventForecast(VmEvent.REBOOT, outcome, f"{policy}; runStrategy {strategy}")
+
+
+def _waiting(vmi: Object, cluster: Cluster) -> str:
+    """Return that the VM has changes that a reboot of the guest does not apply; empty: none are known."""
+    try:
+        vm = vmis.owner_vm(vmi, cluster)
+    except Unseen:
+        return ""
+    if vm is None or not migrations.condition_is_true(vm, "RestartRequired"):
+        return ""
+    return "; changes of its VM wait for a restart, which a reboot is not"
+
+
+# --- a migration that is asked for now -----------------------------------------------------------------------------
+
+
+def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast:
+    vmi, state = row.vmi, row.state
+    refused = _refused(row, cluster)
+    if refused:
+        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, refused)
+    if vmis.migratable(vmi) is None:
+        what = f"condition LiveMigratable of {vmi.full_name}"
+        return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, vmis.blocking_reason(vmi), unseen=what)
+    broken = [each for each in node.control if each.healthy is not True]
+    if any(each.healthy is False for each in broken):
+        return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
+    if "not Ready" in node.state and row.outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
+        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, f"node {node.name} is not Ready")
+    found = vm_outcomes.asked_migration(vmi, cluster)
+    if found.outcome is VmOutcome.BLOCKS:
+        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, found.reason, found.remedy)
+    if found.outcome is VmOutcome.UNKNOWN:
+        return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, found.reason, found.remedy, found.unseen)
+    if broken:
+        return _without(broken[0], EventEffect.UNKNOWN)
+    return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, _where(found, state.ahead))
+
+
+def _without(component: Component, outcome: EventEffect) -> EventForecast:
+    unseen = component.component if outcome is EventEffect.UNKNOWN else ""
+    return EventForecast(VmEvent.MIGRATION, outcome, component.reason, component.remedy, unseen)
+
+
+def _refused(row: Forecast, cluster: Cluster) -> str:
+    """Return why KubeVirt accepts no migration of a VMI now, or needs none; empty: it accepts one."""
+    vmi, state = row.vmi, row.state
+    phase = vmi.at("status", "phase").text
+    if vmi.deleted:
+        return "it is being stopped"
+    if phase != "Running":
+        return f"it is {phase}" if phase else NOT_RUNNING
+    if state.migration is not None:  # migration-create-admitter.go#EnsureNoMigrationConflict
+        ruled = vm_states_outcomes.ruling(vmi, state, cluster)
+        return f"migration {state.migration.name} is under way{f': {ruled.reason}' if ruled else ''}"
+    if vmis.migratable(vmi) is False:
+        return f"it cannot migrate: {vmis.blocking_reason(vmi)}"
+    return ""
+
+
+def _where(found: Forecast, ahead: int) -> str:
+    nodes: Sequence[str] = found.placement.certain or ()
+    queue = f" after {ahead} others that wait for a place" if ahead else ""
+    return f"to {nodes[0]}{queue}" if len(nodes) == 1 else f"to one of {names(nodes)}{queue}" if nodes else found.reason

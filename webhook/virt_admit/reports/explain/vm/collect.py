@@ -1,0 +1,266 @@
+"""Collect everything about one VM from the forecasts, its objects and the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from virt_admit.forecasts.drain import drain_plan, vm_events
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
+from virt_admit.forecasts.drain.vm_outcomes import Forecast
+from virt_admit.forecasts.remediation import node_loss
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind, by_resource
+from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
+from virt_admit.model.kubevirt.instances.migratability import Migratable
+from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.reports.drain import json as drain_json
+from virt_admit.reports.explain import judged_rules, rights
+from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
+from virt_admit.reports.explain.vm import commands, parts
+from virt_admit.reports.explain.vm.report import (
+    BudgetOfVm,
+    ControlPart,
+    EventOfVm,
+    ExplainedVm,
+    MigrationRecord,
+    NodeRefusal,
+    QueuePlace,
+    UpgradeOfVm,
+    VmReport,
+    VolumeOfVm,
+)
+
+JUDGED: Final[tuple[Kind, ...]] = (VM, VMI, PDB)
+"""The kinds whose objects the rules judge for the report."""
+STOPPED: Final = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """The forecasts about a VM that is on a node."""
+
+    row: Forecast
+    node: NodePlan
+    events: tuple[EventForecast, ...]
+
+
+def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Collection[str] = ()) -> VmReport:
+    """Return the report about a VM.
+
+    Args:
+        found: the VM.
+        cluster: the cluster.
+        opinion: what judges its objects.
+        unreadable: the resources that may not be listed, as ``plural.group``.
+    """
+    move = _move(found, cluster)
+    events = move.events if move is not None else _without_node(found)
+    unseen = [*found.unseen, *(each.unseen for each in events if each.unseen)]
+    strategy, origin = _strategy(found, cluster, unseen)
+    migratable = _migratable(found, cluster, unseen)
+    around = _around(found, move, cluster, migratable, unseen)
+    upgrade = _upgrade(found, events, cluster, unseen)
+    placement = move.row.placement if move is not None else None
+    unseen += placement.unseen if placement is not None else (_START,)
+    rules = _rules(found, cluster, opinion, unseen)
+    state = move.row.state if move is not None else None
+    named = tuple(dict.fromkeys(unseen))
+    return VmReport(
+        vm=_identity(found),
+        state=str(state.state) if state is not None else _resting(found),
+        strategy=strategy,
+        strategy_from=origin,
+        migratable=migratable,
+        candidates=placement.certain if placement is not None else None,
+        short=tuple(NodeRefusal(*each) for each in sorted(placement.refusals.items())) if placement else None,
+        migrations=around.migrations,
+        queue=around.queue,
+        budgets=around.budgets,
+        volumes=around.volumes,
+        control=around.control,
+        drain=_drain(found, move, events),
+        upgrade=upgrade,
+        outage=None,
+        events=tuple(EventOfVm(str(each.event), str(each.outcome), each.reason, each.remedy) for each in events),
+        rules=rules,
+        problems=(),
+        commands=_commands(found, move, around, rights.forbidden(named, unreadable), cluster),
+        avoid=commands.avoid(state) if state is not None else (),
+        unseen=named,
+    )
+
+
+_START: Final = "where a VM that is not on a node could start"
+
+
+class _Around(NamedTuple):
+    """What is around a VM, as far as it could be read."""
+
+    migrations: tuple[MigrationRecord, ...] | None
+    queue: QueuePlace | None
+    budgets: tuple[BudgetOfVm, ...] | None
+    volumes: tuple[VolumeOfVm, ...] | None
+    control: tuple[ControlPart, ...] | None
+
+
+def _around(
+    found: FoundVm, move: _Move | None, cluster: Cluster, migratable: bool | None, unseen: list[str]
+) -> _Around:
+    past, blind = parts.migrations(found.obj, cluster)
+    budgets, unread_budgets = parts.budgets(found.obj, cluster)
+    volumes, unread_volumes = parts.volumes(found.obj, cluster, migratable)
+    unseen += [*filter(None, (blind, unread_budgets)), *unread_volumes]
+    known = VMI not in _unread_kinds(found)
+    queue = parts.queue(move.row.state if move is not None else None, known and not blind)
+    control = parts.control(move.node.control) if move is not None else () if known else None
+    return _Around(past, queue, budgets, volumes, control)
+
+
+def _commands(
+    found: FoundVm, move: _Move | None, around: _Around, forbidden: Sequence[str], cluster: Cluster
+) -> tuple[str, ...]:
+    own = (
+        commands.of_running(found, move.row.state, move.events, cluster)
+        if move is not None
+        else commands.of_stopped(found, _run_strategy(found))
+    )
+    broken = commands.of_parts(
+        found.namespace, around.budgets or (), around.volumes or (), around.control or (), forbidden
+    )
+    return tuple(dict.fromkeys((*own, *broken)))
+
+
+def _unread_kinds(found: FoundVm) -> set[Kind]:
+    return {kind for kind in (VM, VMI) for what in found.unseen if what.startswith(f"{kind} ")}
+
+
+# --- where it is ---------------------------------------------------------------------------------------------------
+
+
+def _move(found: FoundVm, cluster: Cluster) -> _Move | None:
+    """Return the forecasts about a VM; None: it is on no node, or that is not known."""
+    vmi = found.vmi
+    node = vmi.at("status", "nodeName").text if vmi is not None else None
+    if vmi is None or not node or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        return None
+    plan = drain_plan.node_plan(node, cluster)
+    row = next(each for each in plan.forecasts if each.vmi.full_name == vmi.full_name)
+    return _Move(row, plan, vm_events.of_vm(row, plan, node_loss.of_node(node, cluster), cluster))
+
+
+def _without_node(found: FoundVm) -> tuple[EventForecast, ...]:
+    if VMI in _unread_kinds(found):
+        return vm_events.unread(f"{VMI} {found.full_name}")
+    phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
+    if phase in migrations.FINAL_PHASES:
+        return vm_events.not_running(f"it is not running: its VMI is {phase}")
+    return vm_events.not_running(f"it has no node yet: its VMI is {phase}" if phase else vm_events.NOT_RUNNING)
+
+
+def _resting(found: FoundVm) -> str | None:
+    """Return the state of a VM that is on no node; None: that is not known."""
+    if VMI in _unread_kinds(found):
+        return None
+    phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
+    return STOPPED if found.vmi is None or phase in migrations.FINAL_PHASES else "starting"
+
+
+def _identity(found: FoundVm) -> ExplainedVm:
+    vmi = found.vmi
+    return ExplainedVm(
+        namespace=found.namespace,
+        name=found.name,
+        kind=found.vm.kind if found.vm is not None else _owner_kind(found),
+        running=None
+        if VMI in _unread_kinds(found)
+        else vmi is not None and vmi.at("status", "phase").text == "Running",
+        node=vmi.at("status", "nodeName").text if vmi is not None else None,
+        phase=vmi.at("status", "phase").text if vmi is not None else None,
+        run_strategy=_run_strategy(found),
+    )
+
+
+def _owner_kind(found: FoundVm) -> str:
+    """Return the kind of what a user would edit: the VM of a VMI also if it could not be read."""
+    return VM.kind if vmis.owner(found.obj, VM.kind) else VMI.kind
+
+
+def _run_strategy(found: FoundVm) -> str | None:
+    return vms.run_strategy(vms.vm_spec(found.vm)) if found.vm is not None else None
+
+
+# --- what decides --------------------------------------------------------------------------------------------------
+
+
+def _strategy(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str | None, str | None]:
+    """Return the eviction strategy in force and what sets it."""
+    try:
+        said = expand.strategy(found.obj, cluster)
+    except Unseen as blind:
+        unseen.append(blind.what)
+        return None, None
+    return said.value, said.origin or ("VMI" if found.vmi is not None else "VM")
+
+
+def _migratable(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | None:
+    """Return KubeVirt's own answer for a running VM, else what the spec says."""
+    if found.vmi is not None:
+        known = vmis.migratable(found.vmi)
+        unseen += [] if known is not None else [f"condition LiveMigratable of {VMI} {found.full_name}"]
+        return known
+    if VMI in _unread_kinds(found):
+        return None
+    assessed = migratability.assess(found.obj, cluster)
+    unseen += assessed.unseen
+    return {Migratable.YES: True, Migratable.NO: False}.get(assessed.migratable)
+
+
+def _upgrade(found: FoundVm, events: Sequence[EventForecast], cluster: Cluster, unseen: list[str]) -> UpgradeOfVm:
+    """Return what an upgrade does to the VM."""
+    update = next(each for each in events if each.event is VmEvent.UPDATE)
+    rehearsed = cluster.cached(_rehearsed)
+    own = next((vm for vm in rehearsed.vms if (vm.namespace, vm.name) == (found.namespace, found.name)), None)
+    stops = tuple(stop.reason for stop in rehearsed.stops if stop.reason.startswith(f"{found.full_name}: "))
+    moves = own.moves if own is not None and rehearsed.possible is not None else 0 if _rests(events) else None
+    outcome = str(own.outcome) if own is not None else next(each.outcome for each in events)
+    if rehearsed.possible is None:  # of other VMs one line is enough
+        unread = [what for what in rehearsed.unseen if by_resource(what.partition(" ")[0]) is not None]
+        unseen += unread or ["whether an upgrade of the whole cluster completes"]
+    return UpgradeOfVm(rehearsed.possible, outcome, moves, update.outcome, update.reason, stops)
+
+
+def _rehearsed(cluster: Cluster) -> Rehearsal:
+    return rehearsal.rehearse(cluster, rehearsal.Options(), forecast_only=True)
+
+
+def _rests(events: Sequence[EventForecast]) -> bool:
+    return all(each.outcome == EventEffect.NOT_RUNNING for each in events)
+
+
+def _drain(found: FoundVm, move: _Move | None, events: Sequence[EventForecast]) -> Mapping[str, Any]:
+    """Return the entry of the VM in the JSON of ``drain``, with its node."""
+    if move is None:
+        drained = events[0]
+        return {"node": None, "outcome": str(drained.outcome), "reason": drained.reason, "remedy": drained.remedy}
+    plan = Plan((move.node,), whole=False, methods=None, updates=(), unseen=())
+    rows = drain_json.as_data(plan)["nodes"][0]["vms"]
+    own = (row for row in rows if (row["namespace"], row["name"], row["from"]) == (*_key(found), None))
+    return {"node": move.node.name, **next(own)}
+
+
+def _key(found: FoundVm) -> tuple[str, str]:
+    return found.obj.namespace, found.obj.name
+
+
+def _rules(found: FoundVm, cluster: Cluster, opinion: Opinion, unseen: list[str]) -> tuple[JudgedRule, ...] | None:
+    if opinion.policy is None:
+        unseen.append("the policy of the cluster")
+        return None
+    budgets = disruption_budgets.covering(found.obj, cluster)
+    objects: Iterator[Any] = (obj for obj in (found.vm, found.vmi, *budgets) if obj is not None)
+    return judged_rules.judge(objects, opinion.rules, cluster, opinion.policy)

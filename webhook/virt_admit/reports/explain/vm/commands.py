@@ -1,0 +1,101 @@
+"""Commands about one VM that can be typed as they are, the most helpful first, and what to leave alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
+from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubevirt.instances import lifecycle
+from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature
+from virt_admit.reports.explain import rights
+from virt_admit.reports.explain.vm.report import BudgetOfVm, ControlPart, VolumeOfVm
+
+
+def quoted(*words: str) -> str:
+    """Return words as one command of a shell."""
+    return shlex.join(words)
+
+
+def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], cluster: Cluster) -> Iterator[str]:
+    """Yield the commands about a VM that runs."""
+    name, where = found.name, ("-n", found.namespace)
+    if _has_mark(state) and versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
+        yield quoted("virtctl", "evacuate-cancel", "vmi", name, *where)
+    for namespace, holder in state.holders[:1]:
+        yield quoted("virt-admit", "explain", f"vm/{holder}", "-n", namespace)
+    if state.state is State.TWO_PODS and state.detail:
+        yield quoted("kubectl", "describe", "pod", state.detail, *where)
+    if state.migration is not None:
+        uid = state.migration.metadata["uid"].text
+        if state.state in _OF_TARGET and uid:
+            yield quoted("kubectl", "describe", "pods", *where, "-l", f"kubevirt.io/migrationJobUID={uid}")
+        yield quoted("kubectl", "get", "vmim", state.migration.name, *where, "-o", "yaml")
+    elif state.failure is not None and state.failure.migration:
+        yield quoted("kubectl", "get", "vmim", state.failure.migration, *where, "-o", "yaml")
+    if any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events):
+        yield quoted("virtctl", "migrate", name, *where)
+    if state.state is State.QUOTA or any("Quota" in each.reason for each in events):
+        yield quoted("kubectl", "describe", "resourcequota", *where)
+    yield quoted("kubectl", "describe", "vmi", name, *where)
+    node = found.obj.at("status", "nodeName").text
+    if node:
+        yield quoted("virt-admit", "drain", node)
+
+
+_OF_TARGET: Final = (State.UNSCHEDULABLE, State.TARGET_PENDING, State.TARGET_NOT_READY, State.PREPARING)
+"""States in which the target pod tells why the migration does not go on."""
+
+
+def _has_mark(state: VmState) -> bool:
+    return state.state is State.STALE_MARK or Flag.LEFTOVER in state.flags
+
+
+def of_stopped(found: FoundVm, run_strategy: str | None) -> Iterator[str]:
+    """Yield the commands about a VM that does not run."""
+    where = ("-n", found.namespace)
+    known = lifecycle.VIRTCTL.get(run_strategy or "")
+    if known is not None and known.start is not None and found.vm is not None and found.vmi is None:
+        yield quoted("virtctl", "start", found.name, *where)
+    kind = "vm" if found.vm is not None else "vmi"
+    yield quoted("kubectl", "describe", kind, found.name, *where)
+
+
+def of_parts(
+    namespace: str,
+    budgets: Sequence[BudgetOfVm],
+    volumes: Sequence[VolumeOfVm],
+    control: Sequence[ControlPart],
+    forbidden: Sequence[str],
+) -> Iterator[str]:
+    """Yield the commands about what is broken around a VM."""
+    for budget in budgets:
+        if budget.blocks:
+            yield quoted("kubectl", "describe", "poddisruptionbudget", budget.name, "-n", namespace)
+    for volume in volumes:
+        if volume.problem and volume.claim:
+            yield quoted("kubectl", "describe", "persistentvolumeclaim", volume.claim, "-n", namespace)
+    for part in control:
+        if part.healthy is not True:
+            yield quoted("kubectl", "get", "pods", "--all-namespaces", "-l", f"kubevirt.io={part.component}")
+    yield from map(rights.command, forbidden)
+
+
+_AVOID: Final = {
+    State.POST_COPY: "leave the migration, its pods and both nodes alone until it ends: otherwise the guest is lost",
+    State.TWO_PODS: "leave the old pod alone while its guest may run: two guests on one disk destroy its data",
+    State.STALE_MARK: "a new migration does not help: the mark stays",
+    State.MARKED: "an uncordon does not end the evacuation",
+    State.BACKOFF: "another migration by hand meets the same cause: remove that first",
+    State.RUNNING: "a cancelled migration of a drain starts again from the beginning",
+}
+
+
+def avoid(state: VmState) -> tuple[str, ...]:
+    """Return what not to do while a VM is in this state."""
+    return (_AVOID[state.state],) if state.state in _AVOID else ()

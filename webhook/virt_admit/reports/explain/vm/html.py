@@ -1,0 +1,111 @@
+"""The page about one VM."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from virt_admit.forecasts.drain.vm_events import EventEffect
+from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.reports.drain.html import LEVEL_OF
+from virt_admit.reports.explain import rights
+from virt_admit.reports.explain.vm import text
+from virt_admit.reports.explain.vm.report import VmReport
+from virt_admit.reports.explain.vm.text import EVENTS
+from virt_admit.reports.html.page import (
+    BAD,
+    GOOD,
+    LEVELS,
+    NOTICE,
+    SEVERE,
+    UNKNOWN,
+    Cell,
+    Page,
+    PageCause,
+    PageVerdict,
+    Table,
+    worst_first,
+)
+
+_LEVEL: Final[dict[str, str]] = {
+    **{str(outcome): level for outcome, level in LEVEL_OF.items()},
+    Reach.MIGRATED: GOOD,
+    Reach.RESTARTED: NOTICE,
+    Reach.STOPPED: SEVERE,
+    Reach.RETRIED: BAD,
+    Reach.NEVER: NOTICE,
+    EventEffect.RESTARTED: NOTICE,
+    EventEffect.WAITS: SEVERE,
+    EventEffect.OFF: SEVERE,
+    EventEffect.STAYS: GOOD,
+    EventEffect.STARTS: GOOD,
+    EventEffect.REFUSED: NOTICE,
+    EventEffect.NOT_RUNNING: NOTICE,
+}
+"""The color of each outcome of an event; of an unknown word: UNKNOWN."""
+_OF_ACTION: Final = {"deny": BAD, "warn": NOTICE, "audit": NOTICE, "off": GOOD}
+_UNDETERMINED: Final = "cannot be determined"
+
+
+def page(report: VmReport, unreadable: Collection[str] = (), evidence: Iterable[tuple[str, str]] = ()) -> Page:
+    """Return the page of the report."""
+    return Page(
+        title=f"VM {report.vm.name}",
+        subject=text.headline(report),
+        verdict=_verdict(report),
+        leading=(Table("What would happen", ("Event", "Outcome", "Reason", "What to do"), tuple(_events(report))),),
+        causes_title="Rules",
+        causes=worst_first(_rules(report)),
+        tables=tuple(table for table in _tables(report) if table.rows),
+        notes=tuple((title, lines) for title, lines in _notes(report, unreadable) if lines),
+        evidence=tuple(evidence),
+    )
+
+
+def _verdict(report: VmReport) -> PageVerdict:
+    """Return the worst outcome of all events and rules, and the events that have it."""
+    found = {_LEVEL.get(event.outcome, UNKNOWN) for event in report.events}
+    found |= {_OF_ACTION.get(rule.action, UNKNOWN) if rule.unseen is None else UNKNOWN for rule in report.rules or ()}
+    found |= {UNKNOWN} if report.unseen or report.rules is None else set()
+    level = min(found, key=LEVELS.index)
+    worst = [event for event in report.events if _LEVEL.get(event.outcome, UNKNOWN) == level]
+    word = (worst or report.events)[0].outcome
+    said = (f"{EVENTS[event.event]}: {event.outcome}, {event.reason}." for event in worst or report.events[:1])
+    return PageVerdict(level, word.capitalize(), " ".join(f"{each[:1].upper()}{each[1:]}" for each in said))
+
+
+def _events(report: VmReport) -> Iterator[tuple[Cell, ...]]:
+    for event in report.events:
+        yield EVENTS[event.event], event.outcome, event.reason, event.remedy
+
+
+def _rules(report: VmReport) -> Iterator[PageCause]:
+    for rule in report.rules or ():
+        if rule.unseen is not None:
+            yield PageCause(UNKNOWN, _UNDETERMINED, rule.rule, f"The rule could not read {rule.unseen}.")
+        else:
+            where = f"{rule.object} {rule.path}: {rule.message} Decided by: {rule.layer}."
+            yield PageCause(_OF_ACTION[rule.action], rule.action, rule.rule, where)
+
+
+def _tables(report: VmReport) -> Iterator[Table]:
+    yield Table("Facts", ("Fact", "Value"), tuple(text.facts(report)))
+    yield Table("Other nodes", ("Node", "Why not"), tuple((each.node, each.what) for each in report.short or ()))
+    yield _table("Last migrations", _MIGRATION, text.migrations(report.migrations))
+    yield _table("Budgets that select its pod", ("Budget", "Disruptions", "Effect"), text.budgets(report.budgets))
+    yield _table("Volumes", ("Volume", "Kind", "Claim", "State"), text.volumes(report.volumes))
+    yield Table("Parts of KubeVirt that a move needs", ("Part", "State", "Reason"), tuple(text.control(report)))
+
+
+_MIGRATION: Final = ("Created", "Migration", "Phase", "From and to", "Asked for by", "Failure and times")
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+    """Return a table with rows of one width: that nothing is known is a row with one cell."""
+    return Table(title, columns, tuple((*row, *("",) * (len(columns) - len(row))) for row in rows))
+
+
+def _notes(report: VmReport, unreadable: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield "Commands", report.commands
+    yield "Avoid", report.avoid
+    yield "Not available", tuple(rights.lines(report.unseen, unreadable))

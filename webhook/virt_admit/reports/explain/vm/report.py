@@ -1,0 +1,177 @@
+"""The report of ``explain vm/NAME`` as one value: its fields are the keys of the JSON, in order.
+
+None means that the value cannot be determined; ``unseen`` names what could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from virt_admit.reports.explain.judged_rules import JudgedRule
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedVm:
+    """The VM that is explained."""
+
+    namespace: str
+    name: str
+    kind: str
+    """``VirtualMachine``, or ``VirtualMachineInstance`` for a VMI without a VM."""
+    running: bool | None
+    node: str | None
+    """None: it does not run, or that cannot be determined."""
+    phase: str | None
+    """The phase of its VMI."""
+    run_strategy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRefusal:
+    """Another node that does not take the VM now, and all causes."""
+
+    node: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedMigration:
+    """Why a migration failed."""
+
+    class_: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTime:
+    """How long a migration was in a phase."""
+
+    phase: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationRecord:
+    """One of the last migrations of the VM."""
+
+    name: str
+    phase: str
+    asked_by: str
+    created: str | None
+    source: str | None
+    target: str | None
+    phases: tuple[PhaseTime, ...]
+    failure: FailedMigration | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """The place of the VM among the migrations that wait."""
+
+    waits: bool
+    limit: str
+    """The limit that is reached, in words; empty: it does not wait."""
+    others: int
+    """The number of other VMs that wait for the same places. They start in no fixed order."""
+    holders: tuple[str, ...]
+    """The VMs that hold the places."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetOfVm:
+    """A PodDisruptionBudget that selects the pod of the VM."""
+
+    namespace: str
+    name: str
+    allowed: int | None
+    """The disruptions that it allows now."""
+    blocks: bool
+    """Whether it refuses an eviction of the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeOfVm:
+    """A volume of the VM."""
+
+    name: str
+    kind: str
+    """The source in the API: ``persistentVolumeClaim``, ``containerDisk``."""
+    claim: str | None
+    """Its PersistentVolumeClaim. None: it has none."""
+    phase: str | None
+    """The phase of the claim."""
+    access_modes: tuple[str, ...] | None
+    storage_class: str | None
+    problem: str
+    """Why another node cannot use it; empty: nothing is known to be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPart:
+    """A part of KubeVirt that a move of the VM needs."""
+
+    component: str
+    healthy: bool | None
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeOfVm:
+    """What an upgrade of the cluster and an update of KubeVirt do to the VM."""
+
+    possible: bool | None
+    """Whether the upgrade of the whole cluster is possible, as ``upgrade`` says."""
+    outcome: str
+    moves: int | None
+    """Migrations and restarts during the upgrade."""
+    update: str
+    """How an update of KubeVirt reaches it."""
+    reason: str
+    stops: tuple[str, ...]
+    """Why this VM stops the upgrade."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventOfVm:
+    """What an event would do to the VM."""
+
+    event: str
+    """``drain``, ``update``, ``loss``, ``reboot`` or ``migration``."""
+    outcome: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmReport:
+    """One VM: where it is, what it does, and what would happen to it."""
+
+    version: int = 1
+    vm: ExplainedVm
+    state: str | None
+    """A state of ``drain``, or ``stopped``."""
+    strategy: str | None
+    """The eviction strategy in force."""
+    strategy_from: str | None
+    """What sets it: ``VMI``, ``VM``, ``KubeVirt``, ``KubeVirt's default``."""
+    migratable: bool | None
+    candidates: tuple[str, ...] | None
+    short: tuple[NodeRefusal, ...] | None
+    migrations: tuple[MigrationRecord, ...] | None
+    queue: QueuePlace | None
+    budgets: tuple[BudgetOfVm, ...] | None
+    volumes: tuple[VolumeOfVm, ...] | None
+    control: tuple[ControlPart, ...] | None
+    drain: Mapping[str, Any]
+    """The entry of the VM in the JSON of ``drain``, with ``node`` and ``drainable``."""
+    upgrade: UpgradeOfVm
+    outage: None
+    events: tuple[EventOfVm, ...]
+    rules: tuple[JudgedRule, ...] | None
+    problems: tuple[str, ...]
+    commands: tuple[str, ...]
+    avoid: tuple[str, ...]
+    unseen: tuple[str, ...]

@@ -1,0 +1,206 @@
+"""The report about one VM as text, for one screen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from virt_admit.model.kubernetes.kinds import by_resource
+from virt_admit.model.messages import count, names
+from virt_admit.model.sanitize import cell, indented, name
+from virt_admit.reports.explain import rights
+from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
+from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
+
+UNKNOWN: Final = "cannot be determined"
+_MOST_NODES: Final = 10
+_MOST_RULES: Final = 10
+EVENTS: Final = {
+    "drain": "a drain of its node",
+    "update": "an update of KubeVirt",
+    "loss": "the loss of its node",
+    "reboot": "a reboot of the guest",
+    "migration": "a migration now",
+}
+"""The events, in words."""
+
+Rows = Sequence[tuple[str, ...]]
+
+
+def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
+    """Return the report as text: what the VM is, what would happen, and what decides on it."""
+    parts: tuple[tuple[str, Rows], ...] = (
+        (headline(report), list(facts(report))),
+        ("What would happen", list(_events(report))),
+        ("Other nodes", list(_nodes(report))),
+        ("Last migrations", list(migrations(report.migrations))),
+        ("Budgets that select its pod", list(budgets(report.budgets))),
+        ("Volumes", list(volumes(report.volumes))),
+        ("Parts of KubeVirt that a move needs", list(control(report))),
+        ("Rules", list(_rules(report.rules))),
+    )
+    lines = [line for title, rows in parts if rows for line in (name(title), *columns(rows), "")]
+    lines += _list("To do", todo(report))
+    lines += _list("Avoid", report.avoid)
+    lines += _list("Commands", report.commands)
+    lines += _list("Not available", rights.lines(report.unseen, unreadable))
+    return "\n".join(map(indented, lines)).rstrip("\n") + "\n"
+
+
+def columns(rows: Rows) -> Iterator[str]:
+    """Yield the rows of a table, indented, with aligned columns; the last column is not padded."""
+    cells = [tuple(map(cell, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
+    for row in cells:
+        padded = (f"{text:{width}}" for text, width in zip(row, widths, strict=False))
+        yield f"  {'  '.join((*padded, row[-1]))}".rstrip()
+
+
+def _list(title: str, items: Collection[str] | Iterator[str]) -> list[str]:
+    found = list(items)
+    return [title, *(f"  {item}" for item in found), ""] if found else []
+
+
+def headline(report: VmReport) -> str:
+    """Return the VM and where it is."""
+    vm = report.vm
+    word = "VM" if vm.kind == "VirtualMachine" else "VMI (without VM)"
+    called = f"{word} {vm.namespace}/{vm.name}"
+    if vm.running is None:
+        return f"{called}: whether it runs {UNKNOWN}"
+    if vm.node is None:
+        return f"{called}: not running" if report.state == "stopped" else f"{called}: {vm.phase}, on no node yet"
+    return f"{called}: {vm.phase} on {vm.node}"
+
+
+def facts(report: VmReport) -> Iterator[tuple[str, str]]:
+    """Yield what the VM is and does, with names."""
+    yield "state", _state(report)
+    if report.vm.kind == "VirtualMachine":
+        yield "run strategy", report.vm.run_strategy or UNKNOWN
+    yield "eviction strategy", _strategy(report)
+    yield "can migrate", {True: "yes", False: "no", None: UNKNOWN}[report.migratable]
+    if report.vm.node is not None:
+        yield "other nodes", _candidates(report.candidates)
+        yield "queue", _queue(report)
+
+
+def _state(report: VmReport) -> str:
+    if report.state is None:
+        return UNKNOWN
+    drain = report.drain
+    since = f" since {drain['since']}" if drain.get("since") else ""
+    until = f", next step at {drain['until']}" if drain.get("until") else ""
+    flags = f" ({', '.join(drain['flags'])})" if drain.get("flags") else ""
+    attempts = f", {count(drain['attempts'], 'failed attempt')}" if drain.get("attempts") else ""
+    return f"{report.state}{flags}{since}{until}{attempts}"
+
+
+def _strategy(report: VmReport) -> str:
+    if report.strategy is None:
+        return UNKNOWN
+    return f"{report.strategy or '(empty)'}, set by {report.strategy_from}"
+
+
+def _candidates(candidates: tuple[str, ...] | None) -> str:
+    if candidates is None:
+        return UNKNOWN
+    return f"{names(candidates)} could take it now" if candidates else "none could take it now"
+
+
+def _queue(report: VmReport) -> str:
+    queue = report.queue
+    if queue is None:
+        return UNKNOWN
+    if not queue.waits:
+        return "waits for no place"
+    others = f" with {count(queue.others, 'other VM')}" if queue.others else ""
+    return f"waits for a place{others}: {queue.limit}; held by {names(queue.holders)}"
+
+
+def _events(report: VmReport) -> Iterator[tuple[str, str, str]]:
+    for event in report.events:
+        yield EVENTS[event.event], event.outcome, event.reason
+
+
+def todo(report: VmReport) -> tuple[str, ...]:
+    """Return the remedies of all events and parts, each once."""
+    control = (part.remedy for part in report.control or () if part.healthy is not True)
+    return tuple(dict.fromkeys(filter(None, (*(event.remedy for event in report.events), *control))))
+
+
+def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
+    short = report.short or ()
+    for refusal in short[:_MOST_NODES]:
+        yield refusal.node, refusal.what
+    if len(short) > _MOST_NODES:
+        yield f"and {len(short) - _MOST_NODES} more", "see -o json"
+
+
+def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each migration."""
+    if found is None:
+        yield (UNKNOWN,)
+        return
+    for each in found:
+        way = f"{each.source or '?'} to {each.target or '?'}"
+        took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
+        failed = f"class {each.failure.class_}: {each.failure.text or 'no reason given'}" if each.failure else ""
+        yield each.created or "?", each.name, each.phase, way, each.asked_by, "; ".join(filter(None, (failed, took)))
+
+
+def budgets(found: tuple[BudgetOfVm, ...] | None) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each budget."""
+    if found is None:
+        yield (UNKNOWN,)
+        return
+    for budget in found:
+        allowed = UNKNOWN if budget.allowed is None else str(budget.allowed)
+        yield f"{budget.namespace}/{budget.name}", f"disruptions allowed: {allowed}", "blocks" if budget.blocks else ""
+
+
+def volumes(found: tuple[VolumeOfVm, ...] | None) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each volume."""
+    if found is None:
+        yield (UNKNOWN,)
+        return
+    for volume in found:
+        yield volume.name, volume.kind, *_claim(volume)
+
+
+def _claim(volume: VolumeOfVm) -> tuple[str, str]:
+    if volume.claim is None:
+        return "", ""
+    if volume.access_modes is None:
+        return volume.claim, volume.problem or UNKNOWN
+    storage = " ".join(filter(None, (volume.phase, *volume.access_modes, volume.storage_class)))
+    return volume.claim, f"{storage}: {volume.problem}" if volume.problem else storage
+
+
+def control(report: VmReport) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each part of KubeVirt that a move needs."""
+    for part in report.control or ():
+        word = {True: "works", False: "does not work", None: UNKNOWN}[part.healthy]
+        yield part.component, word, part.reason
+
+
+def _rules(rules: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
+    if rules is None:
+        yield (UNKNOWN,)
+        return
+    found = sorted((rule for rule in rules if rule.unseen is None), key=lambda rule: ACTIONS.index(rule.action))
+    for rule in found[:_MOST_RULES]:
+        exempt = f" (exempt: {rule.exempted})" if rule.exempted else ""
+        yield rule.action, rule.rule, f"{rule.message}{exempt} [{rule.layer}]"
+    if len(found) > _MOST_RULES:
+        yield "", f"and {len(found) - _MOST_RULES} more", "see -o json"
+    unread = Counter(_resource(rule.unseen) for rule in rules if rule.unseen is not None)
+    if unread:
+        yield "", UNKNOWN, f"{count(unread.total(), 'rule')} could not read: {names(unread)}"
+
+
+def _resource(what: str) -> str:
+    """Return the kind of what could not be read, without the name of the object."""
+    resource = what.partition(" ")[0]
+    return resource if by_resource(resource) is not None else what
