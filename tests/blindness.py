@@ -104,7 +104,7 @@ def _configuration(chance: Random) -> Iterator[Manifest]:
         developer["nodeSelectors"] = {ZONE: "x"}
     if _maybe(chance, 0.2):
         developer["memoryOvercommit"] = 400
-    yield manifest(
+    kubevirt = manifest(
         "kubevirt.io/v1",
         "KubeVirt",
         "kubevirt",
@@ -112,7 +112,9 @@ def _configuration(chance: Random) -> Iterator[Manifest]:
         spec={"configuration": given | {"developerConfiguration": developer}},
         status={"observedKubeVirtVersion": "v1.6.0", "defaultArchitecture": "amd64"},
     )
+    yield kubevirt
     if _maybe(chance, 0.25):
+        kubevirt["spec"]["workloadUpdateStrategy"] = {"workloadUpdateMethods": ["LiveMigrate"]}
         written = {"liveMigrationConfig": limits}
         written |= {"evictionStrategy": given["evictionStrategy"]} if "evictionStrategy" in given else {}
         yield manifest("hco.kubevirt.io/v1beta1", "HyperConverged", "hco", "kubevirt", spec=written)

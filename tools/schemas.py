@@ -10,6 +10,8 @@ import msgspec
 
 from tools.paths import ROOT
 from virt_admit.reports.drain.report import DrainReport
+from virt_admit.reports.explain.node.report import NodeReport
+from virt_admit.reports.explain.vm.report import VmReport
 from virt_admit.reports.upgrade.report import UpgradeReport
 
 REPORTS: Final[dict[str, type]] = {"drain": DrainReport, "upgrade": UpgradeReport}
@@ -19,9 +21,21 @@ _ADDITIONS: Final = "Only additions: readers ignore keys that they do not know. 
 
 def files() -> dict[Path, str]:
     """Return the schema of each verb."""
+    found = {verb: schema(verb, report) for verb, report in REPORTS.items()} | {"explain": explained()}
     return {
-        ROOT / "docs" / f"{verb}.schema.json": json.dumps(schema(verb, report), indent=2) + "\n"
-        for verb, report in REPORTS.items()
+        ROOT / "docs" / f"{verb}.schema.json": json.dumps(content, indent=2) + "\n" for verb, content in found.items()
+    }
+
+
+def explained() -> dict[str, Any]:
+    """Return the schema of what ``virt-admit explain`` prints about one VM or one node."""
+    answers, types = msgspec.json.schema_components([VmReport, NodeReport], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "virt-admit explain vm/NAME|node/NAME -o json",
+        "description": _ADDITIONS,
+        "oneOf": list(answers),
+        "$defs": {name: _keys(of_type) for name, of_type in types.items()},
     }
 
 

@@ -10,19 +10,39 @@ import pytest
 
 from tests import blindness
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.remediation.explanation import KINDS, explain
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubevirt.instances import vm_lookup
+from virt_admit.reports.explain.judged_rules import Opinion
+from virt_admit.reports.explain.node import collect as explain_node
+from virt_admit.reports.explain.vm import collect as explain_vm
+from virt_admit.rules import load_rules
 
 SEEDS = int(os.environ.get("BLINDNESS_SEEDS", "12"))
 GROUPS = 4
+NO_RULES = Opinion(load_rules(), None)
+EVENT_VERDICTS = {
+    VmOutcome.BLOCKS: False,
+    VmOutcome.MIGRATES: True,
+    Reach.MIGRATED: True,
+    Reach.RETRIED: False,
+    Reach.NEVER: False,
+    EventEffect.RESTARTED: True,
+    EventEffect.OFF: False,
+    EventEffect.STARTS: True,
+    EventEffect.REFUSED: False,
+}
 VM_VERDICTS = {VmOutcome.BLOCKS: False, VmOutcome.MIGRATES: True}
 
 
 def verdicts(cluster):
     """Every answer by what was asked: True, False, or None where it cannot be determined."""
-    return {**drained(cluster), **upgraded(cluster), **explained(cluster)}
+    return {**drained(cluster), **upgraded(cluster), **explained(cluster), **explained_objects(cluster)}
 
 
 def drained(cluster):
@@ -52,6 +72,25 @@ def explained(cluster):
             found["explain", check.full_name, "ends"] = False if said.timeline.never else None if said.unseen else True
             for fate in said.fates:
                 found["explain", check.full_name, fate.vmi.full_name] = fate.comes
+    return found
+
+
+def explained_objects(cluster):
+    """What ``explain`` says of each VM and each node: outcomes that are certain, True or False."""
+    found = {}
+    for obj in (*cluster.known(kinds.VM), *cluster.known(kinds.VMI)):
+        said = explain_vm.report(vm_lookup.find(obj.name, obj.namespace, cluster), cluster, NO_RULES)
+        for event in said.events:
+            found["explain", said.vm.name, str(event.event)] = EVENT_VERDICTS.get(event.outcome)
+        found["explain", said.vm.name, "migratable"] = said.migratable
+        found["explain", said.vm.name, "upgrade"] = said.upgrade.possible
+        found["explain", said.vm.name, "waits"] = said.queue.waits if said.queue else None
+    for node in cluster.known(kinds.NODE):
+        _, said = explain_node.report(node.name, cluster, NO_RULES)
+        found["explain", node.name, "covered"] = said.loss.covered
+        found["explain", node.name, "drainable"] = said.drain.drainable
+        for vm in said.loss.vms:
+            found["explain", node.name, "loss", vm.name] = EVENT_VERDICTS.get(vm.outcome)
     return found
 
 

@@ -66,7 +66,7 @@ def test_all_doors_say_the_same_of_every_vm(first):
         for row in (row for node in drained.nodes for row in node.forecasts):
             found = vm_lookup.find(row.vmi.name, row.vmi.namespace, cluster)
             explained = explain_vm.report(found, cluster, opinion)
-            assert explained.drain["outcome"] == row.outcome, (seed, row.vmi.full_name)
+            assert explained.drain.outcome == row.outcome, (seed, row.vmi.full_name)
             assert explained.events[0].outcome == row.outcome, (seed, row.vmi.full_name)
             assert explained.upgrade.outcome == row.outcome, (seed, row.vmi.full_name)
             assert explained.candidates == row.placement.certain, (seed, row.vmi.full_name)

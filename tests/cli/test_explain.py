@@ -5,11 +5,13 @@ import json
 import pytest
 
 from tests.cli.explain_cases import SNR, lines, vm
+from tests.forecasts.drain import vm_motion as motion
 from tests.health_checks import CAPI, FAR, capi, ladder, machine, make, mhc, nhc, node, template
 from virt_admit.cli.commands.explain import KINDS, LOOKS_UP, as_data, explain, find, text
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.explain import html
 
 FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": {}}})
 
@@ -90,6 +92,37 @@ def test_data():
 
 
 ON_NODE = machine("m0", nodeRef={"name": "n0"})
+
+
+@pytest.mark.parametrize(
+    ("run_strategy", "memory", "level", "word"),
+    [
+        ("Always", "8Gi", "good", "VMs restart"),
+        ("Manual", "8Gi", "severe", "Not all VMs restart"),
+        ("Always", "1Mi", "severe", "Not all VMs restart"),
+        (None, "8Gi", "unknown", "Not certain"),
+    ],
+)
+def test_the_page_is_green_only_where_every_vm_restarts(run_strategy, memory, level, word):
+    check = ladder((5, "6m", SNR.api_version))
+    check.data["spec"] |= {
+        "minHealthy": 1,
+        "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "2m"}],
+    }
+    owner, vmi = vm("db", run_strategy, "n0")
+    if run_strategy is None:
+        del owner.data["spec"]
+    nodes = [node(name) for name in ("n0", "n1", "n2")]
+    for each in nodes:
+        each.data["metadata"].setdefault("labels", {})["kubevirt.io/schedulable"] = "true"
+        each.data["status"]["allocatable"] = motion.ROOM | {"memory": memory}
+    vmi.data["spec"] = {"domain": {"devices": {}, "memory": {"guest": "1Gi"}}}
+    found = explain(check, Snapshot([check, *nodes, SNR, owner, vmi], complete=["*"]))
+    page = html.page([
+        html.Check(name="workers", facts=(), stages=(), timeline=found.timeline, fates=found.fates,
+                   obstacles=found.obstacles, unseen=found.unseen)
+    ])  # fmt: skip
+    assert (page.verdict.level, page.verdict.word) == (level, word), (page.verdict, found.unseen, found.fates)
 
 
 def test_missing_data_is_named():

@@ -149,7 +149,15 @@ def hostile_cluster(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize(
-    "command", [("drain", "--all"), ("drain", "--all", "--summary"), ("drain", f"a{ATTACK}"), ("upgrade",)]
+    "command",
+    [
+        ("drain", "--all"),
+        ("drain", "--all", "--summary"),
+        ("drain", f"a{ATTACK}"),
+        ("upgrade",),
+        ("explain", f"vm/db{ATTACK.replace('/', '')}"),
+        ("explain", f"node/a{ATTACK}"),
+    ],
 )
 def test_names_of_a_snapshot(tmp_path: Path, command: tuple[str, ...], form: str) -> None:
     if "--summary" in command and form != "text":
@@ -160,7 +168,16 @@ def test_names_of_a_snapshot(tmp_path: Path, command: tuple[str, ...], form: str
     assert_clean(done.stdout)
 
 
-@pytest.mark.parametrize("command", [("drain", "nope"), ("explain", f"mhc/{ATTACK}"), ("explain", f"nhc/a{ATTACK}")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("drain", "nope"),
+        ("explain", f"mhc/{ATTACK}"),
+        ("explain", f"nhc/a{ATTACK}"),
+        ("explain", f"vm/x{ATTACK}"),
+        ("explain", f"node/x{ATTACK}"),
+    ],
+)
 def test_errors_that_quote_names(tmp_path: Path, command: tuple[str, ...]) -> None:
     done = run(*command, "--cluster", hostile_cluster(tmp_path))
     assert done.exit_code != 0, done.output

@@ -13,9 +13,19 @@ from tests.paths import DOCS
 from tools import schemas
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubevirt.instances import vm_lookup
+from virt_admit.policy.files import load_policy
 from virt_admit.reports.drain.json import as_data as drain_data
+from virt_admit.reports.explain.judged_rules import Opinion
+from virt_admit.reports.explain.node import collect as explain_node
+from virt_admit.reports.explain.vm import collect as explain_vm
 from virt_admit.reports.upgrade.json import as_data as upgrade_data
 from virt_admit.reports.values import as_data
+from virt_admit.rules import load_rules
+
+RULES = load_rules().in_scan
 
 
 class Color(enum.StrEnum):
@@ -62,5 +72,18 @@ def test_what_is_printed_obeys_the_schema(seed):
     for verb, data in (
         ("drain", drain_data(plan(cluster))),
         ("upgrade", upgrade_data(rehearse(cluster, Options(None, None, 10)))),
+        *(("explain", as_data(report)) for report in explained(cluster)),
     ):
         jsonschema.validate(data, json.loads((DOCS / f"{verb}.schema.json").read_text()))
+
+
+def explained(cluster):
+    """Yield the report about every VM and every node, also where all but nodes and VMs is hidden."""
+    opinion = Opinion(RULES, load_policy("strict", RULES))
+    hidden = [kind.resource for kind in kinds.ALL if kind not in (kinds.NODE, kinds.VM, kinds.VMI)]
+    blind = Snapshot(cluster, ["*"], hidden)
+    for known in (cluster, blind, Snapshot([obj for obj in cluster if obj.kind == "VirtualMachine"], ["*"])):
+        for vm in known.known(kinds.VM):
+            yield explain_vm.report(vm_lookup.find(vm.name, vm.namespace, known), known, opinion)
+        for node in known.known(kinds.NODE):
+            yield explain_node.report(node.name, known, opinion)[1]

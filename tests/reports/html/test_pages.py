@@ -78,6 +78,8 @@ COMMANDS = {
     "scan": ("scan",),
     "drain": ("drain", "--all"),
     "explain": ("explain", str(EXAMPLES / "07-health-check.yaml")),
+    "explain vm": ("explain", "vm/db"),
+    "explain node": ("explain", "node/worker-1"),
     "upgrade": ("upgrade", "--node-minutes", "0"),
 }
 

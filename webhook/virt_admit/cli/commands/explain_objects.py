@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -14,19 +14,27 @@ from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
 from virt_admit.cli.output import failure, tell
 from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.kube.cache import ClusterCache
+from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI, Kind
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migration_history, vm_lookup
-from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.sanitize import line
 from virt_admit.policy.policy import PolicyError
 from virt_admit.reports.explain import judged_rules
 from virt_admit.reports.explain.judged_rules import Opinion
-from virt_admit.reports.explain.values import as_data
-from virt_admit.reports.explain.vm import collect, text
-from virt_admit.reports.explain.vm.report import VmReport
+from virt_admit.reports.explain.node import collect as explain_node
+from virt_admit.reports.explain.node import text as node_text
+from virt_admit.reports.explain.vm import collect as explain_vm
+from virt_admit.reports.explain.vm import text as vm_text
+from virt_admit.reports.values import as_data
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
+
+if TYPE_CHECKING:
+    from virt_admit.reports.html.page import Page
+
+Evidence = tuple[tuple[str, str], ...]
 
 _FORMS: Final = (VM, VMI, NODE)
 _SHORT: Final = {VM: ("vm", "vms"), VMI: ("vmi", "vmis"), NODE: ("no", "node", "nodes")}
@@ -61,6 +69,14 @@ def looks_up(judged: Iterable[Kind]) -> tuple[Kind, ...]:
     return tuple(sorted({*READS, *judged_rules.reads(load_rules().in_scan, judged)}))
 
 
+class _Rendered(NamedTuple):
+    """A report about one object in every form."""
+
+    value: object
+    text: Callable[[], str]
+    page: Callable[[Evidence], Page]
+
+
 def run(
     named: NamedObject, namespace: str | None, source: ClusterOptions, output: OutputOptions, policy: PolicyOptions
 ) -> int:
@@ -70,32 +86,61 @@ def run(
         ClickException: the cluster or the policy cannot be read, or the object does not exist.
     """
     form, file = output.parse()
-    kinds = looks_up(collect.JUDGED)
+    if output.pages_by is not None:
+        raise click.UsageError("--pages-by is for reports about several VMs")
+    is_node = named.kind is NODE
+    kinds = looks_up(explain_node.JUDGED if is_node else explain_vm.JUDGED)
     cluster = load_cluster(source, kinds, named.namespace or namespace or "")
     opinion = _opinion(source, policy)
     warn_unreadable(cluster, kinds)
     try:
-        found = vm_lookup.find(named.name, named.namespace or namespace, cluster)
+        if is_node:
+            found = _node(named.name, cluster, opinion)
+        else:
+            found = _vm(named.name, named.namespace or namespace, cluster, opinion)
     except LookupError as error:
         raise click.ClickException(line(str(error))) from None
-    report = collect.report(found, cluster, opinion, cluster.unreadable)
     if form == "html":
-        evidence = html_output.evidence(source, cluster)
-        html_output.publish(_pages(report, found, cluster.unreadable, evidence), file, output.pages_by)
+        page = found.page(html_output.evidence(source, cluster))
+        html_output.publish(html_output.OwnerPages(page, lambda _: {}), file, None)
     elif form == "json":
-        click.echo(json.dumps(as_data(report), indent=2))
+        click.echo(json.dumps(as_data(found.value), indent=2))
     else:
-        click.echo(text.text(report, cluster.unreadable).rstrip("\n"))
+        click.echo(found.text().rstrip("\n"))
     return snapshot_age.judged(0, cluster, source, None)
 
 
-def _pages(
-    report: VmReport, found: FoundVm, unreadable: frozenset[str], evidence: tuple[tuple[str, str], ...]
-) -> html_output.OwnerPages:
-    from virt_admit.reports.explain.vm import html  # noqa: PLC0415 - importing Jinja2 takes time
+def _vm(name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opinion: Opinion) -> _Rendered:
+    """Return the report about a VM.
 
-    page = html.page(report, unreadable, evidence)
-    return html_output.OwnerPages(page, lambda by: {by.of(found.obj): page})
+    Raises:
+        LookupError: it does not exist, or in several namespaces.
+    """
+    vm = vm_lookup.find(name, namespace, cluster)
+    report = explain_vm.report(vm, cluster, opinion, cluster.unreadable)
+
+    def page(evidence: Evidence) -> Page:
+        from virt_admit.reports.explain.vm import html  # noqa: PLC0415 - importing Jinja2 takes time
+
+        return html.page(report, cluster.unreadable, evidence)
+
+    return _Rendered(report, lambda: vm_text.text(report, cluster.unreadable), page)
+
+
+def _node(name: str, cluster: Snapshot | ClusterCache, opinion: Opinion) -> _Rendered:
+    """Return the report about a node.
+
+    Raises:
+        LookupError: it does not exist.
+    """
+    plan, report = explain_node.report(name, cluster, opinion, cluster.unreadable)
+
+    def page(evidence: Evidence) -> Page:
+        from virt_admit.reports.explain.node import html  # noqa: PLC0415 - importing Jinja2 takes time
+
+        return html.page(plan, report, cluster, cluster.unreadable, evidence)
+
+    return _Rendered(report, lambda: node_text.text(plan, report, cluster.unreadable), page)
 
 
 def _opinion(source: ClusterOptions, options: PolicyOptions) -> Opinion:

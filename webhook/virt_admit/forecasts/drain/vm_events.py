@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.states import vm_states_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation.node_loss import NodeLoss
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import KUBEVIRT
@@ -76,7 +77,7 @@ def of_vm(row: Forecast, node: NodePlan, loss: NodeLoss, cluster: Cluster) -> tu
     return (
         EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen),
         _update(row.vmi, cluster),
-        _loss(row.vmi, loss),
+        after_loss(row.vmi, loss, cluster),
         _reboot(row.vmi, cluster),
         _migration(row, node, cluster),
     )
@@ -100,6 +101,12 @@ def _update(vmi: Object, cluster: Cluster) -> EventForecast:
     if not vmis.running(vmi):
         return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, "an update moves running VMs alone")
     found = workload_updates.update(vmi, methods, cluster)
+    if found.reach is Reach.MIGRATED:  # it looks at nothing that may keep the migration from ending
+        moved = vm_outcomes.asked_migration(vmi, cluster)
+        if moved.outcome is VmOutcome.BLOCKS:
+            return EventForecast(VmEvent.UPDATE, str(Reach.RETRIED), moved.reason, moved.remedy)
+        if moved.outcome is VmOutcome.UNKNOWN:
+            return EventForecast(VmEvent.UPDATE, str(Reach.UNKNOWN), moved.reason, moved.remedy, moved.unseen)
     unseen = found.reason if found.reach is Reach.UNKNOWN else ""
     return EventForecast(VmEvent.UPDATE, str(found.reach), found.reason, unseen=unseen)
 
@@ -107,7 +114,7 @@ def _update(vmi: Object, cluster: Cluster) -> EventForecast:
 # --- the loss of its node ------------------------------------------------------------------------------------------
 
 
-def _loss(vmi: Object, loss: NodeLoss) -> EventForecast:
+def after_loss(vmi: Object, loss: NodeLoss, cluster: Cluster) -> EventForecast:
     """Return whether the VM starts again after its node stops reporting for good."""
     found = next((each for each in loss.fates if each.vmi.full_name == vmi.full_name), None)
     if found is None or found.comes is None:
@@ -123,6 +130,11 @@ def _loss(vmi: Object, loss: NodeLoss) -> EventForecast:
         idle = next((f": {check.title}: {check.idle}" for check in loss.checks if check.idle), "")
         remedy = "create a health check that watches the node, or repair the one that does nothing"
         return EventForecast(VmEvent.LOSS, EventEffect.OFF, f"{reason}{idle}", remedy)
+    placement = candidates.target(vmi, cluster, moves=False).placement
+    if not found.nowhere and not placement.has_candidate:
+        what = names(placement.unseen) or "room on the other nodes"
+        reason = f"{found.why}, but whether another node takes it cannot be determined"
+        return EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, reason, unseen=what)
     check = loss.confirming
     when = f"; {check.title} confirms that {loss.node} is down after {check.restart}" if check else ""
     outcome = EventEffect.WAITS if found.nowhere else EventEffect.RESTARTED

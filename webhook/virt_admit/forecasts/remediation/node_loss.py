@@ -24,6 +24,8 @@ class WatchingCheck:
     """The time until the VMs of the node can start elsewhere. None: it never confirms that this node is down."""
     idle: str
     """Why it never does; empty: it does, or that is not known."""
+    unseen: tuple[str, ...] = ()
+    """What could not be read of the check, so that it may not confirm it."""
 
     @property
     def title(self) -> str:
@@ -53,12 +55,15 @@ class NodeLoss:
 def of_node(node: str, cluster: Cluster) -> NodeLoss:
     """Return what the loss of a node means for its VMs. Never raises."""
     covered = coverage.coverage(cluster)
+    checks = tuple(_checks(node, dict(covered.idle), cluster))
+    unread = (*covered.unseen, *(what for check in checks for what in check.unseen))
+    certain = node in covered.nodes and any(check.restart is not None and not check.unseen for check in checks)
     outcomes = list(timeline.fates([node], cluster))
-    unseen = [*covered.unseen, *(each.what for each in outcomes if isinstance(each, Unseen))]
+    unseen = [*([] if certain else unread), *(each.what for each in outcomes if isinstance(each, Unseen))]
     return NodeLoss(
         node,
-        True if node in covered.nodes else None if covered.unseen else False,
-        tuple(_checks(node, dict(covered.idle), cluster)),
+        True if certain else None if unread else False,
+        checks,
         tuple(each for each in outcomes if isinstance(each, VmRestart)),
         tuple(dict.fromkeys(unseen)),
     )
@@ -78,4 +83,6 @@ def _check(watch: WatchedNodes, node: str, idle: Mapping[str, str], cluster: Clu
     why = idle.get(f"{obj.kind} {obj.name}") or next((reason for reason, nodes in refused if node in nodes), "")
     course = timeline.timeline(watch.check, cluster)
     restart = course.restart.at if course.restart is not None and not why else None
-    return WatchingCheck(obj.kind, obj.namespace, obj.name, restart, why)
+    blind = (each.what for each in inactive_reasons.lasting(watch.check, cluster) if isinstance(each, Unseen))
+    unseen = (*filter(None, (watch.selection.unseen,)), *blind, *course.unseen)
+    return WatchingCheck(obj.kind, obj.namespace, obj.name, restart, why, tuple(dict.fromkeys(unseen)))

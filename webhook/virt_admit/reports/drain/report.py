@@ -126,17 +126,20 @@ class DrainReport:
 
 def report(plan: Plan) -> DrainReport:
     """Return the report of a plan."""
-    return DrainReport(1, plan.drainable, tuple(map(_node, plan.nodes)), _updates(plan), plan.unseen, plan.uncovered)
+    return DrainReport(
+        1, plan.drainable, tuple(map(node_report, plan.nodes)), _updates(plan), plan.unseen, plan.uncovered
+    )
 
 
-def _node(node: NodePlan) -> DrainedNode:
+def node_report(node: NodePlan) -> DrainedNode:
+    """Return the entry of one node."""
     return DrainedNode(
         name=node.name,
         state=node.state,
         drainable=node.drainable,
         fits=node.packing.fits,
         counts=_counts(VmOutcome, (row.outcome for row in node.forecasts)),
-        vms=tuple(map(_vm, (*node.forecasts, *node.visitors))),
+        vms=tuple(map(vm, (*node.forecasts, *node.visitors))),
         blockers=node.pods.blockers,
         waits=node.pods.waits,
         needs=node.pods.needs,
@@ -146,7 +149,8 @@ def _node(node: NodePlan) -> DrainedNode:
     )
 
 
-def _vm(row: Forecast) -> DrainedVm:
+def vm(row: Forecast) -> DrainedVm:
+    """Return the entry of one VM."""
     state, failure = row.state, row.state.failure
     return DrainedVm(
         namespace=row.vmi.namespace,
@@ -171,7 +175,7 @@ def _updates(plan: Plan) -> WorkloadUpdates | None:
     if plan.methods is None:
         return None
     vms = tuple(UpdatedVm(one.vmi.namespace, one.vmi.name, one.reach, one.reason) for one in plan.updates)
-    return WorkloadUpdates(plan.methods, _counts(Reach, (vm.reach for vm in vms)), vms)
+    return WorkloadUpdates(plan.methods, _counts(Reach, (one.reach for one in vms)), vms)
 
 
 def _counts(words: Iterable[str], found: Iterable[str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from virt_admit.forecasts.remediation.timeline import Event, Timeline, VmRestart
 from virt_admit.model.kubernetes.units import SECOND
+from virt_admit.model.messages import count
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners
 from virt_admit.reports.html.page import (
@@ -101,6 +102,17 @@ def _verdict(checks: Sequence[Check]) -> PageVerdict:
         return PageVerdict(
             UNKNOWN, "Not certain", f"{_restarts(known)} Some data could not be read: see below.".strip()
         )
+    fates = [fate for check in checks for fate in check.fates]
+    off = sum(fate.comes is False for fate in fates)
+    waiting = sum(bool(fate.nowhere) for fate in fates)
+    if off or waiting:
+        costs = [f"{count(off, 'VM')} would stay off"] * bool(off)
+        costs += [f"{count(waiting, 'VM')} would find no node"] * bool(waiting)
+        return PageVerdict(SEVERE, "Not all VMs restart", f"{_restarts(known)} {' and '.join(costs)}.")
+    unknown = sum(fate.comes is None for fate in fates)
+    if unknown:
+        text = f"{_restarts(known)} Of {count(unknown, 'VM')} it cannot be determined."
+        return PageVerdict(UNKNOWN, "Not certain", text)
     return PageVerdict(GOOD, "VMs restart", _restarts(known))
 
 

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import drain_plan, vm_events
-from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.control.control_path import Component
+from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.remediation import node_loss
-from virt_admit.forecasts.upgrade import rehearsal
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind, by_resource
+from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
-from virt_admit.reports.drain import json as drain_json
-from virt_admit.reports.explain import judged_rules, rights
+from virt_admit.reports.drain import report as drain_report
+from virt_admit.reports.drain.report import MissingOnNode
+from virt_admit.reports.explain import judged_rules, rehearsed, rights
 from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
 from virt_admit.reports.explain.vm import commands, parts
 from virt_admit.reports.explain.vm.report import (
     BudgetOfVm,
-    ControlPart,
-    EventOfVm,
+    DrainOfVm,
     ExplainedVm,
     MigrationRecord,
-    NodeRefusal,
     QueuePlace,
     UpgradeOfVm,
     VmReport,
@@ -77,7 +76,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy_from=origin,
         migratable=migratable,
         candidates=placement.certain if placement is not None else None,
-        short=tuple(NodeRefusal(*each) for each in sorted(placement.refusals.items())) if placement else None,
+        short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
         migrations=around.migrations,
         queue=around.queue,
         budgets=around.budgets,
@@ -86,7 +85,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         drain=_drain(found, move, events),
         upgrade=upgrade,
         outage=None,
-        events=tuple(EventOfVm(str(each.event), str(each.outcome), each.reason, each.remedy) for each in events),
+        events=events,
         rules=rules,
         problems=(),
         commands=_commands(found, move, around, rights.forbidden(named, unreadable), cluster),
@@ -105,7 +104,7 @@ class _Around(NamedTuple):
     queue: QueuePlace | None
     budgets: tuple[BudgetOfVm, ...] | None
     volumes: tuple[VolumeOfVm, ...] | None
-    control: tuple[ControlPart, ...] | None
+    control: tuple[Component, ...] | None
 
 
 def _around(
@@ -117,7 +116,7 @@ def _around(
     unseen += [*filter(None, (blind, unread_budgets)), *unread_volumes]
     known = VMI not in _unread_kinds(found)
     queue = parts.queue(move.row.state if move is not None else None, known and not blind)
-    control = parts.control(move.node.control) if move is not None else () if known else None
+    control = move.node.control if move is not None else () if known else None
     return _Around(past, queue, budgets, volumes, control)
 
 
@@ -223,38 +222,26 @@ def _migratable(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | N
 def _upgrade(found: FoundVm, events: Sequence[EventForecast], cluster: Cluster, unseen: list[str]) -> UpgradeOfVm:
     """Return what an upgrade does to the VM."""
     update = next(each for each in events if each.event is VmEvent.UPDATE)
-    rehearsed = cluster.cached(_rehearsed)
-    own = next((vm for vm in rehearsed.vms if (vm.namespace, vm.name) == (found.namespace, found.name)), None)
-    stops = tuple(stop.reason for stop in rehearsed.stops if stop.reason.startswith(f"{found.full_name}: "))
-    moves = own.moves if own is not None and rehearsed.possible is not None else 0 if _rests(events) else None
-    outcome = str(own.outcome) if own is not None else next(each.outcome for each in events)
-    if rehearsed.possible is None:  # of other VMs one line is enough
-        unread = [what for what in rehearsed.unseen if by_resource(what.partition(" ")[0]) is not None]
-        unseen += unread or ["whether an upgrade of the whole cluster completes"]
-    return UpgradeOfVm(rehearsed.possible, outcome, moves, update.outcome, update.reason, stops)
-
-
-def _rehearsed(cluster: Cluster) -> Rehearsal:
-    return rehearsal.rehearse(cluster, rehearsal.Options(), forecast_only=True)
+    upgrade = rehearsed.rehearsal(cluster)
+    own = next((vm for vm in upgrade.vms if (vm.namespace, vm.name) == (found.namespace, found.name)), None)
+    stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(f"{found.full_name}: "))
+    moves = own.moves if own is not None and upgrade.possible is not None else 0 if _rests(events) else None
+    outcome = str(own.outcome) if own is not None else events[0].outcome
+    unseen += rehearsed.unread(cluster)
+    return UpgradeOfVm(upgrade.possible, outcome, moves, update.outcome, update.reason, stops)
 
 
 def _rests(events: Sequence[EventForecast]) -> bool:
     return all(each.outcome == EventEffect.NOT_RUNNING for each in events)
 
 
-def _drain(found: FoundVm, move: _Move | None, events: Sequence[EventForecast]) -> Mapping[str, Any]:
-    """Return the entry of the VM in the JSON of ``drain``, with its node."""
+def _drain(found: FoundVm, move: _Move | None, events: Sequence[EventForecast]) -> DrainOfVm:
+    """Return the entry of the VM in the report of ``drain``."""
     if move is None:
         drained = events[0]
-        return {"node": None, "outcome": str(drained.outcome), "reason": drained.reason, "remedy": drained.remedy}
-    plan = Plan((move.node,), whole=False, methods=None, updates=(), unseen=())
-    rows = drain_json.as_data(plan)["nodes"][0]["vms"]
-    own = (row for row in rows if (row["namespace"], row["name"], row["from"]) == (*_key(found), None))
-    return {"node": move.node.name, **next(own)}
-
-
-def _key(found: FoundVm) -> tuple[str, str]:
-    return found.obj.namespace, found.obj.name
+        return DrainOfVm(found.namespace, found.name, str(drained.outcome), drained.reason, drained.remedy)
+    own = drain_report.vm(move.row)
+    return DrainOfVm(**{field.name: getattr(own, field.name) for field in dataclasses.fields(own)})
 
 
 def _rules(found: FoundVm, cluster: Cluster, opinion: Opinion, unseen: list[str]) -> tuple[JudgedRule, ...] | None:

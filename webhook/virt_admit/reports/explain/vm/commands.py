@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -14,7 +15,7 @@ from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.reports.explain import rights
-from virt_admit.reports.explain.vm.report import BudgetOfVm, ControlPart, VolumeOfVm
+from virt_admit.reports.explain.vm.report import BudgetOfVm, VolumeOfVm
 
 
 def quoted(*words: str) -> str:
@@ -70,7 +71,7 @@ def of_parts(
     namespace: str,
     budgets: Sequence[BudgetOfVm],
     volumes: Sequence[VolumeOfVm],
-    control: Sequence[ControlPart],
+    control: Sequence[Component],
     forbidden: Sequence[str],
 ) -> Iterator[str]:
     """Yield the commands about what is broken around a VM."""

@@ -9,6 +9,7 @@ from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.explain import rights
+from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.vm import text
 from virt_admit.reports.explain.vm.report import VmReport
 from virt_admit.reports.explain.vm.text import EVENTS
@@ -27,7 +28,7 @@ from virt_admit.reports.html.page import (
     worst_first,
 )
 
-_LEVEL: Final[dict[str, str]] = {
+LEVEL: Final[dict[str, str]] = {
     **{str(outcome): level for outcome, level in LEVEL_OF.items()},
     Reach.MIGRATED: GOOD,
     Reach.RESTARTED: NOTICE,
@@ -55,7 +56,7 @@ def page(report: VmReport, unreadable: Collection[str] = (), evidence: Iterable[
         verdict=_verdict(report),
         leading=(Table("What would happen", ("Event", "Outcome", "Reason", "What to do"), tuple(_events(report))),),
         causes_title="Rules",
-        causes=worst_first(_rules(report)),
+        causes=worst_first(rule_causes(report.rules)),
         tables=tuple(table for table in _tables(report) if table.rows),
         notes=tuple((title, lines) for title, lines in _notes(report, unreadable) if lines),
         evidence=tuple(evidence),
@@ -64,11 +65,11 @@ def page(report: VmReport, unreadable: Collection[str] = (), evidence: Iterable[
 
 def _verdict(report: VmReport) -> PageVerdict:
     """Return the worst outcome of all events and rules, and the events that have it."""
-    found = {_LEVEL.get(event.outcome, UNKNOWN) for event in report.events}
+    found = {LEVEL.get(event.outcome, UNKNOWN) for event in report.events}
     found |= {_OF_ACTION.get(rule.action, UNKNOWN) if rule.unseen is None else UNKNOWN for rule in report.rules or ()}
     found |= {UNKNOWN} if report.unseen or report.rules is None else set()
     level = min(found, key=LEVELS.index)
-    worst = [event for event in report.events if _LEVEL.get(event.outcome, UNKNOWN) == level]
+    worst = [event for event in report.events if LEVEL.get(event.outcome, UNKNOWN) == level]
     word = (worst or report.events)[0].outcome
     said = (f"{EVENTS[event.event]}: {event.outcome}, {event.reason}." for event in worst or report.events[:1])
     return PageVerdict(level, word.capitalize(), " ".join(f"{each[:1].upper()}{each[1:]}" for each in said))
@@ -79,8 +80,9 @@ def _events(report: VmReport) -> Iterator[tuple[Cell, ...]]:
         yield EVENTS[event.event], event.outcome, event.reason, event.remedy
 
 
-def _rules(report: VmReport) -> Iterator[PageCause]:
-    for rule in report.rules or ():
+def rule_causes(rules: Iterable[JudgedRule] | None) -> Iterator[PageCause]:
+    """Yield a cause for each finding of a rule, and for each rule that could not read its data."""
+    for rule in rules or ():
         if rule.unseen is not None:
             yield PageCause(UNKNOWN, _UNDETERMINED, rule.rule, f"The rule could not read {rule.unseen}.")
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -15,10 +14,9 @@ from virt_admit.model.kubevirt.instances.migration_history import PastMigration
 from virt_admit.model.kubevirt.instances.storage import SHARED, Access
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.scheduler import volumes as scheduler_volumes
+from virt_admit.reports.drain.report import FailedMigration
 from virt_admit.reports.explain.vm.report import (
     BudgetOfVm,
-    ControlPart,
-    FailedMigration,
     MigrationRecord,
     PhaseTime,
     QueuePlace,
@@ -116,8 +114,3 @@ def _problems(
         yield f"its data is on one node: {local}"
     if modes and SHARED not in modes and migratable is not True:
         yield "it is not ReadWriteMany, which a migration needs"
-
-
-def control(components: tuple[Component, ...]) -> tuple[ControlPart, ...]:
-    """Return the parts of KubeVirt that a move needs."""
-    return tuple(ControlPart(each.component, each.healthy, each.reason, each.remedy) for each in components)

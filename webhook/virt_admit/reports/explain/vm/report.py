@@ -5,10 +5,12 @@ None means that the value cannot be determined; ``unseen`` names what could not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
+from virt_admit.forecasts.drain.control.control_path import Component
+from virt_admit.forecasts.drain.vm_events import EventForecast
+from virt_admit.reports.drain.report import FailedMigration, MissingOnNode
 from virt_admit.reports.explain.judged_rules import JudgedRule
 
 
@@ -26,22 +28,6 @@ class ExplainedVm:
     phase: str | None
     """The phase of its VMI."""
     run_strategy: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRefusal:
-    """Another node that does not take the VM now, and all causes."""
-
-    node: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailedMigration:
-    """Why a migration failed."""
-
-    class_: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +95,25 @@ class VolumeOfVm:
 
 
 @dataclass(frozen=True, slots=True)
-class ControlPart:
-    """A part of KubeVirt that a move of the VM needs."""
+class DrainOfVm:
+    """The entry of the VM in the report of ``drain``; of a VM on no node only the outcome and the reason are known."""
 
-    component: str
-    healthy: bool | None
+    namespace: str
+    name: str
+    outcome: str
+    """A word of ``drain``, or ``not running``."""
     reason: str
     remedy: str
+    candidates: tuple[str, ...] | None = None
+    short: tuple[MissingOnNode, ...] = ()
+    state: str | None = None
+    flags: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+    attempts: int = 0
+    failure: FailedMigration | None = None
+    from_: str | None = None
+    downtime: None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +132,11 @@ class UpgradeOfVm:
     """Why this VM stops the upgrade."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventOfVm:
-    """What an event would do to the VM."""
-
-    event: str
-    """``drain``, ``update``, ``loss``, ``reboot`` or ``migration``."""
-    outcome: str
-    reason: str
-    remedy: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmReport:
     """One VM: where it is, what it does, and what would happen to it."""
 
-    version: int = 1
+    version: Literal[1] = 1
     vm: ExplainedVm
     state: str | None
     """A state of ``drain``, or ``stopped``."""
@@ -159,17 +146,16 @@ class VmReport:
     """What sets it: ``VMI``, ``VM``, ``KubeVirt``, ``KubeVirt's default``."""
     migratable: bool | None
     candidates: tuple[str, ...] | None
-    short: tuple[NodeRefusal, ...] | None
+    short: tuple[MissingOnNode, ...] | None
     migrations: tuple[MigrationRecord, ...] | None
     queue: QueuePlace | None
     budgets: tuple[BudgetOfVm, ...] | None
     volumes: tuple[VolumeOfVm, ...] | None
-    control: tuple[ControlPart, ...] | None
-    drain: Mapping[str, Any]
-    """The entry of the VM in the JSON of ``drain``, with ``node`` and ``drainable``."""
+    control: tuple[Component, ...] | None
+    drain: DrainOfVm
     upgrade: UpgradeOfVm
     outage: None
-    events: tuple[EventOfVm, ...]
+    events: tuple[EventForecast, ...]
     rules: tuple[JudgedRule, ...] | None
     problems: tuple[str, ...]
     commands: tuple[str, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from virt_admit.model.kubernetes.kinds import by_resource
@@ -38,13 +38,13 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
         ("Budgets that select its pod", list(budgets(report.budgets))),
         ("Volumes", list(volumes(report.volumes))),
         ("Parts of KubeVirt that a move needs", list(control(report))),
-        ("Rules", list(_rules(report.rules))),
+        ("Rules", list(rules(report.rules))),
     )
     lines = [line for title, rows in parts if rows for line in (name(title), *columns(rows), "")]
-    lines += _list("To do", todo(report))
-    lines += _list("Avoid", report.avoid)
-    lines += _list("Commands", report.commands)
-    lines += _list("Not available", rights.lines(report.unseen, unreadable))
+    lines += titled("To do", todo(report))
+    lines += titled("Avoid", report.avoid)
+    lines += titled("Commands", report.commands)
+    lines += titled("Not available", rights.lines(report.unseen, unreadable))
     return "\n".join(map(indented, lines)).rstrip("\n") + "\n"
 
 
@@ -57,7 +57,8 @@ def columns(rows: Rows) -> Iterator[str]:
         yield f"  {'  '.join((*padded, row[-1]))}".rstrip()
 
 
-def _list(title: str, items: Collection[str] | Iterator[str]) -> list[str]:
+def titled(title: str, items: Iterable[str]) -> list[str]:
+    """Return lines under a title; none without items."""
     found = list(items)
     return [title, *(f"  {item}" for item in found), ""] if found else []
 
@@ -90,10 +91,10 @@ def _state(report: VmReport) -> str:
     if report.state is None:
         return UNKNOWN
     drain = report.drain
-    since = f" since {drain['since']}" if drain.get("since") else ""
-    until = f", next step at {drain['until']}" if drain.get("until") else ""
-    flags = f" ({', '.join(drain['flags'])})" if drain.get("flags") else ""
-    attempts = f", {count(drain['attempts'], 'failed attempt')}" if drain.get("attempts") else ""
+    since = f" since {drain.since}" if drain.since else ""
+    until = f", next step at {drain.until}" if drain.until else ""
+    flags = f" ({', '.join(drain.flags)})" if drain.flags else ""
+    attempts = f", {count(drain.attempts, 'failed attempt')}" if drain.attempts else ""
     return f"{report.state}{flags}{since}{until}{attempts}"
 
 
@@ -185,17 +186,18 @@ def control(report: VmReport) -> Iterator[tuple[str, str, str]]:
         yield part.component, word, part.reason
 
 
-def _rules(rules: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
-    if rules is None:
+def rules(judged: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each finding, the strongest first, and one for the rules that could not read their data."""
+    if judged is None:
         yield (UNKNOWN,)
         return
-    found = sorted((rule for rule in rules if rule.unseen is None), key=lambda rule: ACTIONS.index(rule.action))
+    found = sorted((rule for rule in judged if rule.unseen is None), key=lambda rule: ACTIONS.index(rule.action))
     for rule in found[:_MOST_RULES]:
         exempt = f" (exempt: {rule.exempted})" if rule.exempted else ""
         yield rule.action, rule.rule, f"{rule.message}{exempt} [{rule.layer}]"
     if len(found) > _MOST_RULES:
         yield "", f"and {len(found) - _MOST_RULES} more", "see -o json"
-    unread = Counter(_resource(rule.unseen) for rule in rules if rule.unseen is not None)
+    unread = Counter(_resource(rule.unseen) for rule in judged if rule.unseen is not None)
     if unread:
         yield "", UNKNOWN, f"{count(unread.total(), 'rule')} could not read: {names(unread)}"
 
