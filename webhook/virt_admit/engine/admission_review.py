@@ -99,6 +99,8 @@ class Response(NamedTuple):
     evaluated_rules: tuple[Rule, ...] = ()
     """The rules that judged the object: those for it that the policy does not switch off.
     One without a verdict found nothing."""
+    probe: str = ""
+    """The warning that answers a probe of ``doctor``; empty for every other request."""
 
     @property
     def allowed(self) -> bool:
@@ -206,7 +208,8 @@ def _message(subject: Object, denials: Sequence[Verdict], omitted: int) -> str:
 
 
 def _warnings(response: Response) -> list[str]:
-    texts = [_not_judged(response)] if response.not_judged else []
+    texts = [response.probe] if response.probe else []
+    texts += [_not_judged(response)] if response.not_judged else []
     texts += [_fix_text(verdict) for verdict in response.fixed]
     texts += [_short(verdict) for verdict in response.verdicts if verdict.action is Action.WARN]
     texts = list(dict.fromkeys(texts))

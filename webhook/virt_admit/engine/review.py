@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
+from virt_admit.engine import probe
 from virt_admit.engine.admission_review import (
     Reply,
     Request,
@@ -110,7 +111,7 @@ def review(
             if decision.action >= weakest:
                 active.append(rule)
                 verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
-    return evaluation.response(verdicts=strongest_first(verdicts), evaluated_rules=tuple(active))
+    return evaluation.response(verdicts=strongest_first(verdicts), evaluated_rules=tuple(active), probe=probe.answer(request))
 
 
 def _not_read(request: Request, rules: Rules, policy: Policy, fixing: bool = False) -> Response:

@@ -17,6 +17,7 @@ from virt_admit.install.impact import EMERGENCY_EXIT, failed_open, rejected_now
 from virt_admit.install.inspect import ApiReader, Connect, InspectedEntry, Installation, Json, Unreadable, expected_form
 from virt_admit.install.manifests import MAY_FAIL, NAME
 from virt_admit.install.observations import CheckObservation, CheckResult, Outcome, Status
+from virt_admit.install.probe import Probe
 from virt_admit.install.sweeps import check_sweeps
 from virt_admit.install.trust import check_trust
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
@@ -36,7 +37,9 @@ ROTATION: Final = frozenset((f"{NAME}-certs", f"{NAME}-configurations"))
 ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{SERVICE}"
 
 
-def diagnose(api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> list[CheckObservation]:
+def diagnose(
+    api: ApiReader, rules: Rules, now: datetime, connect: Connect, probe: Probe | None = None
+) -> list[CheckObservation]:
     """Run all checks.
 
     Args:
@@ -44,10 +47,12 @@ def diagnose(api: ApiReader, rules: Rules, now: datetime, connect: Connect) -> l
         rules: all rules.
         now: the current time, with a time zone.
         connect: tries a TLS connection to a URL.
+        probe: the dry-run create to send last; None: send nothing.
     """
     installation = Installation(api, rules, now, connect)
-    topics = TOPICS if _may_be_installed(installation) else BEFORE_INSTALLATION
-    return [found for topic in topics for found in _observe(topic, TOPICS[topic](installation))]
+    present = TOPICS if _may_be_installed(installation) else BEFORE_INSTALLATION
+    topics = {name: TOPICS[name] for name in present} | ({"probe": probe} if probe is not None else {})
+    return [found for topic, check in topics.items() for found in _observe(topic, check(installation))]
 
 
 def _may_be_installed(installation: Installation) -> bool:

@@ -190,7 +190,7 @@ class ApiClient(KubeApi):
         self.time = parse_date(response.headers) or self.time
         if response.status in (200, 201, 202):
             return response
-        message = _message(read_body(response, _LARGEST_ERROR)) or f"HTTP status {response.status}"
+        message = error_message(read_body(response, _LARGEST_ERROR)) or f"HTTP status {response.status}"
         raise ApiError(response.status, message)
 
     def body(self, path: str, query: dict[str, str]) -> bytes:
@@ -250,7 +250,8 @@ def page_items(page: Mapping[str, Any]) -> list[dict[str, Any]]:
     return items
 
 
-def _message(body: bytes) -> str:
+def error_message(body: bytes) -> str:
+    """Return the message of an error of an API server; empty if it has none."""
     try:
         message = json_codec.loads(body)["message"]
     except (LookupError, RecursionError, TypeError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import socket
 import ssl
 from collections.abc import Sequence
@@ -18,12 +19,13 @@ from virt_admit.cli.options import output_option
 from virt_admit.install.doctor import diagnose, exit_code
 from virt_admit.install.inspect import Json, Unreadable
 from virt_admit.install.observations import CheckObservation, Status
-from virt_admit.kube.client import ApiClient, malformed_as_error
+from virt_admit.install.probe import DryRunAnswer, Probe
+from virt_admit.kube.client import ApiClient, error_message, malformed_as_error
 from virt_admit.model.sanitize import cell
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
 from virt_admit_certs.errors import error_text
-from virt_admit_certs.kube_api import ApiError
+from virt_admit_certs.kube_api import ApiError, read_body
 
 COLORS = {Status.OK: "green", Status.NOTE: "cyan", Status.WRONG: "red", Status.UNKNOWN: "yellow"}
 CONNECT_TIMEOUT = 5
@@ -33,17 +35,28 @@ CONNECT_TIMEOUT = 5
 @click.command("doctor", short_help="Check the installation of the webhook in a cluster.")
 @click.option("--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster. In a pod, default: its cluster.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
+@click.option(
+    "--probe", is_flag=True, help="Also send one dry-run create of a VirtualMachine, and expect the webhook's answer."
+)
+@click.option(
+    "--probe-namespace",
+    metavar="NAME",
+    help="Namespace of the probe; implies --probe.  [default: default]",
+)
 @output_option
-def command(kubeconfig: str | None, context: str | None, output: str) -> int:
+def command(kubeconfig: str | None, context: str | None, probe: bool, probe_namespace: str | None, output: str) -> int:
     """Check whether API servers reach and trust the webhook and call it for the right objects. Changes nothing.
 
-    Exit 0 no problem, 1 a problem was found, 2 no problem was found, but a check could not be completed.
+    With --probe exit 1 unless the webhook answers: require it before failurePolicy Fail. Exit 0 no problem, 1 a problem
+    was found, 2 no problem was found, but a check could not be completed.
     """
     try:
         api = InspectedApi(ApiClient.connect(kubeconfig, context))
     except SettingError as error:
         raise click.ClickException(str(error)) from None
-    found = diagnose(api, load_rules(), datetime.now(UTC), connect)
+    wanted = probe or probe_namespace is not None
+    sent = Probe(probe_namespace or "default", secrets.token_hex(8), api.create_dry_run) if wanted else None
+    found = diagnose(api, load_rules(), datetime.now(UTC), connect, sent)
     code = exit_code(found)
     click.echo(as_json(found, code) if output == "json" else as_text(found))
     return code
@@ -78,6 +91,17 @@ class InspectedApi:
                 return _object(found)
         except ApiError as error:
             raise Unreadable(str(error)) from None
+
+    def create_dry_run(self, path: str, body: Json) -> DryRunAnswer:
+        """Send an object that the API server admits or rejects, and never stores."""
+        try:
+            response = self._api.request("POST", f"{path}?dryRun=All", json=body)
+            text = read_body(response)
+        except ApiError as error:
+            return DryRunAnswer(0, str(error))
+        admitted = response.status in (HTTPStatus.OK, HTTPStatus.CREATED)
+        message = "" if admitted else error_message(text) or f"HTTP status {response.status}"
+        return DryRunAnswer(response.status, message, tuple(response.headers.getlist("Warning")))
 
 
 def _object(found: Any) -> Json:
