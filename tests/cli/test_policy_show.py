@@ -65,7 +65,8 @@ def test_the_layer_that_decides(file):
     assert rows[RULE] == ["deny", RULE, "strict: rules"]
     assert rows["vm-live-migrate-not-migratable"][0] == "deny"
     rows = {line.split()[1]: line.split(None, 2) for line in policy("show", "dev-a", "--policy", file)[1].splitlines()}
-    assert rows[RULE] == ["audit", RULE, f"{file}: namespaces[0].rules"]
+    assert rows[RULE][0] == "off"
+    assert rows[RULE][2].startswith("exempt: dev-* until 2999-03-31: moves in March (")
 
 
 def test_every_layer_of_one_rule(file):
@@ -73,7 +74,8 @@ def test_every_layer_of_one_rule(file):
     assert code == 0
     assert out.splitlines()[:7] == [
         f"policy: {file}",
-        f"{RULE} in namespace dev-a: audit ({file}: namespaces[0].rules)",
+        f"{RULE} in namespace dev-a: off (exempt: dev-* until 2999-03-31: moves in March "
+        f"({file}: namespaces[0].rules: audit))",
         "  fix: none",
         "layers, weakest first:",
         '  the rule itself: {"action": "warn"}',
@@ -95,7 +97,7 @@ def test_json(file):
     assert code == 0
     assert (data["policy"], data["namespace"]) == (str(file), "dev-a")
     (found,) = data["rules"]
-    assert (found["action"], len(found["layers"])) == ("audit", 3)
+    assert (found["action"], len(found["layers"])) == ("off", 3)
     assert data["exemptions"][0]["reason"] == "moves in March"
 
 
@@ -113,7 +115,8 @@ class TestOfACluster:
         code, out = self.show(api, tmp_path)
         assert code == 0
         assert out.startswith("policy: ConfigMap virt-admit/virt-admit-policy\n")
-        assert f"{RULE} in namespace dev-a: audit (ConfigMap virt-admit/virt-admit-policy: namespaces[0].rules)" in out
+        assert f"{RULE} in namespace dev-a: off (exempt: dev-*" in out
+        assert "ConfigMap virt-admit/virt-admit-policy: namespaces[0].rules: audit" in out
 
     def test_the_fallback_of_the_deployment(self, api, tmp_path):
         variable = {"name": "VIRT_ADMIT_POLICY_CONFIGMAP", "value": "virt-admit/virt-admit-policy,fallback=audit"}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from virt_admit.cli.commands.scan import judge
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy import parser
+from virt_admit.reports.findings.judging import judge
 from virt_admit.rules import load_rules
 
 RULES = load_rules().in_scan

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from tests.https.reviews import vm
 from virt_admit.cli import main
-from virt_admit.cli.commands.scan import judge
 from virt_admit.engine.admission_review import Response
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE, VM
@@ -26,6 +25,7 @@ from virt_admit.reports.findings.formats.policy_reports import (
     PolicyResult,
     Subject,
 )
+from virt_admit.reports.findings.judging import judge
 from virt_admit.reports.findings.report import Report
 from virt_admit.rules import load_rules
 

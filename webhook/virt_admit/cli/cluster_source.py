@@ -16,9 +16,11 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.sanitize import line
 from virt_admit.policy import files
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.policy.policy import Policy
+from virt_admit.reports import unavailable_data
 from virt_admit.rules import listed_rules
 from virt_admit.settings import SettingError
 
@@ -127,12 +129,23 @@ def list_live(
 
 
 def warn_unreadable(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None) -> None:
-    """Print on stderr which kinds (None: of all) could not be listed."""
+    """Print on stderr which kinds (None: of all) could not be listed, and the right to ask for."""
+    if problem := forbidden(cluster, looks_up):
+        tell(problem)
+
+
+def print_forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind], form: str) -> None:
+    """Say which kinds may not be listed: a text report ends with it, other formats leave it to stderr."""
+    if problem := forbidden(cluster, looks_up):
+        click.echo(line(problem), err=form != "text")
+
+
+def forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None) -> str:
+    """Return which of these kinds (None: of all) may not be listed, and the right to ask for; empty if none."""
     unreadable = cluster.unreadable
     if looks_up is not None:
         unreadable = unreadable.intersection(kind.resource for kind in looks_up)
-    if unreadable:
-        tell(f"not allowed to list {', '.join(sorted(unreadable))}")
+    return unavailable_data.forbidden(unreadable)
 
 
 def with_objects(cluster: Snapshot | ClusterCache, objects: Iterable[Object]) -> Snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -76,9 +76,19 @@ def _publish_pages(result: Report, file: str | None, pages_by: str) -> None:
     html_output.publish(html_output.OwnerPages(findings_html.page(result), split), file, pages_by)
 
 
-def print_summary(result: Report, policy: Policy) -> None:
-    """Print the summary line, the policy unless it is ``default``, and the expired exemptions on stderr."""
-    tell(result.summary())
+STRICT_HINT: Final = "The exit code does not count rules without data: --strict makes it 1"
+CLUSTER_HINT: Final = f"{STRICT_HINT}, --cluster FILE or --live gives them the data"
+
+
+def print_summary(result: Report, policy: Policy, hint: str = STRICT_HINT) -> None:
+    """Print the summary line, the policy unless it is ``default``, and the expired exemptions on stderr.
+
+    Args:
+        result: the report.
+        policy: the policy.
+        hint: what to say if rules could not read the data they need.
+    """
+    tell(result.summary() + (f". {hint}" if hint and result.rules_without_data else ""))
     if policy.name != "default":
         tell(f"policy: {policy.name}")
     for exemption in policy.expired:

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING
 
 from virt_admit.cli.options import ClusterOptions
 from virt_admit.cli.output import failure, write
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.reports.unavailable_data import forbidden
 
 if TYPE_CHECKING:
+    from virt_admit.kube.cache import ClusterCache
     from virt_admit.reports.html.owners import Owners
     from virt_admit.reports.html.page import Page
 
 
-def evidence(source: ClusterOptions, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+def evidence(source: ClusterOptions, cluster: Snapshot | ClusterCache) -> tuple[tuple[str, str], ...]:
     """Return what a report rests on: the cluster and its version, as far as they are known."""
     if source.cluster is not None:
         where = f"snapshot {source.cluster}"
     else:
         where = f"live cluster, context {source.context}" if source.context else "live cluster"
     version = cluster.server_version
-    shown = (("API server", version), ("time", cluster.time))
+    refused = forbidden(cluster.unreadable)
+    shown = (("API server", version), ("time", cluster.time), ("not readable", refused))
     return (("cluster", where), *((name, value) for name, value in shown if value))
 
 

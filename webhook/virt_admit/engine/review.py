@@ -111,7 +111,9 @@ def review(
             if decision.action >= weakest:
                 active.append(rule)
                 verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
-    return evaluation.response(verdicts=strongest_first(verdicts), evaluated_rules=tuple(active), probe=probe.answer(request))
+    return evaluation.response(
+        verdicts=strongest_first(verdicts), evaluated_rules=tuple(active), probe=probe.answer(request)
+    )
 
 
 def _not_read(request: Request, rules: Rules, policy: Policy, fixing: bool = False) -> Response:

@@ -6,10 +6,31 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, by_resource
-from virt_admit.model.messages import names
+from virt_admit.model.messages import count, names
 
 _SHOWS_VMS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI))
 """A plan may lack VMs if objects of these kinds may be missing."""
+
+
+def forbidden(resources: Iterable[str]) -> str:
+    """Return which kinds (``plural.group``) may not be listed, and the right to ask for; empty without one."""
+    refused = sorted(resources)
+    if not refused:
+        return ""
+    grant = f"kubectl create clusterrole virt-admit-reader --verb=get,list --resource={','.join(refused)}"
+    return f"forbidden: this account may not list {', '.join(refused)}. Ask the cluster administrator for: {grant}"
+
+
+def may_lack_vms(unseen: Iterable[str]) -> bool:
+    """Return whether there may be more VMs than are known."""
+    return not _SHOWS_VMS.isdisjoint(unseen)
+
+
+def vms(number: int, unseen: Iterable[str]) -> str:
+    """Return the number of VMs in words. Where they could not be read it never says that there are none."""
+    if not may_lack_vms(unseen):
+        return count(number, "VM")
+    return f"{count(number, 'known VM')}, maybe more" if number else "its VMs could not be read"
 
 
 def not_available(unseen: Iterable[str]) -> Iterator[str]:
@@ -18,7 +39,7 @@ def not_available(unseen: Iterable[str]) -> Iterator[str]:
     objects = [what for what in unseen if by_resource(what.partition(" ")[0])]
     others = [what for what in unseen if what not in objects]
     if objects:
-        more = " There may be more VMs." if _SHOWS_VMS.intersection(objects) else ""
+        more = " There may be more VMs." if may_lack_vms(objects) else ""
         yield f"Not available: {names(objects)}.{more}"
     if others:
         yield f"Cannot be determined: {names(others)}."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.https.reviews import vm
-from virt_admit.cli.commands.scan import judge
 from virt_admit.engine.admission_review import Response
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy import parser
+from virt_admit.reports.findings.judging import judge
 from virt_admit.reports.findings.report import Report
 from virt_admit.rules import load_rules
 

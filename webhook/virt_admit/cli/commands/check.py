@@ -11,7 +11,7 @@ import click
 
 from virt_admit.cli import fixes, processes
 from virt_admit.cli.cluster_source import load_cluster, load_policy, namespaced_object, warn_unreadable, with_objects
-from virt_admit.cli.findings_output import has_findings, print_summary, publish
+from virt_admit.cli.findings_output import CLUSTER_HINT, STRICT_HINT, has_findings, print_summary, publish
 from virt_admit.cli.fixes import FixResult
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -108,8 +108,8 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     """Judge manifest files as the webhook would: apply its fixes in memory, then run the rules.
 
     PATH is a file, a folder (*.yaml *.yml *.json) or - for standard input; default: the paths of .virt-admit.yaml.
-    Rules see all given objects, and those of a named cluster. Exit 0 clean, 1 findings at or above --fail-on, 2 the
-    answer cannot be trusted.
+    Rules see all given objects, and those of a named cluster. Exit 0 clean, 1 findings at or above --fail-on, 2 a file or
+    the cluster could not be read, or a rule crashed. Rules without data are counted; only --strict fails on them (exit 1).
     """
     source.require_one()
     try:
@@ -127,8 +127,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     sources = found.files
     cluster = _cluster(source, sources, options.namespace, rules, reporting.quiet)
     judge = _file_judge(cluster, old, options, selector, reporting, rules, policy)
-    report = judge(sources, include_opt_in_fixes=options.diff or options.fix)
-    fixed = fixes.NOTHING
+    report, fixed = judge(sources, include_opt_in_fixes=options.diff or options.fix), fixes.NOTHING
     if options.diff:
         fixed = fixes.show(sources, report)
     elif options.fix:
@@ -141,7 +140,8 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
     if options.verbose:
         _print_rule_counts(sources, selector, report)
     if not reporting.quiet:
-        _print_summaries(report, policy, fixed, options.diff and has_findings(report, reporting.fail_on))
+        needs_more = options.diff and has_findings(report, reporting.fail_on)
+        _print_summaries(report, policy, fixed, _hint(source, options), needs_more)
         project.print_file()
     return _exit_code(report, sources, fixed, reporting, options)
 
@@ -167,7 +167,12 @@ def _policy(source: ClusterOptions, reporting: ReportOptions) -> Policy:
 
 
 def _with_reading(
-    report: Report, old: Sources, found: Sources, source: ClusterOptions, cluster: Cluster, policy: Policy
+    report: Report,
+    old: Sources,
+    found: Sources,
+    source: ClusterOptions,
+    cluster: Snapshot | ClusterCache,
+    policy: Policy,
 ) -> Report:
     """Return the report with what was skipped or could not be read, and what it rests on."""
     seen = _evidence(source, cluster) if source.given else ()
@@ -182,7 +187,7 @@ def _with_reading(
     )
 
 
-def _evidence(source: ClusterOptions, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+def _evidence(source: ClusterOptions, cluster: Snapshot | ClusterCache) -> tuple[tuple[str, str], ...]:
     from virt_admit.cli.html_output import evidence  # noqa: PLC0415 - only reports about a cluster have evidence
 
     return evidence(source, cluster)
@@ -234,8 +239,15 @@ def _cluster(
     return cluster
 
 
-def _print_summaries(report: Report, policy: Policy, fixed: FixResult, needs_more: bool) -> None:
-    print_summary(report, policy)
+def _hint(source: ClusterOptions, options: CheckOptions) -> str:
+    """Return what to say about rules that could not read the data they need."""
+    if options.strict:
+        return ""
+    return STRICT_HINT if source.given else CLUSTER_HINT
+
+
+def _print_summaries(report: Report, policy: Policy, fixed: FixResult, hint: str, needs_more: bool) -> None:
+    print_summary(report, policy, hint)
     if fixed.summary:
         tell(fixed.summary)
     if needs_more:

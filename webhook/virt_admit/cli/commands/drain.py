@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from virt_admit.cli import html_output, multi_cluster, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster
+from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.options import (
     ClusterOptions,
     ClustersOptions,
@@ -22,7 +22,7 @@ from virt_admit.cli.options import (
 from virt_admit.forecasts.drain import selection
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.sanitize import line
@@ -30,6 +30,7 @@ from virt_admit.reports.drain import json as drain_json
 from virt_admit.reports.drain import text as drain_text
 
 if TYPE_CHECKING:
+    from virt_admit.kube.cache import ClusterCache
     from virt_admit.reports.html.owners import Owners
     from virt_admit.reports.html.page import Page
 
@@ -104,6 +105,7 @@ def command(
         html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
     else:
         click.echo(render(result, form, summary=summary).rstrip("\n"))
+        print_forbidden(cluster, LOOKS_UP, form)
     return snapshot_age.judged(CODES[result.drainable], cluster, sources[0][1], max_age)
 
 
@@ -139,7 +141,7 @@ def _answer(source: ClusterOptions, summary: bool, form: str, max_age: timedelta
 _VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}
 
 
-def _pages(result: Plan, cluster: Cluster, source: ClusterOptions) -> html_output.OwnerPages:
+def _pages(result: Plan, cluster: Snapshot | ClusterCache, source: ClusterOptions) -> html_output.OwnerPages:
     from virt_admit.reports.drain import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     evidence = html_output.evidence(source, cluster)

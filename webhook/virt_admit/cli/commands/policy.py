@@ -13,7 +13,6 @@ import click
 
 from virt_admit.cli.cluster_source import require_judged
 from virt_admit.cli.commands.policy_show import lint, show
-from virt_admit.cli.commands.scan import judge
 from virt_admit.cli.options import output_option
 from virt_admit.cli.output import failure, tell
 from virt_admit.engine.admission_review import Verdict
@@ -24,6 +23,7 @@ from virt_admit.model.messages import count
 from virt_admit.model.sanitize import escape_json, line
 from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import Policy, PolicyError
+from virt_admit.reports.findings.judging import judge
 from virt_admit.reports.findings.report import Report, identity
 from virt_admit.rule import Action
 from virt_admit.rules import Rules, load_rules

@@ -17,12 +17,13 @@ from virt_admit.cli.commands.doctor import connect as open_tls
 from virt_admit.cli.options import ClusterOptions, output_option
 from virt_admit.cli.output import failure
 from virt_admit.install.inspect import Installation, Unreadable, expected_form
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count, did_you_mean
 from virt_admit.model.sanitize import escape_json, line
 from virt_admit.policy import files
 from virt_admit.policy.explain import origins, winner
 from virt_admit.policy.policy import Exemption, Policy, PolicyError, RuleSettings
-from virt_admit.rule import Rule
+from virt_admit.rule import Action, Rule
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import POLICY_CONFIGMAP, SettingError
 
@@ -114,13 +115,28 @@ def _selected(rules: Rules, name: str | None) -> Sequence[Rule]:
 def _lines(policy: Policy, namespace: str, rules: Sequence[Rule]) -> Iterator[str]:
     width = max(len(rule.id) for rule in rules)
     for rule in rules:
-        settings, layer = winner(policy, rule, namespace)
-        yield f"{settings.action!s:5}  {rule.id:{width}}  {layer}"
+        action, layer = _in_force(policy, rule, namespace)
+        yield line(f"{action!s:5}  {rule.id:{width}}  {layer}")
+
+
+def _in_force(policy: Policy, rule: Rule, namespace: str) -> tuple[Action, str]:
+    """Return the strongest action of a rule in the namespace, and what decides it: a layer or an exemption."""
+    settings, layer = winner(policy, rule, namespace)
+    exempt = [policy.exempt(rule, "", namespace, Object({"kind": kind.kind})) for kind in rule.kinds]
+    actions = [min(settings.action, each.max_action) if each else settings.action for each in exempt]
+    action = max(actions, default=settings.action)
+    first = next((each for each in exempt if each), None)
+    if first is None:
+        return action, layer
+    until = f" until {first.until}" if first.until else ""
+    which = "" if all(exempt) else f" for {', '.join(first.kinds)} alone"
+    return action, f"exempt{which}: {first.match}{until}: {first.reason} ({layer}: {settings.action})"
 
 
 def _rule_lines(policy: Policy, namespace: str, rule: Rule) -> Iterator[str]:
-    settings, layer = winner(policy, rule, namespace)
-    yield f"{rule.id} in namespace {namespace}: {settings.action} ({layer})"
+    settings = policy.decide(rule, namespace)
+    action, layer = _in_force(policy, rule, namespace)
+    yield line(f"{rule.id} in namespace {namespace}: {action} ({layer})")
     yield f"  fix: {'on' if settings.fix else 'off' if rule.fixable else 'none'}"
     for name, value in _params(settings.params).items():
         yield f"  {name}: {value}"
@@ -176,10 +192,11 @@ def _as_data(policy: Policy, namespace: str, rules: Sequence[Rule]) -> dict[str,
 
 
 def _rule_data(policy: Policy, namespace: str, rule: Rule) -> dict[str, Any]:
-    settings, layer = winner(policy, rule, namespace)
+    settings = policy.decide(rule, namespace)
+    action, layer = _in_force(policy, rule, namespace)
     return {
         "rule": rule.id,
-        "action": str(settings.action),
+        "action": str(action),
         "fix": settings.fix,
         "layer": layer,
         "layers": [{"layer": each.layer, **_settings(each.settings)} for each in origins(policy, rule, namespace)],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,7 +19,7 @@ import click
 
 from virt_admit.cli import multi_cluster
 from virt_admit.cli.cluster_source import connect, list_live, load_policy, require_judged, warn_unreadable
-from virt_admit.cli.findings_output import has_findings, print_summary, publish
+from virt_admit.cli.findings_output import STRICT_HINT, has_findings, print_summary, publish
 from virt_admit.cli.html_output import evidence
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -30,10 +30,8 @@ from virt_admit.cli.options import (
     report_options,
     selector_option,
 )
-from virt_admit.cli.output import Progress, failure, progress, tell
+from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import DocumentError
-from virt_admit.engine import review
-from virt_admit.engine.admission_review import Request, Response
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
@@ -41,17 +39,16 @@ from virt_admit.kube import snapshots
 from virt_admit.kube.cache import ClusterCache, KindStore, stores
 from virt_admit.kube.field_filter import NO_READS
 from virt_admit.model.kubernetes import kinds, selectors, webhook_bundles
-from virt_admit.model.kubernetes.cluster import Cluster, Snapshot, Unseen
-from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
-from virt_admit.model.kubevirt.instances import clones
-from virt_admit.model.releases import NO_TARGET, UpgradeTarget
+from virt_admit.model.releases import UpgradeTarget
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.findings.formats.policy_reports import WRITTEN
-from virt_admit.reports.findings.report import ObjectResult, Report, without_object
+from virt_admit.reports.findings.judging import drains, is_complete, judge
+from virt_admit.reports.findings.report import Report
 from virt_admit.rule import Action, Operation
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
@@ -97,14 +94,16 @@ class ScanOptions:
 def command(clusters: ClustersOptions, reporting: ReportOptions, options: ScanOptions) -> int:
     """Judge all objects of a live cluster or of a snapshot. Only --write-reports and --events write to the cluster.
 
-    Exit 0 clean, 1 findings at or above --fail-on, 2 the answer cannot be trusted; of several clusters (--cluster or
-    --context repeated) the highest exit code.
+    Exit 0 clean, 1 findings at or above --fail-on, 2 objects could not be listed or a rule crashed; of several clusters
+    (--cluster or --context repeated) the highest exit code. Rules without data are counted; --strict fails on them.
     """
     sources = clusters.each()
     _require_compatible(sources, reporting, options)
     try:
         outputs = reporting.outputs()
-        run = _Scan(reporting, options, reporting.rules().in_scan, selectors.parse_text(options.selector))
+        writes_pages = any(form == "html" for form, _ in outputs)
+        selector = selectors.parse_text(options.selector)
+        run = _Scan(reporting, options, reporting.rules().in_scan, selector, writes_pages)
     except (SettingError, ValueError, OSError) as error:
         raise failure(error) from None
     if len(sources) > 1:
@@ -137,6 +136,7 @@ def _scan_several(sources: Sequence[multi_cluster.Named], run: _Scan, outputs: S
         policy=", ".join(dict.fromkeys(one.report.policy for one in scanned.values())),
         unreadable=tuple(DocumentError(one.error, name) for name, one in answers.items() if one.error),
         clusters={name: one.error for name, one in answers.items()},
+        drains={name: own for name, one in scanned.items() for own in one.report.drains.values()},
         heading="\n".join((*multi_cluster.matrix(answers), "", "")),
         evidence=tuple(
             (f"{key} of {name}", value) for name, one in scanned.items() for key, value in one.report.evidence
@@ -189,7 +189,7 @@ class Scanned:
     def print_conclusion(self, reporting: ReportOptions, options: ScanOptions) -> None:
         """Print the summary, unused exemptions and unreadable kinds on stderr."""
         if not reporting.quiet:
-            print_summary(self.report, self.policy)
+            print_summary(self.report, self.policy, "" if options.strict else STRICT_HINT)
             some = options.namespace or options.selector or reporting.select or reporting.ignore
             partial = some or self.cluster.unreadable
             _print_unused(() if partial else unused(self.policy, self.report, self.rules))
@@ -204,6 +204,8 @@ class _Scan:
     options: ScanOptions
     rules: Rules
     selector: Selector
+    writes_pages: bool = False
+    """Whether a page is written, which also says what drains would meet."""
 
     def __call__(self, source: ClusterOptions) -> Scanned:
         """Judge one cluster.
@@ -233,21 +235,18 @@ class _Scan:
             )
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
         report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
+        if self.writes_pages:
+            report = report._replace(drains={"": drains(cluster, self._is_selected)})
         return Scanned(report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started)
 
     def _stores(self) -> list[KindStore]:
         """Return stores for what the rules need, and what the metrics or a snapshot need besides."""
         if self.options.save:
             return stores(load_rules().in_scan, _OF_A_SNAPSHOT, whole=True)
-        return stores(self.rules, READS if self.options.metrics else NO_READS)
+        return stores(self.rules, READS if self.options.metrics or self.writes_pages else NO_READS)
 
     def _is_selected(self, obj: Object) -> bool:
         return self.options.namespace in ("", obj.namespace) and self.selector.matches(obj.labels)
-
-
-def is_complete(report: Report, cluster: Sweep, judged_kinds: Iterable[Kind]) -> bool:
-    """Return whether every object of these kinds was listed and no rule crashed."""
-    return not report.crashed and cluster.unreadable.isdisjoint(kind.resource for kind in judged_kinds)
 
 
 def _other_kinds(snapshot: Sweep | None, target: UpgradeTarget) -> int:
@@ -293,69 +292,6 @@ def unused(policy: Policy, report: Report, rules: Rules) -> list[Exemption]:
         and exemption not in policy.expired
         and any(fnmatchcase(rule, pattern) for rule in on_create for pattern in exemption.rules)
     ]
-
-
-def judge(
-    cluster: Cluster,
-    judged_kinds: Sequence[Kind],
-    rules: Rules,
-    policy: Policy,
-    is_selected: Callable[[Object], bool] = lambda _: True,
-    progress: Progress = lambda _kind, _count: None,
-    target: UpgradeTarget = NO_TARGET,
-    label: str = "",
-) -> Report:
-    """Return the report on the objects of these kinds, each judged as if it were created now.
-
-    Args:
-        cluster: the cluster with the objects.
-        judged_kinds: the kinds of the objects.
-        rules: the rules.
-        policy: the policy.
-        is_selected: whether to judge an object.
-        progress: receives the numbers of judged objects.
-        target: the releases that rules about an upgrade ask for.
-        label: a label that the report keeps for each object.
-    """
-    results: list[ObjectResult] = []
-    for kind in judged_kinds:
-        progress(kind, 0)
-        for count, obj in enumerate(_objects(cluster, kind), 1):
-            if is_selected(obj):
-                results.append(_judge(obj, kind, rules, cluster, policy, target, label))
-            if count % 100 == 0:
-                progress(kind, count)
-    return Report(tuple(results))
-
-
-def _objects(cluster: Cluster, kind: Kind) -> Iterator[Object]:
-    try:
-        yield from cluster.list(kind)
-    except Unseen:  # there may be more objects; ``cluster.unreadable`` has the kind
-        return
-
-
-def _judge(
-    obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy, target: UpgradeTarget, label: str
-) -> ObjectResult:
-    request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
-    response = _with_origin(obj, review.review(request, rules, cluster, policy))
-    return ObjectResult(without_object(request, label), response)
-
-
-def _with_origin(obj: Object, response: Response) -> Response:
-    """Add to each denial of a VM that KubeVirt itself restored or cloned that no review has seen it."""
-    maker = clones.maker(obj)
-    if response.allowed or not maker:
-        return response
-    origin = f"KubeVirt's controller wrote this VM for a {maker}, and its requests are not reviewed"
-    verdicts = (
-        verdict._replace(note=". ".join(filter(None, (verdict.note, origin))))
-        if verdict.action is Action.DENY
-        else verdict
-        for verdict in response.verdicts
-    )
-    return response._replace(verdicts=tuple(verdicts))
 
 
 def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreadable: frozenset[str]) -> None:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from virt_admit.cli import html_output, multi_cluster, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster
+from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import VMI, Kind
 from virt_admit.reports.upgrade import json as upgrade_json
 from virt_admit.reports.upgrade import text as upgrade_text
 
 if TYPE_CHECKING:
+    from virt_admit.kube.cache import ClusterCache
     from virt_admit.reports.html.owners import Owners
     from virt_admit.reports.html.page import Page
 
@@ -99,6 +100,7 @@ def command(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
     click.echo(rendered.rstrip("\n"))
+    print_forbidden(cluster, LOOKS_UP, form)
     return snapshot_age.judged(code, cluster, sources[0][1], max_age)
 
 
@@ -125,7 +127,7 @@ def _answer(
 
 
 def _pages(
-    result: Rehearsal, start: datetime.datetime | None, cluster: Cluster, source: ClusterOptions
+    result: Rehearsal, start: datetime.datetime | None, cluster: Snapshot | ClusterCache, source: ClusterOptions
 ) -> html_output.OwnerPages:
     from virt_admit.reports.upgrade import html  # noqa: PLC0415 - importing Jinja2 takes time
 

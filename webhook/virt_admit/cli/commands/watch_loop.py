@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from virt_admit.cli.commands.scan import is_complete, judge
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
@@ -26,6 +25,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.policy.policy import Policy
 from virt_admit.reports import scan_metrics, watch_page
 from virt_admit.reports.cluster_writer import NotWritten
+from virt_admit.reports.findings.judging import is_complete, judge
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html import page as pages
 from virt_admit.reports.live_writer import LiveWriter

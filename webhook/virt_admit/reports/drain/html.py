@@ -36,6 +36,7 @@ from virt_admit.reports.html.page import (
     shown,
     worst_first,
 )
+from virt_admit.reports.unavailable_data import may_lack_vms
 
 LEVEL_OF: Final = {
     VmOutcome.BLOCKS: BAD,
@@ -75,7 +76,7 @@ def page(plan: Plan, cluster: Cluster | None, evidence: Iterable[tuple[str, str]
         title="Drain" if len(plan.nodes) != 1 else f"Drain of {plan.nodes[0].name}",
         subject=subject,
         verdict=_verdict(plan),
-        tiles=tuple(Tile(level, len(plan.having(outcome)), _TILE[outcome]) for outcome, level in LEVEL_OF.items()),
+        tiles=tuple(_tiles(plan)),
         causes_title="Causes and what to do",
         causes=worst_first((*_blockers(plan), *_no_room(plan), *vm_causes(plan))),
         figures=tuple(figures),
@@ -83,6 +84,14 @@ def page(plan: Plan, cluster: Cluster | None, evidence: Iterable[tuple[str, str]
         notes=tuple((title, lines) for title, lines in _notes(plan) if lines),
         evidence=tuple(evidence),
     )
+
+
+def _tiles(plan: Plan) -> Iterator[Tile]:
+    """Yield the number of VMs by outcome; no zero where there may be more VMs than are known."""
+    for outcome, level in LEVEL_OF.items():
+        number = len(plan.having(outcome))
+        if number or not may_lack_vms(plan.unseen):
+            yield Tile(level, number, _TILE[outcome])
 
 
 def _verdict(plan: Plan) -> PageVerdict:

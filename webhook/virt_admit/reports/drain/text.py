@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
-from virt_admit.reports.unavailable_data import not_available
+from virt_admit.reports.unavailable_data import may_lack_vms, not_available, vms
 
 
 def text(result: Plan) -> str:
@@ -44,7 +44,7 @@ def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     counts = Counter(forecast.outcome for forecast in node.forecasts)
     outcomes = ", ".join(_counted(counts[outcome], outcome) for outcome in VmOutcome if counts[outcome])
-    return f"node {node.name}{state}: {count(len(node.forecasts), 'VM')}{': ' if outcomes else ''}{outcomes}"
+    return f"node {node.name}{state}: {vms(len(node.forecasts), node.unseen)}{': ' if outcomes else ''}{outcomes}"
 
 
 def _counted(number: int, outcome: VmOutcome) -> str:
@@ -113,7 +113,7 @@ def _by_number(owners: Counter[str]) -> str:
 
 
 def _whole(result: Plan) -> Iterator[str]:
-    empty = [node.name for node in result.nodes if not node.forecasts]
+    empty = [node.name for node in result.nodes if not node.forecasts and not may_lack_vms(node.unseen)]
     if empty:
         yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
     if result.methods is not None:

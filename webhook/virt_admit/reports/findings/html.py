@@ -9,7 +9,7 @@ from typing import Final
 from virt_admit.model.messages import count
 from virt_admit.reports.findings import grouping
 from virt_admit.reports.findings.places import relative
-from virt_admit.reports.findings.report import ObjectResult, Report, ReportRow, rows_of
+from virt_admit.reports.findings.report import Drains, ObjectResult, Report, ReportRow, rows_of
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners
 from virt_admit.reports.html.page import (
@@ -96,24 +96,50 @@ def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[PageCa
 def _verdict(report: Report, numbers: Mapping[str, int], *, incomplete: bool) -> PageVerdict:
     denied, warned = numbers["denied"], numbers["warned"]
     what = f"{count(denied, 'object')} would be denied, {count(warned, 'object')} would get warnings."
+    drains, is_blocked, is_unknown = _drains(report)
+    what = f"{drains}{what}"
     if report.crashed or report.unreadable or incomplete:
         return PageVerdict(BAD, "Incomplete", f"Some input could not be judged. {what}")
     if denied:
         return PageVerdict(BAD, "Denied", what)
+    if is_blocked:
+        return PageVerdict(BAD, "Drains are blocked", what)
     if warned:
-        return PageVerdict(
-            SEVERE, "Warnings", f"Nothing would be denied. {count(warned, 'object')} would get warnings."
-        )
+        return PageVerdict(SEVERE, "Warnings", what)
     if report.missing_data:
-        return PageVerdict(UNKNOWN, "Nothing found, with gaps", "Some data was not available: see below.")
-    return PageVerdict(GOOD, "Clean", "No object would be denied or warned about.")
+        return PageVerdict(UNKNOWN, "Nothing found, with gaps", f"{drains}Some data was not available: see below.")
+    if is_unknown:
+        return PageVerdict(UNKNOWN, "Unknown", what)
+    return PageVerdict(GOOD, "Clean", f"{drains}No object would be denied or warned about.")
+
+
+def _drains(report: Report) -> tuple[str, bool, bool]:
+    """Return what drains would meet as a sentence, whether any is blocked, and whether any is not determined."""
+    every = report.drains.values()
+    blocked, unknown, nodes = (
+        (sum(each) for each in zip(*(one[:3] for one in every), strict=True)) if every else (0, 0, 0)
+    )
+    vms = sum(len(one.vms) for one in every)
+    if blocked:
+        text = f"{blocked} of {count(nodes, 'node')} cannot be drained (virt-admit drain --all). "
+    elif vms:
+        text = f"{count(vms, 'VM')} would block the drain of {'its node' if vms == 1 else 'their nodes'}. "
+    elif unknown:
+        text = f"Whether {count(unknown, 'node')} can be drained cannot be determined (virt-admit drain --all). "
+    else:
+        text = f"{count(nodes, 'node')} can be drained. " if nodes else ""
+    return text, bool(blocked or vms), bool(unknown)
 
 
 def _matrix(report: Report) -> Table:
     """Return the verdict and the counts of each of several clusters."""
     rows: list[tuple[Cell, ...]] = []
     for name, error in report.clusters.items():
-        own = report._replace(results=tuple(one for one in report.results if one.cluster == name), unreadable=())
+        own = report._replace(
+            results=tuple(one for one in report.results if one.cluster == name),
+            unreadable=(),
+            drains={key: value for key, value in report.drains.items() if key == name},
+        )
         numbers = grouping.counts(own)
         verdict = _verdict(own, numbers, incomplete=False).word
         counted = (len(own.results), numbers["denied"], numbers["warned"], numbers["audited"])
@@ -191,7 +217,18 @@ def split(report: Report, owners: Owners) -> dict[str, Report]:
     results: dict[str, list[ObjectResult]] = {}
     for result in report.results:
         results.setdefault(owners.of(result.obj), []).append(result)
+    blocking = [vmi for one in report.drains.values() for vmi in one.vms]
+    for vmi in blocking:
+        results.setdefault(owners.of(vmi), [])
     return {
-        owner: report._replace(results=tuple(own), unreadable=(), other_kinds=0, skipped=0, templates=0, files=0)
+        owner: report._replace(
+            results=tuple(own),
+            unreadable=(),
+            other_kinds=0,
+            skipped=0,
+            templates=0,
+            files=0,
+            drains={owner: Drains(vms=tuple(vmi for vmi in blocking if owners.of(vmi) == owner))} if blocking else {},
+        )
         for owner, own in results.items()
     }

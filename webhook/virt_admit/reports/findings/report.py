@@ -82,6 +82,22 @@ def without_object(request: Request, label: str = "") -> Request:
 NO_CLUSTERS: Final[Mapping[str, str]] = {}
 
 
+class Drains(NamedTuple):
+    """What drains of nodes would meet, so that no page about a cluster calls it clean while its nodes cannot be drained."""
+
+    blocked: int = 0
+    """Nodes that cannot be drained."""
+    unknown: int = 0
+    """Nodes of which that cannot be determined."""
+    nodes: int = 0
+    """All nodes; 0: the page is about an owner of VMs."""
+    vms: tuple[Object, ...] = ()
+    """The VMIs that block a drain."""
+
+
+NO_DRAINS: Final[Mapping[str, Drains]] = {}
+
+
 class Report(NamedTuple):
     """All results of one run."""
 
@@ -103,6 +119,8 @@ class Report(NamedTuple):
     """What text puts before the findings."""
     evidence: tuple[tuple[str, str], ...] = ()
     """What else the report rests on, with names: the cluster, its version."""
+    drains: Mapping[str, Drains] = NO_DRAINS
+    """By cluster, what drains would meet; empty unless a page about a cluster is written."""
 
     def at_least(self, action: Action) -> bool:
         """Return whether a finding has this action or a stricter one."""
@@ -144,7 +162,10 @@ class Report(NamedTuple):
         if self.templates:
             parts.append(f"skipped {count(self.templates, 'template file')}: render them first")
         if self.rules_without_data:
-            parts.append(f"{count(len(self.rules_without_data), 'rule')} could not read the data they need")
+            number = len(self.rules_without_data)
+            parts.append(
+                f"{count(number, 'rule')} could not read the data {'it needs' if number == 1 else 'they need'}"
+            )
         if self.unreadable:
             what = "cluster" if self.clusters else "document"
             parts.append(f"{count(len(self.unreadable), what)} could not be read")

@@ -26,6 +26,7 @@ from virt_admit.reports.html.page import (
     Tile,
     worst_first,
 )
+from virt_admit.reports.unavailable_data import may_lack_vms
 
 _MOST_LANES = 40
 
@@ -39,13 +40,13 @@ def page(
     """Return the page of a rehearsal. With a start the table of waves has wall-clock times."""
     nodes = sum(len(wave.nodes) for wave in result.waves)
     often = sum(vm.moves > 1 for vm in result.vms)
-    tiles = (
+    tiles: tuple[Tile, ...] = (
         Tile(BAD, len(result.stops), "causes that stop it"),
         Tile(NOTICE, nodes, "nodes"),
         Tile(NOTICE, len(result.waves), "waves"),
-        Tile(GOOD, len(result.vms), "VMs"),
-        Tile(SEVERE, often, "VMs that move more than once"),
     )
+    if result.vms or not may_lack_vms(result.unseen):  # there is no zero where VMs could not be read
+        tiles += (Tile(GOOD, len(result.vms), "VMs"), Tile(SEVERE, often, "VMs that move more than once"))
     return Page(
         title="Upgrade rehearsal",
         subject=subject,

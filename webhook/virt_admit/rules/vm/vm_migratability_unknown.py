@@ -4,7 +4,8 @@
 this, such as a claim that does not exist yet, an instance type or a cluster default. With ``LiveMigrateIfPossible``, also
 where it is the default, such a VM is shut down instead: virt-admit names the claims that decide.
 
-**Fix.** Provide the data with ``--cluster`` or ``--live``, or run the check again after the object exists.
+**Fix.** Create the object that is missing, or give virt-admit the right to read it. For files, name the cluster:
+``check --cluster FILE`` or ``check --live``.
 """
 
 from virt_admit.model import messages
@@ -44,8 +45,8 @@ def check(obj: Object, context: Context) -> Findings:
         messages.first_that_fits(
             strategy.path,
             check.id,
-            f"{strategy.phrase} {effect}, {unknown} Provide it with --cluster or --live.",
-            f"{strategy.phrase} {effect}, {unknown} Use --live.",
+            f"{strategy.phrase} {effect}, {unknown} Create it, or make it readable.",
+            f"{strategy.phrase} {effect}, {unknown} Make it readable.",
         ),
         value=strategy.value,
     )
