@@ -194,7 +194,7 @@ def unreachable_as_error() -> Iterator[None]:
     except (ValueError, RecursionError) as error:  # its text can quote the body, which can be a Secret
         raise ApiError(0, f"the API server does not answer: {type(error).__name__}") from None
     except (HTTPError, OSError, ConfigException) as error:
-        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        reason = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))[:_LONGEST_REASON]
         raise ApiError(0, f"the API server does not answer: {reason}") from None
 
 

@@ -119,7 +119,11 @@ def test_a_cluster_that_does_not_answer(check, api):
     api.token = "another"
     unread = "ConfigMap virt-admit/virt-admit-policy cannot be read: unauthorized"
     assert check("vm.yaml", "--live", vm=DISK) == (2, "", unread)
-    assert check("vm.yaml", "--live", "--policy", "default", vm=DISK) == (2, "", "Unauthorized")
+    assert check("vm.yaml", "--live", "--policy", "default", vm=DISK) == (
+        2,
+        "",
+        "Unauthorized. Log in again: kubectl auth whoami",
+    )
 
 
 def test_one_cluster_at_a_time(check):

@@ -103,7 +103,7 @@ def test_the_nodes_that_are_judged(drain, args, expected):
         (["--pool", "gpus"], "no MachineConfigPool or MachineDeployment is named gpus. Did you mean gpu?"),
         (["-l", "zone in"], "zone in"),
         ([], "give a NODE, --selector, --pool or --all"),
-        (["worker-1", "--all"], "give a NODE, --selector, --pool or --all"),
+        (["worker-1", "--all"], "--all excludes NODE, --selector and --pool: choose one"),
     ],
 )
 def test_a_selection_that_cannot_be_meant_is_one_line_and_exit_2(drain, args, says):

@@ -103,7 +103,7 @@ def test_json(file):
 
 def test_a_rule_that_does_not_exist():
     code, out = policy("show", "shop", "vm-pinned-to-on-node", "--policy", "default")
-    assert (code, out) == (2, f"there is no rule vm-pinned-to-on-node; did you mean {RULE}?")
+    assert (code, out) == (2, f"no rule has the id vm-pinned-to-on-node. Did you mean {RULE}?")
 
 
 class TestOfACluster:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from virt_admit.cli.options import ClusterOptions
 from virt_admit.cli.output import failure, progress, tell
+from virt_admit.documents.files import walk_linked
 from virt_admit.documents.reader import Document
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -91,9 +92,15 @@ def load_cluster(
     try:
         from virt_admit.kube import snapshots  # noqa: PLC0415 - checking files alone needs no snapshot
 
-        return snapshots.load(source.cluster)
+        snapshot = snapshots.load(source.cluster)
     except (SettingError, OSError) as error:
         raise failure(error) from None
+    if source.cluster.is_dir() and not any(walk_linked(source.cluster)):
+        raise click.ClickException(f"{source.cluster}: no file *.yaml, *.yml or *.json is in this folder. {_SAVE}")
+    return snapshot
+
+
+_SAVE: Final = "Save a snapshot with: virt-admit scan --save FILE"
 
 
 def require_judged(cluster: Snapshot, judged_kinds: Iterable[Kind], source: Path) -> None:
@@ -125,7 +132,14 @@ def list_live(
         with progress("reading", len(stores), quiet) as show:
             return informers.snapshot(server, stores, namespace, show)
     except ApiError as error:
-        raise failure(error) from None
+        raise click.ClickException(f"{error}{_REMEDIES.get(error.reason, '')}") from None
+
+
+_REMEDIES: Final = {
+    "unreachable": ". Check the context and the network: kubectl cluster-info",
+    "unauthorized": ". Log in again: kubectl auth whoami",
+}
+"""What to do about errors of the API server, by their class."""
 
 
 def warn_unreadable(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import io
 import os
 import sys
 from typing import Final
@@ -98,6 +97,13 @@ def virt_admit() -> None:
     pass
 
 
+def _see(error: click.ClickException) -> str:
+    """Return where the usage of a verb is explained, in one line; empty for errors that are not about usage."""
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return ""
+    return f"{'' if error.format_message()[-1:] in '.?)' else '.'} See: {error.ctx.command_path} --help"
+
+
 def _discard_output() -> None:
     """Redirect stdout to nowhere. Python flushes its buffer at exit and would print a second error."""
     with contextlib.suppress(OSError, ValueError):  # ValueError: stdout is not a file
@@ -127,9 +133,7 @@ def main() -> None:
         click.echo(error.format_message(), err=not no_verb)
         code = 0 if no_verb else 2
     except click.ClickException as error:
-        message = io.StringIO()
-        error.show(message)
-        click.echo(lines(message.getvalue()), err=True, nl=False)  # it may quote names of a snapshot
+        click.echo(lines(f"Error: {error.format_message()}{_see(error)}"), err=True)  # it may quote names of a snapshot
         code = 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

@@ -12,6 +12,7 @@ import click
 
 from virt_admit.cli.project import find_project
 from virt_admit.model import releases
+from virt_admit.model.messages import did_you_mean
 from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 from virt_admit.reports.findings.formats import FORMATS, parse_output
 from virt_admit.rules import Rules, listed_rules
@@ -284,6 +285,9 @@ output_option: Final = click.option(
 )
 
 
+FORECAST_FORMATS: Final = ("text", "json", "html")
+
+
 class OutputOptions(NamedTuple):
     """The format of a forecast, and where it goes."""
 
@@ -299,8 +303,10 @@ class OutputOptions(NamedTuple):
         if len(self.output) > 1:
             raise click.UsageError("several outputs: give -o once")
         form, _, file = self.output[0].partition("=")
-        if form not in ("text", "json", "html"):
-            raise click.UsageError(f"unknown output format {form}. Use one of text, json, html")
+        if form not in FORECAST_FORMATS:
+            meant = did_you_mean(form, FORECAST_FORMATS)
+            remedy = f"Did you mean {meant}?" if meant else f"Use one of {', '.join(FORECAST_FORMATS)}"
+            raise click.UsageError(f"unknown output format {form}. {remedy}")
         if file and form != "html":
             raise click.UsageError(f"-o {form} goes to stdout: redirect it to a file")
         require_folder(self.pages_by, [(form, file or None)])
@@ -337,6 +343,12 @@ page_output_options: Final = combined(
 )
 
 
+def rule_hint(name: str, rules: Rules) -> str:
+    """Return what to do about a rule id that does not exist: the id that was probably meant, or where they are listed."""
+    meant = did_you_mean(name, list(rules.by_id))
+    return f"Did you mean {meant}?" if meant else "`virt-admit rules` lists them"
+
+
 def selected_rules(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -> Rules:
     """Return the rules that match a pattern of ``select`` (if there is one) and no pattern of ``ignore``.
 
@@ -347,7 +359,7 @@ def selected_rules(rules: Rules, select: Sequence[str], ignore: Sequence[str]) -
         return rules
     for pattern in (*select, *ignore):
         if not any(fnmatchcase(rule_id, pattern) for rule_id in rules.by_id):
-            raise SettingError(f"no rule matches {pattern}; `virt-admit rules` lists them")
+            raise SettingError(f"no rule matches {pattern}. {rule_hint(pattern, rules)}")
     return rules.where(
         lambda rule: (
             (not select or any(fnmatchcase(rule.id, pattern) for pattern in select))

@@ -10,6 +10,7 @@ from typing import Literal
 
 import click
 
+from virt_admit.documents.files import nearest
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.sanitize import line
 from virt_admit.model.sanitize import name as safe_name
@@ -26,10 +27,13 @@ def tell(text: str) -> None:
 def failure(error: Exception) -> click.ClickException:
     """Return the exception that ends a verb with exit code 2. Its message has no errno."""
     if isinstance(error, OSError) and error.strerror:
-        return click.ClickException(
-            ": ".join(safe_name(str(part)) for part in (error.filename, error.strerror) if part)
-        )
+        text = ": ".join(safe_name(str(part)) for part in (error.filename, error.strerror) if part)
+        return click.ClickException(text + (nearest(error.filename) if _is_missing(error) else ""))
     return click.ClickException(str(error))
+
+
+def _is_missing(error: OSError) -> bool:
+    return isinstance(error, FileNotFoundError) and isinstance(error.filename, str | os.PathLike)
 
 
 @contextlib.contextmanager

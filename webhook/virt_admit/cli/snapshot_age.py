@@ -11,8 +11,10 @@ from virt_admit.cli.options import ClusterOptions, Decorator
 from virt_admit.cli.output import tell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.units import MICROSECOND, SECOND, format_duration, parse_duration
 
+SAVE: Final = "Save a new one: virt-admit scan --save FILE"
 DEFAULT: Final = timedelta(hours=24)
 _UNREADABLE: Final = 2
 
@@ -48,10 +50,13 @@ def judged(code: int, cluster: Cluster, source: ClusterOptions, max_age: timedel
     """
     if source.cluster is None:
         return code
+    if not cluster.known(NODE) and not clock.exact(cluster):  # a manifest, or half of a snapshot
+        tell(f"{source.cluster}: no node and no time: this is not a snapshot of a cluster. {SAVE}")
+        return code if max_age is None else _UNREADABLE
     problem = _problem(cluster, DEFAULT if max_age is None else max_age)
     if not problem:
         return code
-    tell(f"{source.cluster}: {problem}. Save a new one: virt-admit scan --save FILE")
+    tell(f"{source.cluster}: {problem}. {SAVE}")
     return code if max_age is None else _UNREADABLE
 
 

@@ -86,6 +86,9 @@ def read_sources(
         unreadable += errors
     for error in unreadable:
         tell(str(error))
+    for path in paths:
+        if files.is_empty(path, excludes):
+            tell(f"{path}: no file *.yaml, *.yml or *.json is in this folder")
     return Sources(tuple(sources), tuple(unreadable), skipped, templates)
 
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.documents.reader import DocumentError
 from virt_admit.model import sanitize
+from virt_admit.model.messages import did_you_mean
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 """The suffixes, in lower case, of the files that are read in folders."""
@@ -71,11 +72,30 @@ def find(paths: Iterable[str], stdin: str = "<stdin>", excludes: Sequence[Exclud
                 yield FoundFile(name, _content(name), in_folder)
 
 
+def is_empty(path: str, excludes: Sequence[Exclude] = ()) -> bool:
+    """Return whether the path is a folder in which no file would be read."""
+    return os.path.isdir(path) and next(_walk(path, excludes), None) is None
+
+
 def _content(name: str) -> bytes | DocumentError:
     try:
         return read_file(name)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        return DocumentError(getattr(error, "strerror", None) or str(error), name)
+        hint = nearest(name) if isinstance(error, FileNotFoundError) else ""
+        return DocumentError((getattr(error, "strerror", None) or str(error)) + hint, name)
+
+
+def nearest(path: str | os.PathLike[str]) -> str:
+    """Return the end of an error about a file that does not exist: the file that was probably meant, if there is one."""
+    folder, name = os.path.split(os.fspath(path).rstrip("/"))
+    try:
+        known = [each for each in os.listdir(folder or os.curdir) if not each.startswith(".")]
+    except OSError:
+        return f". Create the folder {sanitize.name(folder)} first" if folder and not os.path.exists(folder) else ""
+    stems = {os.path.splitext(each)[0]: each for each in known}
+    meant = did_you_mean(name, known) if known else None
+    meant = meant or stems.get(os.path.splitext(name)[0])
+    return f". Did you mean {sanitize.name(os.path.join(folder, meant))}?" if meant else ""
 
 
 PIPE_TIMEOUT: Final = 5.0

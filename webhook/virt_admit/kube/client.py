@@ -17,7 +17,7 @@ from kubernetes.client import Configuration
 from virt_admit import __version__
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.kinds import Kind
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut, did_you_mean, names
 from virt_admit.model.sanitize import line
 from virt_admit.settings import SettingError
 from virt_admit_certs.kube_api import ApiError, KubeApi, TooLarge, parse_date, read_body
@@ -67,6 +67,31 @@ class NotFound(ApiError):
 
 class MalformedResponse(ApiError):
     """The response does not look like one of an API server."""
+
+
+def _remedied(error: ApiError) -> str:
+    """Return why no cluster is configured, and what to do if there is no kubeconfig at all."""
+    if "No configuration found" not in str(error):
+        return str(error)
+    return (
+        "no cluster is configured: no kubeconfig was found. Name one with --kubeconfig FILE or the variable KUBECONFIG"
+    )
+
+
+def _no_context(kubeconfig: str | None, context: str | None) -> str:
+    """Return what to do about a context that the kubeconfig does not have; empty if that is not the problem."""
+    from kubernetes import config  # noqa: PLC0415 - only an error needs it
+
+    try:
+        found, _ = config.list_kube_config_contexts(kubeconfig)  # type: ignore[no-untyped-call]
+        known = sorted(str(each["name"]) for each in found)
+    except Exception:  # the library fails in many ways; the first error stands
+        return ""
+    if context is None or context in known:
+        return ""
+    meant = did_you_mean(context, known) if known else None
+    hint = f"Did you mean {meant}?" if meant else f"The contexts are: {names(known) or 'none'}"
+    return f"no cluster is configured: the kubeconfig has no context {context}. {hint}"
 
 
 class PageRequests:
@@ -129,7 +154,7 @@ class ApiClient(KubeApi):
         try:
             return super().connect(kubeconfig, context, connections)
         except ApiError as error:
-            raise SettingError(str(error)) from None
+            raise SettingError(_no_context(kubeconfig, context) or _remedied(error)) from None
 
     def get(self, path: str, query: dict[str, str], read_timeout: float = READ_TIMEOUT) -> urllib3.BaseHTTPResponse:
         """Return a response whose body is not read yet.

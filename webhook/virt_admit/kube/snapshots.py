@@ -153,6 +153,8 @@ def save(sweep: Sweep, path: Path) -> None:
         with unfinished.open("w", encoding="utf-8") as file:
             _write(sweep, file)
         unfinished.replace(path)
+    except OSError as error:  # of the file that the user named, not of the unfinished one
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from virt_admit.documents.files import nearest
+from virt_admit.model.messages import did_you_mean
 from virt_admit.policy import parser
 from virt_admit.policy.policy import SHIPPED, Policy
 from virt_admit.rules import Rules
@@ -22,7 +24,9 @@ def policy_file(name: str) -> Path | None:
         return None
     path = Path(name)
     if not path.is_file():
-        raise SettingError(f"--policy {name}: no such file, and not one of {', '.join(SHIPPED)}")
+        meant = did_you_mean(name, SHIPPED)
+        hint = f". Did you mean {meant}?" if meant else nearest(name)
+        raise SettingError(f"--policy {name}: no such file, and not one of {', '.join(SHIPPED)}{hint}")
     return path
 
 

@@ -55,7 +55,9 @@ class NodeOptions(NamedTuple):
             UsageError: no node is named, or some nodes and all nodes.
         """
         query = NodeQuery(self.nodes, self.selector, self.pool)
-        if any(query) is self.every:
+        if any(query) and self.every:
+            raise click.UsageError("--all excludes NODE, --selector and --pool: choose one")
+        if not any(query) and not self.every:
             raise click.UsageError("give a NODE, --selector, --pool or --all")
         return None if self.every else query
 

@@ -14,11 +14,11 @@ import click
 from virt_admit.cli.cluster_source import connect, load_policy
 from virt_admit.cli.commands.doctor import InspectedApi
 from virt_admit.cli.commands.doctor import connect as open_tls
-from virt_admit.cli.options import ClusterOptions, output_option
+from virt_admit.cli.options import ClusterOptions, output_option, rule_hint
 from virt_admit.cli.output import failure
 from virt_admit.install.inspect import Installation, Unreadable, expected_form
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count, did_you_mean
+from virt_admit.model.messages import count
 from virt_admit.model.sanitize import escape_json, line
 from virt_admit.policy import files
 from virt_admit.policy.explain import origins, winner
@@ -107,8 +107,7 @@ def _selected(rules: Rules, name: str | None) -> Sequence[Rule]:
     if name is None:
         return list(rules)
     if name not in rules.by_id:
-        suggestion = did_you_mean(name, list(rules.by_id))
-        raise SettingError(f"there is no rule {name}" + (f"; did you mean {suggestion}?" if suggestion else ""))
+        raise SettingError(f"no rule has the id {name}. {rule_hint(name, rules)}")
     return [rules.by_id[name]]
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from virt_admit.cli.options import output_option
+from virt_admit.cli.options import output_option, rule_hint
 from virt_admit.cli.output import wants_color
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.policy.policy import SHIPPED
@@ -39,7 +39,7 @@ def command(rule_id: str | None, output: str, schema: bool) -> int:
     elif rule_id is not None:
         rule = rules.by_id.get(rule_id)
         if rule is None:
-            raise click.ClickException(f"no rule has the id {rule_id}; `virt-admit rules` lists them")
+            raise click.ClickException(f"no rule has the id {rule_id}. {rule_hint(rule_id, rules)}")
         click.echo(json.dumps(as_data(rule), indent=2) if output == "json" else shown(page(rule)))
     elif output == "json":
         click.echo(json.dumps([as_data(rule) for rule in rules], indent=2))

@@ -43,6 +43,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
+from virt_admit.model.messages import did_you_mean, names
 from virt_admit.model.releases import UpgradeTarget
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics
@@ -233,6 +234,8 @@ class _Scan:
             report = judge(
                 cluster, judged_kinds, rules, policy, self._is_selected, show, reporting.target, reporting.owner_label
             )
+        if options.namespace and not report.results and not reporting.quiet:
+            tell(_no_object(options.namespace, cluster))
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
         report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
         if self.writes_pages:
@@ -247,6 +250,15 @@ class _Scan:
 
     def _is_selected(self, obj: Object) -> bool:
         return self.options.namespace in ("", obj.namespace) and self.selector.matches(obj.labels)
+
+
+def _no_object(namespace: str, cluster: Sweep) -> str:
+    """Return what to say about a namespace without objects: its name may be misspelt."""
+    known = sorted({obj.namespace for obj in cluster if obj.namespace} - {namespace})
+    meant = did_you_mean(namespace, known) if known else None
+    return f"no object to judge in namespace {namespace}. " + (
+        f"Did you mean {meant}?" if meant else f"Namespaces with objects: {names(known) or 'none'}"
+    )
 
 
 def _other_kinds(snapshot: Sweep | None, target: UpgradeTarget) -> int:

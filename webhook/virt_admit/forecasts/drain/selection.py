@@ -62,8 +62,8 @@ def select(query: NodeQuery, cluster: Cluster) -> SelectedNodes:
 
 
 def _bare(name: str) -> str:
-    prefix = next((each for each in _PREFIXES if name.startswith(each)), "")
-    return name.removeprefix(prefix)
+    prefix = next((each for each in _PREFIXES if name.lower().startswith(each)), "")
+    return name[len(prefix) :]
 
 
 def existing(name: str, cluster: Cluster) -> str:
@@ -73,6 +73,9 @@ def existing(name: str, cluster: Cluster) -> str:
         LookupError: no such node exists.
     """
     known = sorted(node.name for node in cluster.known(NODE))
+    if "," in name or "/" in name:  # no name of a node contains them
+        form = "separate several nodes with spaces" if "," in name else "write NODE or node/NAME"
+        raise LookupError(f"{name} is not a node: {form}")
     try:
         if cluster.get(NODE, "", name) is not None:
             return name

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from virt_admit.model.messages import did_you_mean
 from virt_admit.reports.findings.report import Report
 
 
@@ -43,7 +44,9 @@ def parse_output(options: Sequence[str]) -> list[tuple[str, str | None]]:
     for option in options or ("text",):
         name, _, file = option.partition("=")
         if name not in FORMATS:
-            raise ValueError(f"unknown output format {name}. Use one of {', '.join(FORMATS)}")
+            meant = did_you_mean(name, list(FORMATS))
+            remedy = f"Did you mean {meant}?" if meant else f"Use one of {', '.join(FORMATS)}"
+            raise ValueError(f"unknown output format {name}. {remedy}")
         outputs.append((name, file or None))
     if sum(file is None for _, file in outputs) > 1:
         raise ValueError("several outputs go to stdout. Write all but one to a file: -o json=report.json")
