@@ -19,6 +19,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubevirt.instances import vm_lookup
 from virt_admit.policy.files import load_policy
 from virt_admit.reports.explain.judged_rules import Opinion
+from virt_admit.reports.explain.node import collect as explain_node
 from virt_admit.reports.explain.vm import collect as explain_vm
 from virt_admit.reports.upgrade import json as upgrade_json
 from virt_admit.rule import Operation
@@ -63,6 +64,9 @@ def test_all_doors_say_the_same_of_every_vm(first):
             stops = [row for row in node.having(VmOutcome.STOPS) if not row.vmi.deleted]
             assert bool(stops) is ("nm-vm-will-stop" in said), (seed, node.name)
         opinion = Opinion(ALL, None)
+        for node in drained.nodes:  # ``watch`` shows the same plan
+            _, explained_node = explain_node.report(node.name, cluster, opinion)
+            assert explained_node.drain.drainable is node.drainable, (seed, node.name)
         for row in (row for node in drained.nodes for row in node.forecasts):
             found = vm_lookup.find(row.vmi.name, row.vmi.namespace, cluster)
             explained = explain_vm.report(found, cluster, opinion)

@@ -33,6 +33,8 @@ RUNS = (
     Run(f"drain --all {LIVE}", 0, "w1"),
     Run(f"upgrade {LIVE}", 0, "w1"),
     Run(f"explain {{folder}}/07-health-check.yaml {LIVE}", 0, "MachineHealthCheck"),
+    Run(f"explain node/w1 {LIVE} --policy default", 0, "node w1"),
+    Run(f"explain vm/db -n shop {LIVE} --policy default -o html", 0, "VM db"),
     Run("rules vm-running-and-run-strategy", 0, "runStrategy"),
     Run("manifests", 0, "ValidatingWebhookConfiguration"),
     Run(f"doctor {LIVE}", 1, "virt-admit is not installed"),

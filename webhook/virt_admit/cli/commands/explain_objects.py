@@ -149,7 +149,7 @@ def _opinion(source: ClusterOptions, options: PolicyOptions) -> Opinion:
     try:
         return Opinion(rules, load_policy(choice, options.policy_configmap, None if source.cluster else source))
     except (SettingError, PolicyError, OSError) as error:
-        if choice is not None:
+        if choice:
             raise failure(error) from None
         tell(f"the policy cannot be read, so no rule is judged: {error}")
         return Opinion(rules, None)
