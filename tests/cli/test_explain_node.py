@@ -1,15 +1,10 @@
 """``virt-admit explain node/NAME``: the drain and the loss of one node on one page."""
 
-import json
-
-import click
 import pytest
-from click.testing import CliRunner
 
 from tests.builders import manifest
-from tests.cli.test_explain_vm import OTHER, WORLD, without
+from tests.cli.explain_vm_cases import OTHER, WORLD, Explainer, without
 from tests.forecasts.drain import vm_motion as motion
-from virt_admit.cli import main
 
 TEMPLATE = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate"}
 CHECK = manifest(
@@ -28,18 +23,8 @@ SNR = manifest(TEMPLATE["apiVersion"], TEMPLATE["kind"], "snr", "shop", spec={"t
 
 @pytest.fixture
 def explain(tmp_path):
-    def run(*objects, node="node/a", form="json", unreadable=(), verb="explain"):
-        file = tmp_path / "cluster.json"
-        snapshot = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", "time": motion.NOW, "complete": ["*"]}
-        file.write_text(json.dumps(snapshot | {"unreadable": [*unreadable], "items": [each.data for each in objects]}))
-        command = (verb, node, "--cluster", str(file), "-o", form)
-        result = CliRunner().invoke(main.virt_admit, command, standalone_mode=False)
-        if isinstance(result.exception, click.ClickException):
-            return result.exception.exit_code, result.exception.message
-        assert result.exception is None, result.exception
-        return result.return_value, json.loads(result.stdout) if form == "json" else result.stdout
-
-    return run
+    run = Explainer(tmp_path)
+    return lambda *objects, node="node/a", **options: run(*objects, target=node, **options)
 
 
 def test_drain_and_loss_on_one_page(explain):
@@ -99,7 +84,7 @@ def test_what_may_not_be_read_is_null_and_forbidden(explain, kind, resource):
         assert data["loss"]["covered"] is None
         assert data["loss"]["vms"][0]["outcome"] == "unknown"
     _, text = explain(*objects, unreadable=(resource,), form="text")
-    assert f"forbidden: list {resource}. Ask for the verbs get and list on it." in text
+    assert f"forbidden: this account may not list {resource}. Ask the cluster administrator for: " in text
     assert "cannot be determined" in text
 
 

@@ -92,7 +92,8 @@ def run(
     kinds = looks_up(explain_node.JUDGED if is_node else explain_vm.JUDGED)
     cluster = load_cluster(source, kinds, named.namespace or namespace or "")
     opinion = _opinion(source, policy)
-    warn_unreadable(cluster, kinds)
+    if form != "text":  # which names it
+        warn_unreadable(cluster, kinds)
     try:
         if is_node:
             found = _node(named.name, cluster, opinion)

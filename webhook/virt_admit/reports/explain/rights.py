@@ -1,11 +1,11 @@
-"""What a report could not read, as lines for people: what is forbidden, with the right to ask for, and the rest."""
+"""What may not be read: the kinds among the data that a report lacks, and the command that shows the right."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
 from virt_admit.model.kubernetes.kinds import by_resource
-from virt_admit.reports.unavailable_data import not_available
+from virt_admit.reports import unavailable_data
 
 
 def forbidden(unseen: Iterable[str], unreadable: Collection[str]) -> list[str]:
@@ -15,13 +15,12 @@ def forbidden(unseen: Iterable[str], unreadable: Collection[str]) -> list[str]:
 
 
 def lines(unseen: Iterable[str], unreadable: Collection[str]) -> Iterator[str]:
-    """Yield what could not be read: a line for each forbidden kind, then the rest."""
+    """Yield what could not be read: the forbidden kinds with the right to ask for, then the rest."""
     unseen = tuple(unseen)
     denied = forbidden(unseen, unreadable)
-    for resource in denied:
-        yield f"forbidden: list {resource}. Ask for the verbs get and list on it."
-    rest = (what for what in unseen if what.partition(" ")[0] not in denied)
-    yield from not_available(rest)
+    if denied:
+        yield unavailable_data.forbidden(denied)
+    yield from unavailable_data.not_available(what for what in unseen if what.partition(" ")[0] not in denied)
 
 
 def command(resource: str) -> str:

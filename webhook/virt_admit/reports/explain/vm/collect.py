@@ -12,12 +12,14 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
+from virt_admit.forecasts.placement import start_candidates
 from virt_admit.forecasts.remediation import node_loss
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.scheduler.filters import Placement
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
 from virt_admit.reports.explain import judged_rules, rehearsed, rights
@@ -64,8 +66,8 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     migratable = _migratable(found, cluster, unseen)
     around = _around(found, move, cluster, migratable, unseen)
     upgrade = _upgrade(found, events, cluster, unseen)
-    placement = move.row.placement if move is not None else None
-    unseen += placement.unseen if placement is not None else (_START,)
+    placement = move.row.placement if move is not None else _start(found, cluster, unseen)
+    unseen += placement.unseen if placement is not None else ()
     rules = _rules(found, cluster, opinion, unseen)
     state = move.row.state if move is not None else None
     named = tuple(dict.fromkeys(unseen))
@@ -94,7 +96,16 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     )
 
 
-_START: Final = "where a VM that is not on a node could start"
+def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | None:
+    """Return where a VM that does not run could start; None: that cannot be determined, or it is about to run."""
+    if found.vm is None or _resting(found) != STOPPED:
+        unseen.append("where a VM that is not on a node yet could go")
+        return None
+    try:
+        return start_candidates.start_target(found.vm, cluster).placement
+    except Unseen as blind:
+        unseen.append(blind.what)
+        return None
 
 
 class _Around(NamedTuple):
@@ -223,8 +234,8 @@ def _upgrade(found: FoundVm, events: Sequence[EventForecast], cluster: Cluster, 
     """Return what an upgrade does to the VM."""
     update = next(each for each in events if each.event is VmEvent.UPDATE)
     upgrade = rehearsed.rehearsal(cluster)
-    own = next((vm for vm in upgrade.vms if (vm.namespace, vm.name) == (found.namespace, found.name)), None)
-    stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(f"{found.full_name}: "))
+    own = next((vm for vm in upgrade.vms if (vm.namespace, vm.name) == (found.obj.namespace, found.name)), None)
+    stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(f"{found.obj.full_name}: "))
     moves = own.moves if own is not None and upgrade.possible is not None else 0 if _rests(events) else None
     outcome = str(own.outcome) if own is not None else events[0].outcome
     unseen += rehearsed.unread(cluster)

@@ -20,6 +20,7 @@ from virt_admit.reports.html.page import (
     NOTICE,
     SEVERE,
     UNKNOWN,
+    CauseItem,
     Cell,
     Page,
     PageCause,
@@ -54,7 +55,11 @@ def page(report: VmReport, unreadable: Collection[str] = (), evidence: Iterable[
         title=f"VM {report.vm.name}",
         subject=text.headline(report),
         verdict=_verdict(report),
-        leading=(Table("What would happen", ("Event", "Outcome", "Reason", "What to do"), tuple(_events(report))),),
+        leading=(
+            Table("What would happen", ("Event", "Outcome", "Reason and what to do"), tuple(_events(report))),
+            Table("Facts", ("Fact", "Value"), tuple(text.facts(report))),
+            Table("Commands", ("Command",), tuple((command,) for command in report.commands)),
+        ),
         causes_title="Rules",
         causes=worst_first(rule_causes(report.rules)),
         tables=tuple(table for table in _tables(report) if table.rows),
@@ -64,35 +69,40 @@ def page(report: VmReport, unreadable: Collection[str] = (), evidence: Iterable[
 
 
 def _verdict(report: VmReport) -> PageVerdict:
-    """Return the worst outcome of all events and rules, and the events that have it."""
+    """Return what a drain does, with the color of the worst outcome of all events and rules."""
     found = {LEVEL.get(event.outcome, UNKNOWN) for event in report.events}
     found |= {_OF_ACTION.get(rule.action, UNKNOWN) if rule.unseen is None else UNKNOWN for rule in report.rules or ()}
     found |= {UNKNOWN} if report.unseen or report.rules is None else set()
     level = min(found, key=LEVELS.index)
-    worst = [event for event in report.events if LEVEL.get(event.outcome, UNKNOWN) == level]
-    word = (worst or report.events)[0].outcome
-    said = (f"{EVENTS[event.event]}: {event.outcome}, {event.reason}." for event in worst or report.events[:1])
-    return PageVerdict(level, word.capitalize(), " ".join(f"{each[:1].upper()}{each[1:]}" for each in said))
+    drained = report.events[0]
+    others = (event for event in report.events[1:] if LEVEL.get(event.outcome, UNKNOWN) == level)
+    said = [f"{drained.reason}.", *(f"{EVENTS[event.event]}: {event.outcome}." for event in others)]
+    return PageVerdict(level, f"Drain: {drained.outcome}", " ".join(f"{each[:1].upper()}{each[1:]}" for each in said))
 
 
 def _events(report: VmReport) -> Iterator[tuple[Cell, ...]]:
     for event in report.events:
-        yield EVENTS[event.event], event.outcome, event.reason, event.remedy
+        todo = f" To do: {event.remedy}." if event.remedy else ""
+        yield EVENTS[event.event], event.outcome, f"{event.reason}.{todo}"
 
 
 def rule_causes(rules: Iterable[JudgedRule] | None) -> Iterator[PageCause]:
-    """Yield a cause for each finding of a rule, and for each rule that could not read its data."""
+    """Yield a cause for each finding of a rule, and one for the rules that could not read the same data."""
+    unread: dict[str, list[CauseItem]] = {}
     for rule in rules or ():
         if rule.unseen is not None:
-            yield PageCause(UNKNOWN, _UNDETERMINED, rule.rule, f"The rule could not read {rule.unseen}.")
+            unread.setdefault(rule.unseen, []).append(CauseItem(rule.rule))
         else:
-            where = f"{rule.object} {rule.path}: {rule.message} Decided by: {rule.layer}."
-            yield PageCause(_OF_ACTION[rule.action], rule.action, rule.rule, where)
+            said = f"{rule.path}: {rule.message} Decided by: {rule.layer}."
+            yield PageCause(_OF_ACTION[rule.action], rule.action, rule.rule, said, items=(CauseItem(rule.object),))
+    for what, items in unread.items():
+        yield PageCause(UNKNOWN, _UNDETERMINED, "", f"These rules could not read {what}.", items=tuple(items))
 
 
 def _tables(report: VmReport) -> Iterator[Table]:
-    yield Table("Facts", ("Fact", "Value"), tuple(text.facts(report)))
-    yield Table("Other nodes", ("Node", "Why not"), tuple((each.node, each.what) for each in report.short or ()))
+    yield Table(
+        "Why not to other nodes", ("Node", "Why not"), tuple((each.node, each.what) for each in report.short or ())
+    )
     yield _table("Last migrations", _MIGRATION, text.migrations(report.migrations))
     yield _table("Budgets that select its pod", ("Budget", "Disruptions", "Effect"), text.budgets(report.budgets))
     yield _table("Volumes", ("Volume", "Kind", "Claim", "State"), text.volumes(report.volumes))
@@ -108,6 +118,5 @@ def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]
 
 
 def _notes(report: VmReport, unreadable: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield "Commands", report.commands
     yield "Avoid", report.avoid
     yield "Not available", tuple(rights.lines(report.unseen, unreadable))

@@ -33,7 +33,7 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
     parts: tuple[tuple[str, Rows], ...] = (
         (headline(report), list(facts(report))),
         ("What would happen", list(_events(report))),
-        ("Other nodes", list(_nodes(report))),
+        ("Why not to other nodes", list(_nodes(report))),
         ("Last migrations", list(migrations(report.migrations))),
         ("Budgets that select its pod", list(budgets(report.budgets))),
         ("Volumes", list(volumes(report.volumes))),
@@ -82,9 +82,11 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
         yield "run strategy", report.vm.run_strategy or UNKNOWN
     yield "eviction strategy", _strategy(report)
     yield "can migrate", {True: "yes", False: "no", None: UNKNOWN}[report.migratable]
-    if report.vm.node is not None:
-        yield "other nodes", _candidates(report.candidates)
-        yield "queue", _queue(report)
+    if report.vm.node is None:
+        yield "could start on", _named(report.candidates, "no node")
+        return
+    yield "could go to", _named(report.candidates, "no other node")
+    yield "queue", _queue(report)
 
 
 def _state(report: VmReport) -> str:
@@ -104,10 +106,8 @@ def _strategy(report: VmReport) -> str:
     return f"{report.strategy or '(empty)'}, set by {report.strategy_from}"
 
 
-def _candidates(candidates: tuple[str, ...] | None) -> str:
-    if candidates is None:
-        return UNKNOWN
-    return f"{names(candidates)} could take it now" if candidates else "none could take it now"
+def _named(nodes: tuple[str, ...] | None, none: str) -> str:
+    return UNKNOWN if nodes is None else names(nodes) or none
 
 
 def _queue(report: VmReport) -> str:

@@ -1,0 +1,119 @@
+"""What ``virt-admit explain vm/NAME`` says of what is around a VM: queue, migrations, budgets, volumes, rules."""
+
+import pytest
+
+from tests.builders import KUBEVIRT, NAMESPACE, manifest
+from tests.cli.explain_vm_cases import OTHER, WORLD, Explainer, event, without
+from tests.forecasts.drain import vm_motion as motion
+
+
+@pytest.fixture
+def explain(tmp_path):
+    return Explainer(tmp_path)
+
+
+def test_its_place_in_the_queue(explain):
+    kubevirt = manifest(
+        KUBEVIRT, "KubeVirt", "kubevirt", "kubevirt",
+        spec={"configuration": {"migrations": {"parallelOutboundMigrationsPerNode": 1}}},
+        status={"observedKubeVirtVersion": "v1.9.0"},
+    )  # fmt: skip
+    running = motion.migration("evacuation-2", "Running", of="web", age=3900, since={"Running": 3900})
+    waiting = motion.migration("evacuation-1", age=600, since={"Pending": 600})
+    moving = motion.vmi("web", migrationState={"migrationUid": "uid-evacuation-2", "startTimestamp": motion.ago(3900)})
+    world = (*WORLD, kubevirt, OTHER[0], moving, OTHER[2], motion.launcher("web", "b", "2", job="uid-evacuation-2"))
+    _, data = explain(*world, running, waiting)
+    assert data["state"] == "queued"
+    assert data["queue"] == {"waits": True, "limit": "a may send 1 at a time", "others": 0, "holders": ["shop/web"]}
+    assert event(data, "migration")["outcome"] == "does not start"
+    assert "migration evacuation-1 is under way" in event(data, "migration")["reason"]
+    assert data["commands"][0] == "virt-admit explain vm/web -n shop"
+
+
+def test_its_last_migrations(explain):
+    features = "guest CPU doesn't match specification: missing features: vmx-vmfunc"
+    old = motion.failed(1, features, age=4000, lasted=60)
+    _, data = explain(*WORLD, old)
+    (found,) = data["migrations"]
+    assert (found["name"], found["phase"], found["asked_by"], found["target"]) == (old.name, "Failed", "drain", "b")
+    assert found["failure"]["class"] == "P"
+    assert "vmx-vmfunc" in found["failure"]["text"]
+    _, text = explain(*WORLD, old, form="text")
+    assert "class P: " in text
+
+
+def test_the_phases_of_a_migration(explain):
+    done = motion.migration(
+        "done", "Succeeded", age=300, drain=False,
+        since={"Scheduling": 290, "Running": 200, "Succeeded": 100}, sourceNode="a", targetNode="b",
+    )  # fmt: skip
+    _, data = explain(*WORLD, done)
+    (found,) = data["migrations"]
+    assert found["phases"] == [
+        {"phase": "Pending", "seconds": 10},
+        {"phase": "Scheduling", "seconds": 90},
+        {"phase": "Running", "seconds": 100},
+    ]
+    assert (found["asked_by"], found["failure"]) == ("other", None)
+
+
+def test_budgets_and_volumes(explain):
+    budget = manifest(
+        "policy/v1", "PodDisruptionBudget", "keep", NAMESPACE,
+        spec={"minAvailable": 1, "selector": {"matchLabels": {"kubevirt.io": "virt-launcher"}}},
+        status={"disruptionsAllowed": 0},
+    )  # fmt: skip
+    disks = [
+        {"name": "root", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "image", "containerDisk": {"image": "x"}},
+        {"name": "gone", "dataVolume": {"name": "gone"}},
+    ]
+    claim = manifest(
+        "v1", "PersistentVolumeClaim", "data", NAMESPACE,
+        spec={"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "volumeName": "pv"}, status={"phase": "Bound"},
+    )  # fmt: skip
+    volume = manifest("v1", "PersistentVolume", "pv", "", spec={"local": {"path": "/x"}})
+    conditions = [{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}]
+    vmi = motion.vmi(spec={"evictionStrategy": "None", "volumes": disks}, reported=False, conditions=conditions)
+    world = (*WORLD[:3], vmi, WORLD[4], budget, claim, volume)
+    _, data = explain(*world)
+    assert data["budgets"] == [{"namespace": "shop", "name": "keep", "allowed": 0, "blocks": True}]
+    root, image, gone = data["volumes"]
+    assert (root["kind"], root["claim"], root["access_modes"]) == ("persistentVolumeClaim", "data", ["ReadWriteOnce"])
+    assert (
+        root["problem"] == "its data is on one node: a local volume; it is not ReadWriteMany, which a migration needs"
+    )
+    assert (image["claim"], image["problem"]) == (None, "")
+    assert gone["problem"] == "claim gone does not exist"
+    assert event(data, "drain")["outcome"] == "blocks the drain"
+    assert data["migratable"] is False
+    assert "kubectl describe poddisruptionbudget keep -n shop" in data["commands"]
+    assert "kubectl describe persistentvolumeclaim gone -n shop" in data["commands"]
+    _, unread = explain(*without("PersistentVolumeClaim", *world), unreadable=("persistentvolumeclaims",))
+    assert [each["access_modes"] for each in unread["volumes"]] == [None, [], None]
+    assert [each["problem"] for each in unread["volumes"]] == ["", "", ""]
+
+
+def test_the_rules_with_action_and_layer(explain, tmp_path):
+    bad = manifest(
+        KUBEVIRT,
+        "VirtualMachine",
+        "db",
+        NAMESPACE,
+        spec={"runStrategy": "Allways", "template": {"spec": {"domain": {"devices": {}}}}},
+    )
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: virt-admit.io/v1alpha1\nkind: Policy\n"
+        "namespaces:\n- match: shop\n  rules: {vm-run-strategy-unknown: {action: audit}}\n"
+    )
+    world = (*WORLD[:2], bad)
+    _, data = explain(*world)
+    (found,) = (each for each in data["rules"] if each["rule"] == "vm-run-strategy-unknown")
+    assert (found["action"], found["object"]) == ("deny", "VirtualMachine/shop/db")
+    _, data = explain(*world, flags=("--policy", str(policy)))
+    (found,) = (each for each in data["rules"] if each["rule"] == "vm-run-strategy-unknown")
+    assert found["action"] == "audit"
+    assert "policy.yaml: namespaces[0]" in found["layer"]
+    _, text = explain(*world, flags=("--policy", str(policy)), form="text")
+    assert "audit  vm-run-strategy-unknown" in text
