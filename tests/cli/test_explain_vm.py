@@ -281,3 +281,27 @@ def test_objects_without_a_namespace_are_in_default(explain):
         del obj.data["metadata"]["namespace"]
     _, data = explain(*world, target="vm/db", flags=("-n", "default"))
     assert (data["vm"]["namespace"], data["drain"]["outcome"], data["upgrade"]["moves"]) == ("default", "migrates", 1)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "outcome", "says"),
+    [
+        ([{"type": "Ready", "status": "Unknown"}], "does not start", "its node does not report"),
+        ([{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}], "unknown", "which is not Ready"),
+        ([], "starts", "to b"),
+    ],
+)
+def test_a_migration_away_from_a_node_that_is_not_ready(explain, conditions, outcome, says):
+    here = motion.node("a")
+    here.data["status"]["conditions"] = conditions
+    _, data = explain(here, *WORLD[1:])
+    found = event(data, "migration")
+    assert (found["outcome"], says in found["reason"]) == (outcome, True), found
+
+
+def test_what_an_upgrade_of_the_cluster_does(explain):
+    _, text = explain(*WORLD, form="text")
+    assert "cluster upgrade    possible, which moves it once" in text
+    stuck = motion.vmi(reported=False, conditions=[{"type": "LiveMigratable", "status": "False"}])
+    _, text = explain(*WORLD[:3], stuck, WORLD[4], form="text")
+    assert "cluster upgrade    this VM stops it: shop/db: LiveMigrate, but cannot migrate" in text

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
-from virt_admit.forecasts.drain.control.control_path import Component
+from virt_admit.forecasts.drain.control import overruling
+from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.states import vm_states_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
@@ -16,7 +17,7 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation.node_loss import NodeLoss
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import KUBEVIRT
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
@@ -194,16 +195,22 @@ def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast
     broken = [each for each in node.control if each.healthy is not True]
     if any(each.healthy is False for each in broken):
         return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
-    if "not Ready" in node.state and row.outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
-        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, f"node {node.name} is not Ready")
-    found = vm_outcomes.asked_migration(vmi, cluster)
+    of_node = next((each for each in cluster.known(NODE) if each.name == node.name), None)
+    (found,), _, doubts = overruling.overrule([vm_outcomes.asked_migration(vmi, cluster)], of_node, _NO_PATH, cluster)
     if found.outcome is VmOutcome.BLOCKS:
         return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, found.reason, found.remedy)
     if found.outcome is VmOutcome.UNKNOWN:
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, found.reason, found.remedy, found.unseen)
     if broken:
         return _without(broken[0], EventEffect.UNKNOWN)
+    if doubts:
+        reason = f"cannot determine {doubts[0]}"
+        return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, reason, unseen=doubts[0])
     return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, _where(found, state.ahead))
+
+
+_NO_PATH: Final = ControlPath((), ())
+"""``_migration`` judges the control path by the components of the node."""
 
 
 def _without(component: Component, outcome: EventEffect) -> EventForecast:

@@ -85,6 +85,7 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
     if report.vm.node is None:
         yield "could start on", _named(report.candidates, "no node")
         return
+    yield "cluster upgrade", _upgrade(report)
     yield "could go to", _named(report.candidates, "no other node")
     yield "queue", _queue(report)
 
@@ -104,6 +105,19 @@ def _strategy(report: VmReport) -> str:
     if report.strategy is None:
         return UNKNOWN
     return f"{report.strategy or '(empty)'}, set by {report.strategy_from}"
+
+
+def _upgrade(report: VmReport) -> str:
+    upgrade = report.upgrade
+    if upgrade.stops:
+        return f"this VM stops it: {upgrade.stops[0]}"
+    possible = {True: "possible", False: "not possible, but not because of this VM", None: f"{UNKNOWN} as a whole"}
+    moves = f", which moves it {_times(upgrade.moves)}" if upgrade.possible and upgrade.moves is not None else ""
+    return f"{possible[upgrade.possible]}{moves}"
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def _named(nodes: tuple[str, ...] | None, none: str) -> str:
