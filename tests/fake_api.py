@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -47,6 +48,8 @@ class FakeApi:
         """Watches end at once."""
         self.epoch = 0
         """Watches of an earlier epoch break off."""
+        self.time: datetime | None = None
+        """The time in the header ``Date``. None: the time of this machine."""
         self.requests: list[tuple[str, dict[str, str]]] = []
         self._server: ThreadingHTTPServer | None = None
         self.port = 0
@@ -229,6 +232,10 @@ class _Handler(BaseHTTPRequestHandler):
     fake: FakeApi
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # one write an answer
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        time = self.fake.time
+        return super().date_time_string(time.timestamp() if time is not None else timestamp)
 
     def log_message(self, *_: object) -> None:
         """It is not read."""

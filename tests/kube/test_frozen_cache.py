@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from virt_admit.kube.cache import ClusterCache, FrozenCache, KindStore, StoreState
+from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
+from virt_admit.kube.frozen_cache import FrozenCache
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import NODE, VM
 

@@ -276,6 +276,8 @@ class _Derived(NamedTuple):
     seen: Mapping[KindStore, int]
     """The stores that were read, with their generations at that time."""
     server_version: str | None
+    time: str | None
+    """The time of the listing, if it was read."""
 
 
 class ClusterCache:
@@ -327,7 +329,7 @@ class ClusterCache:
         derived = self._derived.get(function)
         if derived is None or not self._holds(derived):
             watcher = _Watcher(self)
-            derived = _Derived(computed(function, watcher), watcher.seen, watcher.server_version)
+            derived = _Derived(computed(function, watcher), watcher.seen, watcher.server_version, watcher.time_read)
             if len(self._derived) >= _DERIVED:
                 self._derived.clear()
             self._derived[function] = derived
@@ -337,25 +339,7 @@ class ClusterCache:
         for store, then in derived.seen.items():  # a generator takes three times as long
             if store.generation != then:
                 return False
-        return derived.server_version == self.server_version
-
-
-class FrozenCache(ClusterCache):
-    """The objects of another cache at one moment.
-
-    A judgement of a whole cluster takes seconds. Over a cache that changes meanwhile it would mix several states, and
-    each change would discard derived values that the rest of the judgement needs.
-    """
-
-    def __init__(self, live: ClusterCache) -> None:
-        super().__init__(store.twin() for store in live.stores.values())
-        self._live = live
-
-    def refresh(self) -> None:
-        """Take over the current objects. Values derived from kinds that did not change stay."""
-        for kind, store in self.stores.items():
-            store.follow(self._live.stores[kind])
-        self.server_version = self._live.server_version
+        return derived.server_version == self.server_version and derived.time in (None, self.time)
 
 
 class _Watcher:
@@ -363,8 +347,14 @@ class _Watcher:
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self.server_version, self.time = cache.server_version, cache.time
+        self.server_version = cache.server_version
         self.seen: dict[KindStore, int] = {}
+        self.time_read: str | None = None
+
+    @property
+    def time(self) -> str | None:
+        self.time_read = self._cache.time
+        return self.time_read
 
     def _note(self, kind: Kind) -> None:
         store = self._cache.stores.get(kind)
@@ -387,6 +377,7 @@ class _Watcher:
         derived = self._cache._derive(function)
         for store, then in derived.seen.items():
             self.seen.setdefault(store, then)
+        self.time_read = derived.time or self.time_read
         value: T = derived.value
         return value
 

@@ -141,6 +141,9 @@ class ApiClient(KubeApi):
         super().__init__(configuration)
         self.time: datetime.datetime | None = None
         """The API server's time of its last answer; None: no answer had one."""
+        self.answered = time.monotonic()
+        """When the API server last answered, or this client was made, by the clock of this process."""
+        self._dated = self.answered
         self.one_page = threading.Lock()
         """Hold it while a page is decoded: several pages at once would take much memory and save no time."""
 
@@ -212,7 +215,9 @@ class ApiClient(KubeApi):
     ) -> urllib3.BaseHTTPResponse:
         timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT, read=read_timeout)
         response = self.request(method, path, timeout=timeout, headers=headers, **content)
-        self.time = parse_date(response.headers) or self.time
+        self.answered = time.monotonic()
+        if date := parse_date(response.headers):
+            self.time, self._dated = date, self.answered
         if response.status in (200, 201, 202):
             return response
         message = error_message(read_body(response, _LARGEST_ERROR)) or f"HTTP status {response.status}"
@@ -245,6 +250,12 @@ class ApiClient(KubeApi):
         except ApiError as error:
             return error.status != 404
         return True
+
+    def now(self) -> datetime.datetime | None:
+        """Return the API server's time now: that of its last answer, and what has passed since."""
+        if self.time is None:
+            return None
+        return self.time + datetime.timedelta(seconds=time.monotonic() - self._dated)
 
     def require_api_server(self) -> None:
         """Check that an API server answers: a 404 of anything else does not mean that a kind does not exist.

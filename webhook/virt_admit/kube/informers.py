@@ -6,6 +6,7 @@ They list and watch plain JSON. No admission request waits for anything here.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import logging
 import random
 import threading
@@ -279,6 +280,15 @@ class LiveCluster(ClusterCache):
     def current(self) -> bool:
         """Whether every kind is listed, or known not to exist, and changes arrive."""
         return all(informer.current for informer in self.informed())
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the API server last answered a request."""
+        return time.monotonic() - self._api.answered
+
+    def now(self) -> datetime.datetime | None:
+        """Return the API server's time; None: it has not told it."""
+        return self._api.now()
 
     def informed(self) -> Iterator[Informed]:
         """Yield for metrics each kind, whether its objects are current, and their number."""

@@ -10,6 +10,8 @@ import click
 
 from virt_admit.cli import html_output, multi_cluster, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
+from virt_admit.cli.commands import drain_follow
+from virt_admit.cli.follow_options import FollowOptions, follow_options
 from virt_admit.cli.options import (
     ClusterOptions,
     ClustersOptions,
@@ -61,6 +63,16 @@ class NodeOptions(NamedTuple):
             raise click.UsageError("give a NODE, --selector, --pool or --all")
         return None if self.every else query
 
+    def single(self) -> str:
+        """Return the name of the only node.
+
+        Raises:
+            UsageError: it is not one node.
+        """
+        if len(self.nodes) != 1 or self.every or self.selector or self.pool:
+            raise click.UsageError("--follow needs one NODE")
+        return selection.bare_name(self.nodes[0])
+
 
 _node_options: Final = combined(
     click.argument("nodes", nargs=-1, metavar="[NODE]..."),
@@ -78,21 +90,30 @@ _node_options: Final = combined(
 
 @click.command("drain", short_help="Show what draining a node would do to its virtual machines.")
 @_node_options
+@follow_options
 @click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
 @snapshot_age.max_age_option
 @clusters_options
 @page_output_options
 def command(
-    nodes: NodeOptions, summary: bool, max_age: timedelta | None, clusters: ClustersOptions, output: OutputOptions
+    nodes: NodeOptions,
+    following: FollowOptions,
+    summary: bool,
+    max_age: timedelta | None,
+    clusters: ClustersOptions,
+    output: OutputOptions,
 ) -> int:
     """Show what draining NODE would do to each of its virtual machines, why, and what to do about it. Changes nothing.
 
     Several nodes are judged one at a time, as if each of them alone were drained. Several clusters (--cluster or
     --context repeated) need --all. Exit 0 every named node can be drained, 1 something blocks, 2 the answer cannot be
-    determined; of several clusters the highest exit code.
+    determined; of several clusters the highest exit code. With --follow: 0 NODE is empty, 1 --timeout or --stalled has
+    passed, 2 rights are missing or the API server does not answer.
     """
     query = nodes.query()
     form, file = output.parse()
+    if following.chosen():
+        return drain_follow.run(nodes.single(), following, clusters.each(), form)
     if summary and form != "text":
         raise click.UsageError("--summary is for text output only")
     sources = clusters.each()

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
-from virt_admit.kube.cache import FrozenCache
+from virt_admit.kube.frozen_cache import FrozenCache
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kubernetes import webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster

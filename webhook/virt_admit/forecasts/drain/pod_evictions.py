@@ -126,7 +126,7 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
 
     ``has_vms``: whether VMs run there, also where their pods are not known.
     """
-    pods = [pod for pod in cluster.cached(_by_node).get(node, ()) if is_evicted(pod)]
+    pods = [pod for pod in on_node(cluster, node) if is_evicted(pod)]
     blockers: list[Blocker] = []
     waits: list[Wait] = []
     unseen: list[str] = []
@@ -156,6 +156,11 @@ def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
     elif node is not None and node_health.cannot_end_pods(node):
         reason = f"its kubelet cannot end pods ({node_health.unready(node)})"
         yield Blocker(NODE.kind, "", name, reason, "Repair or fence the node.", now=True)
+
+
+def on_node(cluster: Cluster, node: str) -> Sequence[Object]:
+    """Return the known pods of a node."""
+    return cluster.cached(_by_node).get(node, ())
 
 
 def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

@@ -43,7 +43,7 @@ def select(query: NodeQuery, cluster: Cluster) -> SelectedNodes:
         LookupError: a node or the pool does not exist, or nothing matches.
         ValueError: the selector is not valid.
     """
-    found = [existing(_bare(name), cluster) for name in query.names]
+    found = [existing(bare_name(name), cluster) for name in query.names]
     unseen: list[str] = []
     every, unread = gather(cluster.list(NODE))
     if query.selector:
@@ -61,7 +61,8 @@ def select(query: NodeQuery, cluster: Cluster) -> SelectedNodes:
     return SelectedNodes(tuple(dict.fromkeys(found)), missing_data)
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
+    """Return the name of a node that may be written as ``node/NAME``."""
     prefix = next((each for each in _PREFIXES if name.lower().startswith(each)), "")
     return name[len(prefix) :]
 

@@ -1,0 +1,153 @@
+"""``virt-admit drain NODE --follow`` over an API server whose objects change step by step."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.fake_api import FakeApi, path_of
+from tests.forecasts.drain import vm_motion
+from tests.forecasts.drain.vm_motion import NOW, ago, launcher, migration, vmi
+from tests.waiting import eventually
+from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.kinds import POD, VMI
+from virt_admit.reports.drain.follow import READS
+
+
+@pytest.fixture
+def api():
+    """An API server with a cordoned node a and the open nodes b and c, at the time ``NOW``."""
+    with FakeApi() as fake:
+        fake.time = clock.instant(NOW)
+        for kind in READS:
+            fake.install(kind)
+        show(fake, *vm_motion.cluster())
+        yield fake
+
+
+def show(api, *objects):
+    """Create or replace objects."""
+    for obj in objects:
+        kind = kinds.of(obj)
+        if path_of(kind) in api.objects:
+            api.put(kind, dict(obj.data))
+
+
+class Following:
+    """The command as a process of its own, with its output in a pipe."""
+
+    def __init__(self, api, folder, *flags, node="a"):
+        command = [sys.executable, "-m", "virt_admit", "drain", node, "--follow", *flags]
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
+        self.process = subprocess.Popen(
+            [*command, "--kubeconfig", api.kubeconfig(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=inherited,
+        )
+        self.lines, self.errors = [], []
+        self._readers = [
+            threading.Thread(target=self._read, args=pair, daemon=True)
+            for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream, lines):
+        with stream:
+            lines.extend(line.rstrip("\n") for line in stream)
+
+    @property
+    def text(self):
+        return "\n".join(self.lines)
+
+    def wait_for(self, *words):
+        """Wait for a line that has all these words."""
+        return eventually(lambda: next((line for line in self.lines if all(word in line for word in words)), None), 30)
+
+    def ended(self):
+        """Wait for the end. Return the exit code."""
+        code = self.process.wait(30)
+        for reader in self._readers:
+            reader.join(5)
+        return code
+
+
+@pytest.fixture
+def follow(api, tmp_path):
+    """Start the command. It is killed at the end of the test if it still runs."""
+    started = []
+
+    def start(*flags, **options):
+        started.append(Following(api, tmp_path, *flags, **options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.ended()
+
+
+def test_a_drain_is_followed_until_the_node_is_empty(api, follow):
+    show(api, vmi(evacuationNodeName="a"), launcher())
+    run = follow()
+    run.wait_for("shop/db", "marked")
+    show(api, migration(age=5))
+    show(
+        api, migration(age=5, phase="Scheduling"), launcher(suffix="2", on="b", job="uid-evacuation-1", phase="Pending")
+    )
+    run.wait_for("shop/db", "marked → target-pending to b")
+    moving = {"migrationUid": "uid-evacuation-1", "sourceNode": "a", "targetNode": "b", "startTimestamp": ago(1)}
+    show(api, migration(age=5, phase="Running"), vmi(evacuationNodeName="a", migrationState=moving))
+    run.wait_for("shop/db", "target-pending → running to b")
+    show(api, migration(age=5, phase="Succeeded"), vmi(on="b"))
+    api.delete(POD, "virt-launcher-db-1", "shop")
+    run.wait_for("shop/db has left to b; 0 VMs and 0 pods left")
+    assert run.ended() == 0
+    assert run.lines[-1].endswith("a is empty: nothing is left that a drain evicts")
+    assert not [query for path, query in api.requests if path == path_of(VMI) and "watch" in query][1:]
+
+
+def test_json_lines_have_the_keys_of_drain(api, follow):
+    show(api, vmi(evacuationNodeName="a"), launcher())
+    run = follow("-o", "json", "--timeout", "3s")
+    assert run.ended() == 1
+    objects = [json.loads(line) for line in run.lines]
+    assert [each["type"] for each in objects] == ["progress", "state", "verdict", "end"]
+    assert all(each["version"] == 1 and each["time"].startswith("2027-03-01T11:00:0") for each in objects)
+    assert (objects[0]["vms"], objects[0]["pods"], objects[0]["gone"]) == (1, 0, [])
+    assert (objects[1]["namespace"], objects[1]["name"], objects[1]["state"]) == ("shop", "db", "marked")
+    assert (objects[2]["drainable"], objects[2]["vms"][0]["state"]) == (True, "marked")
+    assert (objects[3]["result"], objects[3]["exit"], objects[3]["drainable"]) == ("timeout", 1, True)
+
+
+def test_rights_that_are_missing_end_it(api, follow):
+    api.forbidden.add(path_of(VMI))
+    run = follow()
+    assert run.ended() == 2
+    assert "not allowed to list virtualmachineinstances.kubevirt.io" in run.lines[-1]
+
+
+def test_a_node_that_does_not_exist(follow):
+    run = follow(node="z")
+    assert run.ended() == 2
+    assert "node z does not exist" in run.errors[-1]
+
+
+def test_an_api_server_that_restarts(api, follow):
+    show(api, vmi(evacuationNodeName="a"), launcher())
+    run = follow()
+    run.wait_for("shop/db", "marked")
+    api.stop()
+    eventually(lambda: [line for line in run.errors if "This is the last known state" in line])
+    api.start()
+    show(api, vmi(on="b"))
+    api.delete(POD, "virt-launcher-db-1", "shop")
+    assert run.ended() == 0
+    assert len([line for line in run.lines if "marked" in line]) == 1

@@ -1,0 +1,36 @@
+"""``virt-admit drain NODE --follow``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from virt_admit.model.sanitize import line
+
+if TYPE_CHECKING:
+    from virt_admit.cli.follow_options import FollowOptions
+    from virt_admit.cli.options import ClusterOptions
+
+
+def run(node: str, options: FollowOptions, sources: Sequence[tuple[str, ClusterOptions]], form: str) -> int:
+    """Follow the drain of a node, and return the exit code.
+
+    Raises:
+        UsageError: options exclude each other.
+        ClickException: no cluster is named, or the node does not exist.
+    """
+    from virt_admit.cli import following  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit.reports.drain.follow import READS, DrainFollower  # noqa: PLC0415
+
+    (_, source), *others = sources
+    if others or source.cluster is not None:
+        raise click.UsageError("--follow needs one live cluster")
+    display = options.display(form)
+    live = following.live_cluster(source, READS)
+    limits = following.FollowLimits(timeout=options.timeout, stalled=options.stalled)
+    try:
+        return following.follow(live, DrainFollower(node), display, limits)
+    except LookupError as error:
+        raise click.ClickException(line(str(error.args[0]))) from None

@@ -1,0 +1,234 @@
+"""What ``virt-admit drain NODE --follow`` shows: the changes between two moments of a drain, and its screen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from virt_admit.forecasts.drain import progress
+from virt_admit.forecasts.drain.drain_plan import READS as PLAN_READS
+from virt_admit.forecasts.drain.drain_plan import WORST_FIRST, NodePlan, plan
+from virt_admit.forecasts.drain.progress import DrainStart, Remaining
+from virt_admit.forecasts.drain.states.vm_states_times import age, moment
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.messages import count, cut
+from virt_admit.model.sanitize import name
+from virt_admit.reports.drain.report import node_report, vm
+from virt_admit.reports.following import Change, Look
+
+READS: Final = union(PLAN_READS, progress.READS)
+"""The fields that following a drain reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProgress:
+    """What has left a node, and what is left."""
+
+    node: str
+    vms: int
+    """VMs on the node."""
+    pods: int
+    """Other pods that a drain evicts."""
+    gone: tuple[str, ...]
+    """VMs and pods that left since the last such object, ``namespace/name``."""
+
+
+class DrainFollower:
+    """The drain of one node, looked at again and again."""
+
+    needs: tuple[Kind, ...] = (NODE, VMI, POD, VMIM)
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._seen: _Moment | None = None
+        self._furthest: dict[str, int] = {}
+        self._most_vms = 0
+
+    def look(self, cluster: Cluster) -> Look:
+        """Judge the drain at one moment.
+
+        Raises:
+            LookupError: the node does not exist, and did not when it was looked for first.
+        """
+        before = self._seen
+        try:
+            found = _moment(self._node, cluster)
+        except LookupError:
+            if before is None:
+                raise
+            return Look((), (), None, None, f"node {self._node} was deleted", stuck=False, state=None)
+        for row in found.rows.values():
+            rank = progress.FURTHER.get(row.state.state, 0)
+            self._furthest[_key(row)] = max(rank, self._furthest.get(_key(row), 0))
+        self._furthest = {key: rank for key, rank in self._furthest.items() if key in found.rows}
+        self._most_vms = max(self._most_vms, len(found.node.forecasts))
+        self._seen = found
+        return Look(
+            tuple(_changes(before, found, cluster)),
+            tuple(_screen(found, self._most_vms, cluster)),
+            self._progress(found),
+            found.moved,
+            _done(found),
+            stuck=found.node.drainable is False,
+            state=node_report(found.node),
+        )
+
+    def _progress(self, found: _Moment) -> Hashable:
+        return tuple(sorted(self._furthest.items())), found.left.pods, found.left.old_pods
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """One moment of a drain."""
+
+    node: NodePlan
+    rows: Mapping[str, Forecast]
+    """By ``namespace/name``, the worst first."""
+    left: Remaining
+    start: DrainStart | None
+    moved: datetime | None
+
+
+def _moment(name: str, cluster: Cluster) -> _Moment:
+    (node,) = plan(cluster, name).nodes
+    rows = {_key(row): row for row in sorted((*node.forecasts, *node.visitors), key=_worst_first)}
+    found = next((each for each in cluster.known(NODE) if each.name == name), None)
+    start = progress.start(found, cluster) if found is not None else None
+    return _Moment(node, rows, progress.remaining(name, cluster), start, progress.moved(name, cluster))
+
+
+def _key(row: Forecast) -> str:
+    return row.vmi.full_name
+
+
+def _worst_first(row: Forecast) -> tuple[int, str]:
+    return WORST_FIRST[row.outcome], row.vmi.full_name
+
+
+def _done(found: _Moment) -> str:
+    """Return that nothing is left that a drain evicts; empty: something is, or it cannot be determined."""
+    empty = not (found.rows or found.left.pods or found.left.old_pods)
+    return f"{found.node.name} is empty: nothing is left that a drain evicts" if empty and found.left.complete else ""
+
+
+# --- changes -------------------------------------------------------------------------------------------------------
+
+
+def _changes(before: _Moment | None, found: _Moment, cluster: Cluster) -> Iterator[Change]:
+    """Yield what changed between two moments, or everything at the first one."""
+    if before is None or (before.start is None) != (found.start is None):
+        yield Change("progress", _head(found, len(found.node.forecasts), cluster), _counted(found, ()))
+    old_rows = before.rows if before is not None else {}
+    for key, row in found.rows.items():
+        old = old_rows.get(key)
+        if old is None or _signature(old) != _signature(row):
+            yield Change("state", _sentence(row, old), vm(row))
+    if before is not None:
+        yield from _left(before, found)
+    if before is None or _verdict_key(before.node) != _verdict_key(found.node):
+        yield Change("verdict", _verdict(found.node), node_report(found.node))
+
+
+def _signature(row: Forecast) -> Hashable:
+    """Return what makes a row worth a line; its sentence has ages that always change."""
+    state = row.state
+    return row.outcome, state.state, state.flags, state.target, state.source, state.attempts, state.detail
+
+
+def _sentence(row: Forecast, old: Forecast | None) -> str:
+    was = f"{old.state.state} → " if old is not None and old.state.state is not row.state.state else ""
+    target = f" to {row.state.target}" if row.state.target else ""
+    remedy = f". To do: {row.remedy}" if row.remedy else ""
+    return f"{name(row.vmi.full_name)} {was}{row.state.state}{target}: {row.outcome}: {row.reason}{remedy}"
+
+
+def _left(before: _Moment, found: _Moment) -> Iterator[Change]:
+    vms = [key for key in before.rows if key not in found.rows]
+    pods = [pod for pod in before.left.pods if pod not in found.left.pods]
+    if vms or pods:
+        targets = {key: before.rows[key].state.target for key in vms}
+        words = [f"{key} has left" + (f" to {to}" if to else "") for key, to in targets.items()]
+        words += [f"pod {pod} has left" for pod in pods]
+        shown = ", ".join(words[:_MOST_LEFT]) + (f" and {len(words) - _MOST_LEFT} more" if words[_MOST_LEFT:] else "")
+        yield Change("progress", f"{shown}; {_rest(found)}", _counted(found, (*vms, *pods)))
+
+
+_MOST_LEFT: Final = 5
+
+
+def _counted(found: _Moment, gone: tuple[str, ...]) -> DrainProgress:
+    return DrainProgress(found.node.name, len(found.node.forecasts), len(found.left.pods), gone)
+
+
+def _rest(found: _Moment) -> str:
+    return f"{count(len(found.node.forecasts), 'VM')} and {count(len(found.left.pods), 'pod')} left"
+
+
+def _verdict_key(node: NodePlan) -> Hashable:
+    blockers = tuple((item.subject, item.now) for item in node.pods.blockers)
+    control = tuple((part.component, part.healthy) for part in node.control)
+    return node.drainable, blockers, tuple(item.subject for item in node.pods.waits), control
+
+
+_ANSWER: Final = {
+    True: "a drain ends",
+    False: "a drain does not end",
+    None: "whether a drain ends cannot be determined",
+}
+
+
+def _verdict(node: NodePlan) -> str:
+    causes = [f"{item.subject}: {item.reason}. To do: {item.remedy}" for item in node.pods.blockers]
+    return f"{node.name}: {_ANSWER[node.drainable]}" + "".join(f"; {each}" for each in causes)
+
+
+# --- the screen ----------------------------------------------------------------------------------------------------
+
+
+def _head(found: _Moment, most: int, cluster: Cluster) -> str:
+    start, vms = found.start, len(found.node.forecasts)
+    if start is None:
+        by = "not cordoned: nothing drains it"
+    else:
+        since = f" since {age(start.since, cluster)}" if start.since is not None else ""
+        by = f"cordoned{since}" if start.by == "cordon" else f"drained by {start.by}{since}"
+    of = f"{vms} of {count(most, 'VM')}" if most > vms else count(vms, "VM")
+    return f"{found.node.name}, {by}. {of} and {count(len(found.left.pods), 'pod')} left"
+
+
+def _screen(found: _Moment, most: int, cluster: Cluster) -> Iterator[str]:
+    yield f"{_head(found, most, cluster)}. {_ANSWER[found.node.drainable].capitalize()}."
+    yield from _table(found, cluster)
+    yield from _actions(found)
+    yield from (f"cannot be read: {what}" for what in found.node.unseen)
+
+
+def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
+    rows = [("VM", "STATE", "SINCE", "NEXT STEP", "TARGET")]
+    for key, row in found.rows.items():
+        state = row.state
+        until = moment(state.until) if state.until is not None else ""
+        rows.append((name(key), state.state, age(state.since, cluster), until, state.target or state.source))
+    if len(rows) > 1:
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for cells in rows:
+            yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _actions(found: _Moment) -> Iterator[str]:
+    """Yield what keeps the node from becoming empty and what to do, the worst first."""
+    for item in found.node.pods.blockers:
+        yield f"{item.subject}: {cut(item.reason, 500)}"
+        yield f"  to do: {item.remedy}"
+    for key, row in found.rows.items():
+        if row.outcome is not VmOutcome.MIGRATES or row.remedy or row.state.late:
+            yield f"{name(key)}: {row.outcome}: {row.reason}"
+            if row.remedy:
+                yield f"  to do: {row.remedy}"
+    for wait in found.node.pods.waits:
+        yield f"waits for: {wait.subject}: {wait.reason}"
