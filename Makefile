@@ -44,7 +44,7 @@ try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
 .PHONY: demo test unit verify-scheduler verify-launcher verify-rehearsal verify-upstream coverage sandbox bench check format docs manifests clean
-## make demo      start the webhook on loopback, send it every example over HTTPS, print the results
+## make demo      the webhook on loopback with every example, then drain and upgrade on an example of a cluster, and a page
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
 

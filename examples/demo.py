@@ -1,7 +1,7 @@
-"""``make demo``: start the webhook over HTTPS on loopback, send it every example, print the results.
+"""``make demo``: the webhook over HTTPS on loopback, then the forecasts on an example of a cluster. It needs no cluster.
 
 Uses nothing but the standard library and the command ``virt-admit``: each example goes to ``/mutate`` and, with the
-patch applied, to ``/validate``, as an API server would send it.
+patch applied, to ``/validate``, as an API server would send it. The lines fit a terminal of 80 columns.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import http.client
 import itertools
 import json
+import os
 import shutil
 import socket
 import ssl
@@ -22,6 +23,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from virt_admit.cli.main import VERBS
 from virt_admit.documents import reader
 from virt_admit.model.kubernetes import json_patch, kinds
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -29,6 +31,8 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.objects import Path as FieldPath
 
 HERE = Path(__file__).parent
+CLUSTER = HERE / "clusters" / "stuck.json"
+PAGE = HERE.parent / ".demo" / "drain.html"
 START = 20.0
 """Seconds that the webhook gets to start."""
 
@@ -45,6 +49,7 @@ def main() -> int:
         finally:
             server.terminate()
             server.wait(timeout=30)
+    forecast(virt_admit)
     return 0
 
 
@@ -70,7 +75,7 @@ def wait(port: int, ca: Path, server: subprocess.Popen[bytes]) -> http.client.HT
 
 
 def show(connection: http.client.HTTPSConnection) -> None:
-    """Send every example and print the table."""
+    """Send every example and print the decisions."""
     rows = []
     for file in sorted(HERE.glob("[0-9]*.yaml")):
         found, errors = reader.read(file.read_bytes(), file.name)
@@ -79,8 +84,8 @@ def show(connection: http.client.HTTPSConnection) -> None:
         rows += [
             row for each in found for row in rows_of(file.stem, Object(each.data), *ask(connection, Object(each.data)))
         ]
-    print("The webhook answers over HTTPS, with a certificate of its own that was verified.\n")
-    print_table(("object", "decision", "rule", "what to change", "patch"), rows)
+    print(fitted("The webhook answers over HTTPS, with a certificate of its own that was verified.") + "\n")
+    print_rows(rows)
 
 
 def ask(connection: http.client.HTTPSConnection, obj: Object) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -136,17 +141,65 @@ def rows_of(file: str, obj: Object, steps: list[dict[str, Any]], answer: dict[st
     return rows
 
 
-def print_table(head: Row, rows: list[Row]) -> None:
-    """The table, as wide as the terminal: the last but one column takes what the others leave."""
-    total = max(shutil.get_terminal_size((160, 24)).columns, 120)
-    widths = [24, 8, 26, 0, 30]
-    widths[3] = total - sum(widths) - 2 * (len(widths) - 1)
-    for row in (head, tuple("-" * width for width in widths), *rows):
-        cells = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
-        for line in itertools.zip_longest(*cells, fillvalue=""):
-            print("  ".join(f"{part:{width}}" for part, width in zip(line, widths, strict=True)).rstrip())
-        if row is not head and not row[0].startswith("-"):
-            print()
+def print_rows(rows: list[Row]) -> None:
+    """Print a block for each object: the decision, then what to change."""
+    for name, decision, rule, text, change in rows:
+        if name:
+            print(painted(f"{decision:8}", DECISIONS.get(decision, "")) + fitted(name, " " * 8)[8:])
+        for line in (f"{text} [{rule}]" if text else "", f"patch: {change}" if change else ""):
+            if line:
+                print(fitted(line, " " * 8))
+
+
+DECISIONS = {"denied": "31", "warned": "33", "allowed": "32"}
+"""The color of each decision (ECMA-48)."""
+
+
+def painted(text: str, color: str) -> str:
+    """Return the text in a color, on a terminal that wants colors."""
+    wants = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return f"\033[{color}m{text}\033[0m" if wants and color else text
+
+
+def fitted(line: str, indent: str = "") -> str:
+    """Return a line wrapped to the terminal, at most 100 columns; what continues it is indented further."""
+    width = min(shutil.get_terminal_size((80, 24)).columns, 100)
+    own = indent + line[: len(line) - len(line.lstrip())]
+    words = textwrap.wrap(
+        " ".join(line.split()), width, initial_indent=own, subsequent_indent=own + "  ", break_on_hyphens=False
+    )
+    return "\n".join(words) or own
+
+
+FORECASTS = {
+    "drain": ("Which of my nodes can I drain?", ("drain", "--all", "--summary")),
+    "upgrade": ("How long will the upgrade take, and what stops it?", ("upgrade",)),
+    "outage": ("Do I survive the failure of a node?", ("outage", "--worst", "1")),
+    "plan": ("What do I do about it, in which order?", ("plan",)),
+}
+"""The questions about a cluster, by verb, and the commands that answer them."""
+
+
+def forecast(virt_admit: Path) -> None:
+    """Ask each question about the example of a cluster in which no node can be drained, and write a page."""
+    cluster = os.path.relpath(CLUSTER)
+    print("\n" + fitted(f"The same rules and forecasts on a cluster: {cluster}, 7 nodes with 40 VMs."))
+    for verb, (question, arguments) in FORECASTS.items():
+        if verb not in VERBS:
+            continue
+        print(f"\n{painted(question, '1')}\n$ virt-admit {' '.join(arguments)} --cluster {cluster}")
+        command = [virt_admit, *arguments, "--cluster", CLUSTER]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+        if done.returncode not in (0, 1, 2) or not done.stdout:
+            raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stderr}")
+        for line in done.stdout.rstrip().splitlines():
+            print(fitted(line))
+    PAGE.parent.mkdir(exist_ok=True)
+    subprocess.run(  # noqa: S603 - our own command
+        [virt_admit, "drain", "--all", "--cluster", CLUSTER, "-o", f"html={PAGE}"], capture_output=True, check=False
+    )
+    print(f"\nThe same as a page to hand on: {os.path.relpath(PAGE)}")
+    print("On your own cluster, read-only: virt-admit drain --all")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from tools import field_tables, schemas
+from tools import example_cluster, field_tables, schemas
 from tools.chart import chart
 from tools.dashboard import dashboard
 from tools.paths import ROOT
@@ -48,6 +48,7 @@ def files() -> dict[Path, str]:
         INDEX: index(rules),
         ROOT / "docs" / "rules.md": _rules_page(),
         **field_tables.files(),
+        **example_cluster.files(),
         **schemas.files(),
     }
     return {**found, **chart.files(found)}
