@@ -19,6 +19,7 @@ VERBS: Final = {
     "scan": "Judge a live cluster or a snapshot of one.",
     "drain": "Show what draining a node would do to its virtual machines.",
     "upgrade": "Rehearse an upgrade: order, waves, hours, and what stops it.",
+    "plan": "Plan the changes after which nodes can be drained.",
     "explain": "Show one VM, one node or one health check: what would happen, and why.",
     "rules": "List the rules, or show one rule with its reasons.",
     "serve": "Run the webhook.",

@@ -94,21 +94,36 @@ def missing(quota: Object, demand: Demand) -> list[tuple[str, str]]:
 
     A quota on CPU or memory refuses a pod with a container that does not set it. One with scopes counts pods alone.
     """
+    lacking = []
+    for name, lack in lacks(quota, demand).items():
+        if lack is None:
+            side = "limit" if name.startswith("limits.") else "request"
+            lacking.append((name, f"a {side} of each container is missing"))
+        else:
+            lacking.append((name, f"{show(_resource(name), lack)} missing"))
+    return lacking
+
+
+def lacks(quota: Object, demand: Demand) -> Mapping[str, int | None]:
+    """Return how much of each resource a quota lacks for a migration. None: a container does not set the resource."""
     created = ((demand.launcher, demand.priority_class), (demand.attachment, ""))
     pods = [pod for pod, priority_class in created if pod is not None and counts_pods_of(quota, priority_class)]
-    hard = _amounts(quota.at("status", "hard")) or _amounts(quota.at("spec", "hard"))
     used = _amounts(quota.at("status", "used"))
     scoped = quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present
     counted = _usage(pods, 0 if scoped else demand.state_bytes)
-    lacking = []
-    for name, limit in hard.items():
+    found: dict[str, int | None] = {}
+    for name, limit in hard_limits(quota).items():
         lack = used.get(name, 0) + counted.get(name, 0) - limit
         if not all(_is_set(name, pod) for pod in pods):
-            side = "limit" if name.startswith("limits.") else "request"
-            lacking.append((name, f"a {side} of each container is missing"))
+            found[name] = None
         elif counted.get(name, 0) > 0 and lack > 0:
-            lacking.append((name, f"{show(_resource(name), lack)} missing"))
-    return lacking
+            found[name] = lack
+    return found
+
+
+def hard_limits(quota: Object) -> Mapping[str, int]:
+    """Return the limits that a quota enforces."""
+    return _amounts(quota.at("status", "hard")) or _amounts(quota.at("spec", "hard"))
 
 
 def _is_set(name: str, pod: PodSize) -> bool:

@@ -38,10 +38,10 @@ def selected(selector: Selector, namespace: str, cluster: Cluster) -> Iterator[W
             replicas = obj.at("spec", "replicas").integer
             labels = obj.at("spec", "template", "metadata", "labels").texts
             if obj.controller is None and replicas != 0 and selector.matches(labels):
-                yield Workload(kind, obj.name, None if _is_autoscaled(obj, kind, cluster) else replicas)
+                yield Workload(kind, obj.name, None if is_autoscaled(obj, kind, cluster) else replicas)
 
 
-def _is_autoscaled(obj: Object, kind: Kind, cluster: Cluster) -> bool:
+def is_autoscaled(obj: Object, kind: Kind, cluster: Cluster) -> bool:
     """Return whether an autoscaler is known that sets the replicas. One of KEDA scales a Deployment by default."""
     for scaler in (AUTOSCALER, SCALED_OBJECT):
         for found in cluster.known(scaler, obj.namespace or "default"):

@@ -67,8 +67,8 @@ def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
     """
     found = covering(vmi, cluster)
     if len(found) > 1:
-        selecting = names(sorted(budget.name for budget in found))
-        reason = f"PodDisruptionBudgets {selecting} select its pod, and the Eviction API refuses such pods"
+        budgets = names(sorted(budget.name for budget in found))
+        reason = f"PodDisruptionBudgets {budgets} select its pod, and the Eviction API refuses such pods"
         return Problem(reason, "change the selectors so that only one budget selects it")
     for budget in found:
         if forbids(budget):

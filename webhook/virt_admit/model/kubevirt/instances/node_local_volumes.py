@@ -67,7 +67,12 @@ def reason(obj: Object, claim: str, access: Access, cluster: Cluster) -> str:
     storage_class = access.storage_class or (found.at("spec", "storageClassName").text if found is not None else "")
     definition = cluster.get(STORAGE_CLASS, "", storage_class) if storage_class else None
     provisioner = definition["provisioner"].text if definition is not None else None
-    return f"storage class {storage_class} of {provisioner}" if provisioner in _PROVISIONERS else ""
+    return f"storage class {storage_class} of {provisioner}" if provisioner and is_local(provisioner) else ""
+
+
+def is_local(provisioner: str) -> bool:
+    """Return whether a provisioner makes every volume on the node of its first pod."""
+    return provisioner in _PROVISIONERS
 
 
 def host_path_claim(namespace: str, claims: Iterable[str], cluster: Cluster) -> str:

@@ -1,0 +1,236 @@
+"""For every cause one cluster of which a node cannot be drained, and the plan after which it can."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.repair.broken_clusters import (
+    ROOM,
+    claim,
+    cluster,
+    disk,
+    kubevirt,
+    node,
+    storage_class,
+    vm,
+)
+from virt_admit.forecasts.drain.drain_plan import plan as drain
+from virt_admit.forecasts.repair.applying import applied
+from virt_admit.forecasts.repair.planning import repair
+from virt_admit.forecasts.repair.repair_plan import CostClass, Goal, Proof
+
+SMALL = {**ROOM, "memory": "6Gi"}
+BRIDGE = {"domain": {"devices": {"interfaces": [{"name": "default", "bridge": {}}]}, "memory": {"guest": "4Gi"}}}
+DEVICE = {"domain": {"devices": {"hostDevices": [{"name": "x", "deviceName": "a/b"}]}, "memory": {"guest": "4Gi"}}}
+HERE = {"nodeSelector": {"kubernetes.io/hostname": "a"}}
+ONLY_A = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}
+AFFINE = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [ONLY_A]}]}
+        }
+    }
+}
+WITH_ITSELF = {
+    "affinity": {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+            ]
+        }
+    }
+}
+SKYLAKE = {
+    "host-model-cpu.node.kubevirt.io/Skylake": "true",
+    "cpu-model-migration.node.kubevirt.io/Skylake": "true",
+    "cpu-model.node.kubevirt.io/Haswell": "true",
+}
+HASWELL = {"host-model-cpu.node.kubevirt.io/Haswell": "true", "cpu-model.node.kubevirt.io/Haswell": "true"}
+
+
+def quota(hard, used):
+    limits = {"requests.memory": hard}
+    return manifest(
+        "v1",
+        "ResourceQuota",
+        "compute",
+        "shop",
+        spec={"hard": limits},
+        status={"hard": limits, "used": {"requests.memory": used}},
+    )
+
+
+def budget(name, labels, allowed=0, pods=1, **spec):
+    status = {"disruptionsAllowed": allowed, "expectedPods": pods, "currentHealthy": pods, "desiredHealthy": pods}
+    return manifest(
+        "policy/v1",
+        "PodDisruptionBudget",
+        name,
+        "shop",
+        spec={"selector": {"matchLabels": labels}} | spec,
+        status=status,
+    )
+
+
+def web(number, on):
+    owner = {"kind": "ReplicaSet", "name": "web", "controller": True}
+    return manifest(
+        "v1",
+        "Pod",
+        f"web-{number}",
+        "shop",
+        metadata={"labels": {"app": "web"}, "ownerReferences": [owner]},
+        spec={"nodeName": on, "containers": [{"name": "c"}]},
+        status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    )
+
+
+REPLICAS = [
+    manifest("apps/v1", "Deployment", "web", "shop", spec={"replicas": 2}),
+    manifest(
+        "apps/v1",
+        "ReplicaSet",
+        "web",
+        "shop",
+        metadata={"ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}]},
+        spec={"replicas": 2},
+    ),
+]
+
+CAUSES = {
+    "a disk on one node": (
+        (vm(spec=disk(), reason="DisksNotLiveMigratable"), claim("root"), storage_class()),
+        [("copy:shop/db", CostClass.COPY)],
+    ),
+    "a disk without a class to copy to": (
+        (vm(spec=disk(), reason="DisksNotLiveMigratable"), claim("root")),
+        [("restart:shop/db", CostClass.RESTART)],
+    ),
+    "a disk whose copy needs a setting first": (
+        (
+            vm(spec=disk(), reason="DisksNotLiveMigratable"),
+            claim("root"),
+            storage_class(),
+            kubevirt(methods=(), settings={"vmRolloutStrategy": "Stage"}),
+        ),
+        [
+            ("before-copies:methods", CostClass.NOTHING),
+            ("before-copies:rollout", CostClass.NOTHING),
+            ("copy:shop/db", CostClass.COPY),
+        ],
+    ),
+    "a bridge on the pod network": (
+        (vm(spec=BRIDGE, reason="InterfaceNotLiveMigratable"),),
+        [("restart:shop/db", CostClass.RESTART)],
+    ),
+    "a bridge and a disk": (
+        (vm(spec={**BRIDGE, **disk()}, reason="InterfaceNotLiveMigratable"), claim("root"), storage_class()),
+        [("restart:shop/db", CostClass.RESTART), ("copy:shop/db", CostClass.COPY)],
+    ),
+    "a device of the host": (
+        (vm(spec=DEVICE, reason="HostDeviceNotLiveMigratable"),),
+        [("restart:shop/db", CostClass.RESTART)],
+    ),
+    "a reason that no object explains": (
+        (vm(reason="SomethingNew"),),
+        [("restart:shop/db", CostClass.RESTART)],
+    ),
+    "pinned by a selector": ((vm(spec=HERE),), [("place:shop/db", CostClass.NOTHING)]),
+    "pinned by an affinity": ((vm(spec=AFFINE),), [("place:shop/db", CostClass.NOTHING)]),
+    "bound to another VM": (
+        (vm(spec=WITH_ITSELF), vm("web")),
+        [("place:shop/db", CostClass.NOTHING)],
+    ),
+    "kept off by a taint": (
+        (vm(), node("b", taints=[{"key": "dedicated", "value": "x", "effect": "NoSchedule"}])),
+        [("place:shop/db", CostClass.NOTHING)],
+    ),
+    "pinned, and changes are staged": (
+        (vm(spec=HERE), kubevirt({"vmRolloutStrategy": "Stage"})),
+        [("restart:shop/db", CostClass.RESTART)],
+    ),
+    "the only other node is cordoned": ((vm(), node("b", unschedulable=True)), [("uncordon:b", CostClass.DECISION)]),
+    "another processor": (
+        (vm(), node("a", SKYLAKE), node("b", HASWELL)),
+        [("restart:shop/db", CostClass.RESTART)],
+    ),
+    "no room for one": ((vm(memory="8Gi"), node("b", room=SMALL)), [("add-nodes:a", CostClass.DECISION)]),
+    "no room for all": (
+        (*(vm(f"v{number}", memory="3Gi") for number in range(4)), node("b", room=SMALL)),
+        [("add-nodes:a", CostClass.DECISION)],
+    ),
+    "External without a controller": ((vm(strategy="External"),), [("restart:shop/db", CostClass.RESTART)]),
+    "no migration starts": (
+        (vm(), kubevirt({"migrations": {"parallelMigrationsPerCluster": 0}})),
+        [("NoMigrationStarts:kubevirt/kubevirt", CostClass.NOTHING)],
+    ),
+    "a quota": ((vm(), quota("6Gi", "4Gi")), [("QuotaRefusesMigration:shop/compute", CostClass.NOTHING)]),
+    "a LimitRange": (
+        (
+            vm(),
+            manifest(
+                "v1", "LimitRange", "small", "shop", spec={"limits": [{"type": "Container", "max": {"memory": "2Gi"}}]}
+            ),
+        ),
+        [("LimitRangeRefusesMigration:shop/small", CostClass.NOTHING)],
+    ),
+    "a budget over a VM with None": (
+        (vm(strategy="None"), budget("db", {"app": "db"}, minAvailable=1)),
+        [("restart:shop/db", CostClass.RESTART)],
+    ),
+    "a budget that never allows": (
+        (web(1, "a"), web(2, "b"), *REPLICAS, budget("web", {"app": "web"}, pods=2, minAvailable=2)),
+        [("replicas:shop/web", CostClass.NOTHING)],
+    ),
+    "a mark that is left over": (
+        (vm(vmi_status={"evacuationNodeName": "z"}),),
+        [("unmark:shop/db", CostClass.NOTHING)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_plan_flips_the_verdict(name):
+    objects, steps = CAUSES[name]
+    broken = cluster(*objects)
+    assert drain(broken).drainable is False
+
+    plan = repair(broken, Goal.DRAIN)
+
+    assert plan.reaches, plan.remaining
+    assert [(step.id, step.cost.kind) for step in plan.steps] == steps
+    assert {step.proof for step in plan.steps} <= {Proof.FLIPS, Proof.PART}
+    assert drain(applied(plan.steps, broken)).drainable
+    assert {solved for step in plan.steps for solved in step.solves} == {problem.id for problem in plan.problems}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_step_left_out_brings_a_blocker_back(name):
+    broken = cluster(*CAUSES[name][0])
+    plan = repair(broken, Goal.DRAIN)
+    for step in plan.steps:
+        if step.id.startswith("before-copies:"):  # a trap of the copy, which a drain does not see
+            continue
+        rest = [other for other in plan.steps if other is not step]
+        assert drain(applied(rest, broken)).drainable is not True, step.id
+
+
+def test_a_pool_is_unpaused_last():
+    pool = manifest(
+        "machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec={"paused": True, "nodeSelector": {}}
+    )
+    plan = repair(cluster(vm(spec=HERE), pool), Goal.UPGRADE)
+    assert [step.id for step in plan.steps] == ["place:shop/db", "unpause:worker"]
+    assert plan.reaches
+
+
+def test_a_cluster_that_is_well_needs_nothing():
+    plan = repair(cluster(vm()), Goal.DRAIN)
+    assert (plan.holds, plan.reaches, plan.steps, plan.problems) == (True, True, (), ())
+
+
+def test_what_was_not_read_leaves_the_answer_open():
+    plan = repair(cluster(vm(), unreadable=("poddisruptionbudgets.policy",)), Goal.DRAIN)
+    assert (plan.holds, plan.reaches, plan.steps) == (None, None, ())
+    assert "poddisruptionbudgets.policy" in plan.unseen

@@ -1,0 +1,121 @@
+"""The cluster as steps would leave it: objects patched, and what controllers make of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from virt_admit.forecasts.repair import controllers, patching
+from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
+from virt_admit.forecasts.repair.repair_plan import Command, Edit, Step, Subject, TakesEffect
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import HCO, PVC, RESOURCE_QUOTA, STORAGE_CLASS, VM, VMI, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import configuration, migration_limits
+
+_EVACUATE_CANCEL: Final = "evacuate-cancel"
+
+
+def find(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Object | None:
+    """Return an object that is known; None: it is not, or does not exist."""
+    try:
+        return cluster.get(kind, namespace, name)
+    except Unseen:
+        return None
+
+
+def applied(steps: Iterable[Step], cluster: Cluster) -> ChangedCluster:
+    """Return the cluster after these steps, in this order."""
+    every = list(steps)
+    changed = ChangedCluster(cluster, _objects(every, cluster))
+    return ChangedCluster(changed, _vmis(every, changed))
+
+
+def _objects(steps: Sequence[Step], cluster: Cluster) -> Iterator[Object]:
+    """Yield what the steps patch and add, and what controllers add by themselves."""
+    patched: dict[Subject, Object] = {}
+    for step in steps:
+        for change in step.changes:
+            if change.command is Command.PATCH:
+                subject = change.subject
+                found = patched.get(subject) or find(cluster, *subject)
+                if found is not None:
+                    patched[subject] = patching.edited(found, change.edits)
+            elif change.manifest is not None and kinds.of(Object(change.manifest)) is not None:
+                yield Object(change.manifest)
+        yield from step.predicted
+        for copy in step.copies:
+            definition = find(cluster, STORAGE_CLASS, "", copy.storage_class)
+            allowed = definition["allowedTopologies"].value if definition is not None else None
+            yield from controllers.copy_objects(copy, find(cluster, PVC, copy.namespace, copy.claim), allowed)
+    predicted = {_subject(obj) for step in steps for obj in step.predicted}
+    for subject, obj in patched.items():
+        if subject in predicted:
+            continue
+        if subject.kind is RESOURCE_QUOTA:
+            yield controllers.counted_quota(obj)
+        elif subject.kind is VM:
+            yield _started(obj, steps, subject)
+        else:
+            yield obj
+        if subject.kind is HCO:
+            yield from _kubevirt(obj, cluster)
+
+
+def _subject(obj: Object) -> Subject | None:
+    kind = kinds.of(obj)
+    return Subject.of(kind, obj) if kind is not None else None
+
+
+def _started(vm: Object, steps: Sequence[Step], subject: Subject) -> Object:
+    """Return a VM without RestartRequired if a step restarts it."""
+    if not any(step.subject == subject and step.takes_effect is TakesEffect.RESTART for step in steps):
+        return vm
+    kept = [item.value for item in vm.at("status", "conditions").items() if item["type"].text != "RestartRequired"]
+    return Object({**vm.data, "status": {**vm["status"].map, "conditions": kept}}, vm.namespace)
+
+
+def _kubevirt(hco: Object, cluster: Cluster) -> Iterator[Object]:
+    """Yield the KubeVirt resource after HyperConverged has written its limits of migrations into it."""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    if found is None:
+        return
+    said = migration_limits.block(hco).map
+    edits = [Edit((*migration_limits.block(found).path, key), value) for key, value in said.items()]
+    yield patching.edited(found, edits)
+
+
+# --- running VMs ---------------------------------------------------------------------------------------------------
+
+
+def _vmis(steps: Sequence[Step], changed: ChangedCluster) -> Iterator[Object]:
+    """Yield the running VMIs and launcher pods whose VMs the steps change."""
+    by_vm: dict[Subject, list[Step]] = {}
+    for step in steps:
+        if step.subject.kind is VM:
+            by_vm.setdefault(step.subject, []).append(step)
+    for subject, own in by_vm.items():
+        yield from vmi_after(subject, own, changed)
+
+
+def vmi_after(subject: Subject, own: Sequence[Step], changed: Cluster) -> Iterator[Object]:
+    """Yield the VMI of a VM after these steps of it, and its launcher pod if it is another one."""
+    vmi, vm = find(changed, VMI, subject.namespace, subject.name), find(changed, *subject)
+    if vmi is None or vm is None:
+        return
+    restarts = False
+    for step in own:
+        if step.takes_effect is TakesEffect.LIVE:
+            vmi = controllers.live(vmi, vm)
+        elif step.takes_effect is TakesEffect.COPY:
+            vmi = controllers.copied(vmi, vm, changed)
+        elif step.takes_effect is TakesEffect.RESTART:
+            edits = [edit for change in step.changes for edit in change.edits]
+            vmi, restarts = controllers.restarted(vmi, vm, edits, changed), True
+        elif any(_EVACUATE_CANCEL in change.arguments for change in step.changes):
+            vmi = controllers.without_mark(vmi)
+    yield vmi
+    pod = controllers.new_launcher(vmi, changed) if restarts else None
+    if pod is not None:
+        yield pod

@@ -1,0 +1,1 @@
+"""What repairs each cause: one module for each kind of object that has to change."""

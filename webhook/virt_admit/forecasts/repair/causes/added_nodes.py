@@ -1,0 +1,85 @@
+"""Nodes that have to be added where VMs find no room: copies in memory of a node that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from virt_admit.forecasts.repair.repair_plan import (
+    Change,
+    Command,
+    Cost,
+    CostClass,
+    Stage,
+    Step,
+    Subject,
+    TakesEffect,
+)
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import count
+
+_HOST: Final = "kubernetes.io/hostname"
+_PLAIN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
+
+
+def step(model: Object, number: int, cluster: Cluster) -> Step:
+    """Return the step that adds so many nodes like one that exists, without its local volumes and devices."""
+    subject = Subject(NODE, "", model.name)
+    title = f"add {count(number, 'node')} like {model.name}"
+    made = [made for index in range(1, number + 1) for made in _clone(model, index, cluster)]
+    return Step(
+        id=f"add-nodes:{model.name}",
+        stage=Stage.ROOM,
+        title=title,
+        subject=subject,
+        cost=Cost(CostClass.DECISION),
+        takes_effect=TakesEffect.PERSON,
+        changes=(Change(subject, Command.PERSON, text=f"{title} with its size and labels"),),
+        risk="its local volumes and devices are not part of the new nodes",
+        predicted=tuple(made),
+    )
+
+
+def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
+    name = f"{model.name}-added-{index}"
+    labels = {**model.metadata["labels"].map, SCHEDULABLE: "true"} | (
+        {_HOST: name} if _HOST in model.metadata["labels"].map else {}
+    )
+    spec = {
+        key: value for key, value in model["spec"].map.items() if key not in ("unschedulable", "taints", "providerID")
+    }
+    lasting = [
+        taint.value
+        for taint in model.at("spec", "taints").items()
+        if not (taint["key"].text or "").startswith(("node.kubernetes.io/", "kubevirt.io/", "medik8s.io/"))
+    ]
+    status = dict(model["status"].map)
+    if isinstance(status.get("allocatable"), dict):
+        status["allocatable"] = {key: value for key, value in status["allocatable"].items() if _is_usual(key)}
+    status["conditions"] = [_ready(item.value) for item in model.at("status", "conditions").items()]
+    metadata: dict[str, Any] = {"name": name, "labels": labels}
+    yield Object(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": metadata,
+            "spec": spec | ({"taints": lasting} if lasting else {}),
+            "status": status,
+        }
+    )
+    csi = next((found for found in cluster.known(CSI_NODE) if found.name == model.name), None)
+    if csi is not None:
+        yield Object({**csi.data, "metadata": {"name": name}})
+
+
+def _is_usual(resource: str) -> bool:
+    return resource in _PLAIN or resource.startswith(("devices.kubevirt.io/", "hugepages-"))
+
+
+def _ready(condition: Any) -> Any:
+    if isinstance(condition, dict) and condition.get("type") == "Ready":
+        return {**condition, "status": "True"}
+    return condition

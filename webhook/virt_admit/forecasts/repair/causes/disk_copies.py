@@ -1,0 +1,283 @@
+"""Disks that one node alone can use: copied, while the guest runs, to storage that two nodes can use at the same time.
+
+Sources: kubevirt/kubevirt:pkg/storage/volume-migration/volume-migration.go#ValidateVolumes, #ValidateVolumesUpdateMigration;
+pkg/virt-controller/watch/vm/vm.go#handleVolumeUpdateRequest; kubevirt/kubevirt-migration-controller:
+internal/controller/storagemig/vm.go#prepareVMForStorageMigration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from virt_admit.forecasts.repair import disk_sizes, storage_classes
+from virt_admit.forecasts.repair.controllers import TEMPLATE
+from virt_admit.forecasts.repair.repair_plan import (
+    Change,
+    Check,
+    Command,
+    Cost,
+    CostClass,
+    DiskCopy,
+    Edit,
+    Stage,
+    Step,
+    Subject,
+    TakesEffect,
+)
+from virt_admit.forecasts.repair.wishes import Wishes
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, VM, VMI, Kind
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import migratability, vms
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.versions import Version, has_release, hco_release
+
+STORAGE_PLAN: Final = kinds.guess("migrations.kubevirt.io/v1alpha1", "VirtualMachineStorageMigrationPlan")
+STORAGE_MIGRATION: Final = kinds.guess("migrations.kubevirt.io/v1alpha1", "VirtualMachineStorageMigration")
+_CONTROLLER_SINCE: Final = Version(1, 17)
+"""The first release of HyperConverged with the migration controller."""
+_BY_HAND_SINCE: Final = Version(1, 6)
+_CRD_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+"""The pattern of names in the definition of the storage migration plan."""
+_MIGRATION: Final = "Migration"
+
+
+class Volume(NamedTuple):
+    """A volume of the VM and the claim that it uses."""
+
+    place: int
+    name: str
+    claim: str
+    source: str
+    """``persistentVolumeClaim`` or ``dataVolume``."""
+
+
+def volumes(vm: Object) -> Iterator[Volume]:
+    """Yield the volumes of a VM that are claims."""
+    for index, volume in enumerate(vms.vmi_spec(vm)["volumes"].items()):
+        claim = migratability.claim_of(volume)
+        if claim is not None and claim.text and volume["name"].text:
+            source = "dataVolume" if volume["dataVolume"].is_map else "persistentVolumeClaim"
+            yield Volume(index, volume["name"].text, claim.text, source)
+
+
+def copies(vmi: Object, vm: Object, claims: Iterable[str], cluster: Cluster, wishes: Wishes) -> list[DiskCopy] | str:
+    """Return how these claims of a running VM are copied, or why they cannot be."""
+    refused = _refusal(vmi, vm, cluster, wishes)
+    if refused:
+        return refused
+    namespace = vms.namespace_of(vmi)
+    found: list[DiskCopy] = []
+    for claim in dict.fromkeys(claims):
+        one = _copy(claim, vm, namespace, cluster, wishes)
+        if isinstance(one, str):
+            return one
+        found.append(one)
+    return found
+
+
+def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
+    """Return why no volume of a VM can be copied while it runs; empty: nothing known does."""
+    if not wishes.copies(vm):
+        return "--may-copy does not select it"
+    if not has_release(cluster, _BY_HAND_SINCE):
+        return f"KubeVirt copies volumes of a running VM since {_BY_HAND_SINCE}"
+    if vm.condition("RestartRequired")["status"].text == "True":
+        return "it has RestartRequired, so the copy would not start and the next restart would boot an empty disk"
+    if vm.at("status", "snapshotInProgress").present:
+        return "a snapshot of it is in progress, during which its volumes cannot be changed"
+    if vm.at("status", "volumeUpdateState", "volumeMigrationState").present:
+        return "a volume migration of it is in progress"
+    if vmi.at("status", "phase").text != "Running":
+        return "it does not run"
+    devices = vms.vmi_spec(vm).at("domain", "devices")
+    names = {volume.name for volume in volumes(vm)}
+    for disk in devices["disks"].items():
+        if disk["name"].text in names and (disk["shareable"].boolean or disk["lun"].is_map):
+            return f"disk {disk['name'].text} is shareable or a LUN, which KubeVirt does not copy live"
+    for filesystem in devices["filesystems"].items():
+        if filesystem["name"].text in names:
+            return f"volume {filesystem['name'].text} is a virtiofs file system, which KubeVirt does not copy live"
+    return ""
+
+
+def _copy(claim: str, vm: Object, namespace: str, cluster: Cluster, wishes: Wishes) -> DiskCopy | str:
+    if not any(volume.claim == claim for volume in volumes(vm)):
+        return f"the VM does not name claim {claim} that its VMI uses"
+    try:
+        found = cluster.get(PVC, namespace, claim)
+    except Unseen:
+        found = None
+    if found is None:
+        return f"claim {claim} cannot be read"
+    mode = found.at("spec", "volumeMode").text or storage_classes.FILESYSTEM
+    chosen = storage_classes.choose(
+        found.at("spec", "storageClassName").text or "", mode, cluster, wishes.storage_class
+    )
+    if isinstance(chosen, str):
+        return chosen
+    size = disk_sizes.size(found, chosen.name, cluster)
+    if not size:
+        return f"the size of claim {claim} is not known"
+    copy = _free_name(claim, namespace, cluster)
+    return DiskCopy(namespace, claim, copy, chosen.name, chosen.volume_mode, size)
+
+
+def _free_name(claim: str, namespace: str, cluster: Cluster) -> str:
+    """Return the name of the new claim, the same in each run."""
+    for number in range(1, 100):
+        name = f"{claim}-shared{'' if number == 1 else f'-{number}'}"
+        try:
+            if cluster.get(PVC, namespace, name) is None and cluster.get(DATA_VOLUME, namespace, name) is None:
+                return name
+        except Unseen:
+            return name
+    return f"{claim}-shared-100"
+
+
+def step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> Step:
+    """Return the step that copies these disks of a VM, all of them at once."""
+    subject = Subject.of(VM, vm)
+    bytes_ = sum(disk_sizes.of_claim(each.size, each.volume_mode) for each in found)
+    classes = ", ".join(dict.fromkeys(each.storage_class for each in found))
+    disks = ", ".join(each.claim for each in found)
+    edits = tuple(_edits(vm, found))
+    controlled = _by_controller(vm, found, cluster)
+    return Step(
+        id=f"copy:{subject.full_name}",
+        stage=Stage.COPIES,
+        title=f"copy {disks} to class {classes}",
+        subject=subject,
+        cost=Cost(CostClass.COPY, gib=disk_sizes.gib(bytes_)),
+        takes_effect=TakesEffect.COPY,
+        changes=(_storage_plan(subject, vm, found, edits) if controlled else _by_hand(subject, found, edits)),
+        preconditions=tuple(_preconditions(subject)),
+        verify=tuple(_verify(subject, controlled)),
+        risk=f"a copy that does not start leaves the VM naming an empty disk: undo at once. The sources stay: {disks}",
+        copies=tuple(found),
+    )
+
+
+def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[Edit]:
+    """Yield the changes of the VM: each volume, its template, and the strategy, all in one patch."""
+    by_claim = {each.claim: each for each in found}
+    templates = vms.vm_spec(vm)["dataVolumeTemplates"]
+    for volume in volumes(vm):
+        copy = by_claim.get(volume.claim)
+        if copy is None:
+            continue
+        path = (*TEMPLATE, "volumes", volume.place)
+        own = dict(vms.vmi_spec(vm)["volumes"][volume.place].map)
+        before = own.pop("persistentVolumeClaim", None) or {}
+        own["dataVolume"] = {"name": copy.copy} | ({"hotpluggable": True} if before.get("hotpluggable") else {})
+        if "dataVolume" in vms.vmi_spec(vm)["volumes"][volume.place].map:
+            own["dataVolume"] = {**vms.vmi_spec(vm)["volumes"][volume.place]["dataVolume"].map, "name": copy.copy}
+        yield Edit(path, own)
+        for index, template in enumerate(templates.items()):
+            if template.at("metadata", "name").text == volume.claim:
+                yield from _template(template, index, copy)
+    yield Edit(("spec", "updateVolumesStrategy"), _MIGRATION)
+
+
+def _template(template: Field, index: int, copy: DiskCopy) -> Iterator[Edit]:
+    """Yield the name, class, modes and size of the copy for a template of a data volume; its source stays out of sight."""
+    path = ("spec", "dataVolumeTemplates", index)
+    key = "pvc" if template.at("spec", "pvc").present else "storage"
+    yield Edit((*path, "metadata", "name"), copy.copy)
+    yield Edit((*path, "spec", key), {**template.at("spec", key).map, **_storage(copy)})
+
+
+def _storage(copy: DiskCopy) -> dict[str, Any]:
+    return {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": disk_sizes.quantity(copy.size)}},
+        "storageClassName": copy.storage_class,
+        "volumeMode": copy.volume_mode,
+    }
+
+
+def _by_hand(subject: Subject, found: list[DiskCopy], edits: tuple[Edit, ...]) -> tuple[Change, ...]:
+    blanks = tuple(
+        Change(
+            Subject(DATA_VOLUME, subject.namespace, each.copy),
+            Command.APPLY,
+            manifest={
+                "apiVersion": DATA_VOLUME.api_version,
+                "kind": DATA_VOLUME.kind,
+                "metadata": {"name": each.copy, "namespace": subject.namespace},
+                "spec": {"source": {"blank": {}}, "storage": _storage(each)},
+            },
+        )
+        for each in found
+    )
+    return (*blanks, Change(subject, Command.PATCH, edits))
+
+
+def _by_controller(vm: Object, found: list[DiskCopy], cluster: Cluster) -> bool:
+    """Return whether the migration controller is there and accepts these names."""
+    hco = configuration.known_or_none(configuration.hyperconverged, cluster)
+    release = hco_release(hco) if hco is not None else None
+    names = [vm.name, *(each.copy for each in found)]
+    return release is not None and release >= _CONTROLLER_SINCE and all(map(_CRD_NAME.fullmatch, names))
+
+
+def _storage_plan(subject: Subject, vm: Object, found: list[DiskCopy], edits: tuple[Edit, ...]) -> tuple[Change, ...]:
+    """Return the objects for the migration controller, and the access modes that it leaves in the templates."""
+    by_claim = {each.claim: each for each in found}
+    targets = [
+        {
+            "volumeName": volume.name,
+            "destinationPVC": {
+                "name": by_claim[volume.claim].copy,
+                "storageClassName": by_claim[volume.claim].storage_class,
+                "accessModes": ["ReadWriteMany"],
+                "volumeMode": by_claim[volume.claim].volume_mode,
+            },
+        }
+        for volume in volumes(vm)
+        if volume.claim in by_claim
+    ]
+    name = f"virt-admit-{subject.name}"[:63].rstrip("-")
+    plan = _object(
+        STORAGE_PLAN,
+        subject.namespace,
+        name,
+        {"retentionPolicy": "keepSource", "virtualMachines": [{"name": subject.name, "targetMigrationPVCs": targets}]},
+    )
+    run = _object(STORAGE_MIGRATION, subject.namespace, name, {"virtualMachineStorageMigrationPlanRef": {"name": name}})
+    return (
+        Change(Subject(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan),
+        Change(Subject(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run),
+        Change(subject, Command.PATCH, edits, text="after the copy: the controller leaves the old access modes"),
+    )
+
+
+def _object(kind: Kind, namespace: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def _preconditions(vm: Subject) -> Iterator[Check]:
+    condition = "-o=jsonpath={.status.conditions[?(@.type=='RestartRequired')].status}"
+    yield Check("the VM has no RestartRequired", _get(VM, vm, condition), "")
+    yield Check("the VM is ready", _get(VM, vm, "-o=jsonpath={.status.ready}"), "true")
+    yield Check("no snapshot of it is in progress", _get(VM, vm, "-o=jsonpath={.status.snapshotInProgress}"), "")
+
+
+def _verify(vm: Subject, controlled: bool) -> Iterator[Check]:
+    if controlled:
+        name = f"virt-admit-{vm.name}"[:63].rstrip("-")
+        query = ("get", STORAGE_MIGRATION.resource, name, "-n", vm.namespace, "-o=jsonpath={.status.phase}")
+        yield Check("the storage migration is completed", query, "Completed")
+    else:
+        changing = "-o=jsonpath={.status.conditions[?(@.type=='VolumesChange')].status}"
+        yield Check("within a minute the VMI reports VolumesChange, later no more", _get(VMI, vm, changing), "")
+    migratable = "-o=jsonpath={.status.conditions[?(@.type=='LiveMigratable')].status}"
+    yield Check("the VMI can migrate", _get(VMI, vm, migratable), "True")
+
+
+def _get(kind: Kind, vm: Subject, *output: str) -> tuple[str, ...]:
+    return ("get", kind.resource, vm.name, "-n", vm.namespace, *output)

@@ -1,0 +1,324 @@
+"""Repairs of objects that concern many VMs: quotas, LimitRanges, limits of migrations, budgets, pools."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.placement import candidates, migration_demand, quotas
+from virt_admit.forecasts.repair import controllers, problems
+from virt_admit.forecasts.repair.disk_sizes import quantity
+from virt_admit.forecasts.repair.repair_plan import (
+    REMOVED,
+    Change,
+    Check,
+    Command,
+    Cost,
+    CostClass,
+    Edit,
+    Problem,
+    Stage,
+    Step,
+    Subject,
+    TakesEffect,
+)
+from virt_admit.model.kubernetes import selectors, workloads
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import (
+    DEPLOYMENT,
+    HCO,
+    MACHINE_CONFIG_POOL,
+    MACHINE_DEPLOYMENT,
+    NODE,
+    POD,
+    REPLICA_SET,
+    STATEFUL_SET,
+    VMI,
+    Kind,
+)
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.launcher import limit_ranges
+from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.scheduler import pods
+from virt_admit.model.scheduler.pod_size import PodSize
+from virt_admit.model.scheduler.resources import CPU, amount
+
+
+def step(problem: Problem, cluster: Cluster) -> Step | str:
+    """Return the step that repairs a problem of a shared object, or why there is none."""
+    repair = _REPAIRS.get(problem.cause)
+    if repair is None:
+        return problem.remedy or _BY_PERSON.get(problem.cause, "no change of an object ends it")
+    try:
+        return repair(problem, cluster)
+    except Unseen as unseen:
+        return f"{unseen.what} cannot be read"
+
+
+def _object(problem: Problem, cluster: Cluster) -> Object:
+    """Return the root object of a problem.
+
+    Raises:
+        Unseen: it cannot be read, or does not exist any more.
+    """
+    found = cluster.get(problem.subject.kind, problem.subject.namespace, problem.subject.name)
+    if found is None:
+        raise Unseen(str(problem.subject))
+    return found
+
+
+def _settings(problem: Problem, stage: Stage, title: str, edits: Iterable[Edit], risk: str, verify: Check) -> Step:
+    """Return a step that costs nothing and takes effect at once."""
+    return Step(
+        id=f"{problem.cause}:{problem.subject.full_name}",
+        stage=stage,
+        title=title,
+        subject=problem.subject,
+        cost=Cost(CostClass.NOTHING),
+        takes_effect=TakesEffect.AT_ONCE,
+        changes=(Change(problem.subject, Command.PATCH, tuple(edits)),),
+        verify=(verify,),
+        risk=risk,
+    )
+
+
+# --- quotas and LimitRanges ----------------------------------------------------------------------------------------
+
+
+def _quota(problem: Problem, cluster: Cluster) -> Step | str:
+    """Raise a quota by what the largest VM lacks, so that they migrate one after another."""
+    quota = _object(problem, cluster)
+    most: dict[str, int] = {}
+    for vm in problem.vms:
+        vmi = cluster.get(VMI, vm.namespace, vm.name)
+        if vmi is None:
+            continue
+        for name, lack in quotas.lacks(quota, migration_demand.demand(vmi, cluster)).items():
+            if lack is None:
+                return f"it demands {name} of each container, which launcher pods do not set"
+            most[name] = max(most.get(name, 0), lack)
+    hard = quotas.hard_limits(quota)
+    edits = [Edit(("spec", "hard", name), exact(name, hard[name] + lack)) for name, lack in sorted(most.items())]
+    raised = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
+    risk = "the quota is part of the contract with the tenant; its VMs migrate one after another"
+    query = ("get", "resourcequota", quota.name, "-n", quota.namespace, "-o=jsonpath={.status.hard}")
+    return _settings(problem, Stage.QUOTAS, f"raise {raised}", edits, risk, Check("the new limits are in force", query))
+
+
+def exact(name: str, value: int) -> str:
+    """Return an amount of a quota as an exact quantity."""
+    resource = name.removeprefix("requests.").removeprefix("limits.")
+    if resource == CPU:
+        return f"{value}m" if value % 1000 else str(value // 1000)
+    return quantity(value)
+
+
+def _limit_range(problem: Problem, cluster: Cluster) -> Step | str:
+    """Raise the maxima, defaults and ratios that refuse a second launcher pod."""
+    found = _object(problem, cluster)
+    limits = copy.deepcopy(found.at("spec", "limits").value)
+    for vm in problem.vms:
+        vmi = cluster.get(VMI, vm.namespace, vm.name)
+        if vmi is None:
+            continue
+        for size in (candidates.new_pod(vmi, cluster), migration_demand.demand(vmi, cluster).launcher):
+            for item in limits:
+                _raise(item, limit_ranges.defaulted(size, [found]))
+    before = found.at("spec", "limits").value
+    edits = [
+        Edit(("spec", "limits", index), item)
+        for index, (item, old) in enumerate(zip(limits, before, strict=True))
+        if item != old
+    ]
+    if not edits:
+        return "its minimum or a missing request refuses the pod: its owner decides"
+    query = ("get", "limitrange", found.name, "-n", found.namespace, "-o=jsonpath={.spec.limits}")
+    risk = "larger pods may be made in this namespace"
+    return _settings(
+        problem, Stage.QUOTAS, "raise its limits", edits, risk, Check("the new limits are in force", query)
+    )
+
+
+def _raise(item: Any, size: PodSize) -> None:
+    """Raise what an item of a LimitRange allows to what a pod needs."""
+    if not isinstance(item, dict):
+        return
+    whole = item.get("type") == "Pod"
+    parts = [(size.requests, size.limits)] if whole else [(each.requests, each.limits) for each in size.every]
+    for requests, given in parts:
+        for resource, most in dict(item.get("max") or {}).items():
+            needed = max(requests.get(resource, 0), given.get(resource, 0))
+            if needed > amount(resource, most):
+                item["max"] = {**item["max"], resource: exact(resource, needed)}
+        for resource, default in dict(item.get("default") or {}).items():
+            if requests.get(resource, 0) > amount(resource, default):
+                item["default"] = {**item["default"], resource: exact(resource, requests[resource])}
+        for resource, ratio in dict(item.get("maxLimitRequestRatio") or {}).items():
+            asked, limit = requests.get(resource, 0), given.get(resource, 0)
+            if asked and limit * 1000 > amount(CPU, ratio) * asked:
+                raised = {**item["maxLimitRequestRatio"], resource: str(math.ceil(limit / asked))}
+                item["maxLimitRequestRatio"] = raised
+
+
+# --- limits of migrations ------------------------------------------------------------------------------------------
+
+
+def _migration_limits(problem: Problem, cluster: Cluster) -> Step | str:
+    """Let migrations start: KubeVirt's own limits where one is below 1."""
+    found = _object(problem, cluster)
+    block = migration_limits.block(found)
+    defaults = {PER_CLUSTER: 5, PER_NODE: 1 if problem.subject.kind is HCO else 2}
+    in_force = {key: block[key].integer for key in defaults}
+    edits = [
+        Edit((*block.path, key), defaults[key]) for key, value in in_force.items() if value is not None and value < 1
+    ]
+    if not edits:
+        return "another object sets its limits"
+    words = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
+    namespace = ("-n", found.namespace) if found.namespace else ()
+    path = ".".join(str(step) for step in block.path)
+    query = ("get", problem.subject.kind.resource, found.name, *namespace, f"-o=jsonpath={{.{path}}}")
+    risk = "migrations use the network of the nodes"
+    return _settings(problem, Stage.SETTINGS, f"set {words}", edits, risk, Check("the limits are above 0", query))
+
+
+# --- budgets of other pods -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """A workload and the number of its replicas."""
+
+    kind: Kind
+    obj: Object
+    replicas: int
+
+
+def _replica(problem: Problem, cluster: Cluster) -> Step | str:
+    """Add a replica to the workload whose budget allows no eviction."""
+    budget = _object(problem, cluster)
+    if budget.at("spec", "maxUnavailable").present or not budget.at("spec", "minAvailable").present:
+        return "the budget itself allows no eviction, whatever the number of pods: its owner decides"
+    selector = selectors.parse(budget.at("spec", "selector").value)
+    selected = [pod for pod in cluster.known(POD, budget.namespace) if selector.matches(pod.labels) and not pod.deleted]
+    if not selected:
+        return "its pods are not known"
+    pod = min(selected, key=lambda found: found.name)
+    scaled = _workload(pod, cluster)
+    if isinstance(scaled, str):
+        return scaled
+    expected = budget.at("status", "expectedPods").integer or len(selected)
+    counted = {**budget["status"].map, "expectedPods": expected}
+    more, changed = controllers.one_more_pod(
+        pod, Object({**budget.data, "status": counted}, budget.namespace), f"{scaled.obj.name}-one-more"
+    )
+    if pod_evictions.refuses_all(changed, expected + 1):
+        return "one replica more does not help: the budget counts a share of all pods"
+    placement = candidates.scheduler(cluster).place(pods.read(more), without="", gone=())
+    if not placement.candidates:
+        return "no node has room for one replica more"
+    spec = {**more["spec"].map, "nodeName": placement.candidates[0]}
+    bound = Object({**more.data, "spec": spec}, more.namespace)
+    subject = Subject.of(scaled.kind, scaled.obj)
+    query = ("get", "poddisruptionbudget", budget.name, "-n", budget.namespace)
+    return Step(
+        id=f"replicas:{subject.full_name}",
+        stage=Stage.QUOTAS,
+        title=f"run {scaled.replicas + 1} replicas instead of {scaled.replicas}",
+        subject=subject,
+        cost=Cost(CostClass.NOTHING),
+        takes_effect=TakesEffect.AT_ONCE,
+        changes=(Change(subject, Command.PATCH, (Edit(("spec", "replicas"), scaled.replicas + 1),)),),
+        verify=(Check("the budget allows an eviction", (*query, "-o=jsonpath={.status.disruptionsAllowed}"), "1"),),
+        risk="one pod more needs room all the time",
+        predicted=(bound, changed),
+    )
+
+
+def _workload(pod: Object, cluster: Cluster) -> _Scaled | str:
+    """Return what scales a pod, or why that is not known."""
+    obj, kind = pod, POD
+    by_kind = {each.kind: each for each in (REPLICA_SET, DEPLOYMENT, STATEFUL_SET)}
+    while obj.controller is not None:
+        above = by_kind.get(obj.controller["kind"].text or "")
+        name = obj.controller["name"].text or ""
+        if above is None:
+            return f"{obj.controller['kind'].text} {name} scales its pods: its owner adds a replica"
+        found = cluster.get(above, pod.namespace, name)
+        if found is None:
+            return f"{above.kind} {name} does not exist"
+        obj, kind = found, above
+    if kind not in (DEPLOYMENT, STATEFUL_SET):
+        return "no Deployment or StatefulSet scales its pods"
+    if workloads.is_autoscaled(obj, kind, cluster):
+        return "an autoscaler sets the number of its pods: raise its minimum"
+    replicas = obj.at("spec", "replicas").integer
+    return _Scaled(kind, obj, 1 if replicas is None else replicas)
+
+
+# --- pools ---------------------------------------------------------------------------------------------------------
+
+
+def _unpause(problem: Problem, cluster: Cluster) -> Step | str:
+    """Unpause a pool, the last step of all: the roll-out starts at once."""
+    pool = _object(problem, cluster)
+    if not pool.at("spec", "paused").boolean:
+        return problem.remedy or "repair the nodes that its status names"
+    subject = problem.subject
+    namespace = ("-n", subject.namespace) if subject.namespace else ()
+    query = ("get", subject.kind.resource, subject.name, *namespace, "-o=jsonpath={.spec.paused}")
+    return Step(
+        id=f"unpause:{subject.full_name}",
+        stage=Stage.ROLLOUT,
+        title="unpause the pool, after everything else",
+        subject=subject,
+        cost=Cost(CostClass.DECISION),
+        takes_effect=TakesEffect.AT_ONCE,
+        changes=(Change(subject, Command.PATCH, (Edit(("spec", "paused"), False),)),),
+        verify=(Check("the pool is not paused", query, "false"),),
+        risk="the roll-out starts at once",
+    )
+
+
+POOL_KINDS: Final = (MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT)
+
+_REPAIRS: Final[Mapping[str, Callable[[Problem, Cluster], Step | str]]] = {
+    problems.QUOTA: _quota,
+    problems.LIMITS: _limit_range,
+    problems.NO_MIGRATION: _migration_limits,
+    problems.POD_BUDGET: _replica,
+    problems.POOL: _unpause,
+}
+_BY_PERSON: Final[Mapping[str, str]] = {
+    problems.POD_BUDGET_NOW: "wait until its pods are healthy, or repair them",
+}
+
+
+def uncordon(node: Object) -> Step:
+    """Return the step that lets VMs onto a node again."""
+    subject = Subject.of(NODE, node)
+    taints = [
+        taint.value
+        for taint in node.at("spec", "taints").items()
+        if taint["key"].text != "node.kubernetes.io/unschedulable"
+    ]
+    spec = {key: value for key, value in node["spec"].map.items() if key not in ("unschedulable", "taints")}
+    freed = Object({**node.data, "spec": spec | ({"taints": taints} if taints else {})})
+    query = ("get", "node", node.name, "-o=jsonpath={.spec.unschedulable}")
+    return Step(
+        id=f"uncordon:{subject.full_name}",
+        stage=Stage.ROOM,
+        title="uncordon the node",
+        subject=subject,
+        cost=Cost(CostClass.DECISION),
+        takes_effect=TakesEffect.AT_ONCE,
+        changes=(Change(subject, Command.PATCH, (Edit(("spec", "unschedulable"), REMOVED),)),),
+        verify=(Check("the node accepts pods", query),),
+        risk="it was cordoned for a reason: ask who did it",
+        predicted=(freed,),
+    )

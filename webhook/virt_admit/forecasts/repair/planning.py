@@ -1,0 +1,289 @@
+"""From what keeps a goal from holding to an ordered list of steps, each proven in a cluster in memory.
+
+Judge, choose the best way for each VM and shared object, apply all of it, judge again: what shows then is repaired too,
+or another way is chosen. At the end each step is left out once, and what is not needed goes. There is no random choice:
+equal clusters give equal plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.repair import finishing, prerequisites, problems, storage_classes
+from virt_admit.forecasts.repair.applying import applied, find
+from virt_admit.forecasts.repair.causes import added_nodes, shared_objects
+from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
+from virt_admit.forecasts.repair.judging import Judgement, judge
+from virt_admit.forecasts.repair.merging import merged
+from virt_admit.forecasts.repair.repair_plan import Goal, Problem, Remaining, RepairPlan, Step, Subject
+from virt_admit.forecasts.repair.vm_options import Option, ways
+from virt_admit.forecasts.repair.wishes import Wishes
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import (
+    AUTOSCALER,
+    DATA_VOLUME,
+    DEPLOYMENT,
+    LIMIT_RANGE,
+    MIGRATION_POLICY,
+    NODE,
+    PVC,
+    REPLICA_SET,
+    RESOURCE_QUOTA,
+    SCALED_OBJECT,
+    STATEFUL_SET,
+    VM,
+    VMI,
+)
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, node_local_volumes
+
+_SCALED: Final = ("metadata.ownerReferences", "metadata.labels", "metadata.annotations", "spec.replicas")
+
+READS: Final = union(
+    rehearsal.READS,
+    storage_classes.READS,
+    migratability.READS,
+    migration_timeouts.READS,
+    node_local_volumes.READS,
+    dict.fromkeys((VM, PVC, DATA_VOLUME, RESOURCE_QUOTA, LIMIT_RANGE, MIGRATION_POLICY), ()),
+    {
+        DEPLOYMENT: _SCALED,
+        STATEFUL_SET: _SCALED,
+        REPLICA_SET: _SCALED,
+        AUTOSCALER: ("spec.scaleTargetRef",),
+        SCALED_OBJECT: ("spec.scaleTargetRef",),
+    },
+)
+"""The fields that a plan reads."""
+
+ROUNDS: Final = 6
+"""How often what shows after the steps is repaired too."""
+_MOST_NODES: Final = 8
+"""Nodes that a plan adds at most of one kind."""
+_MOST_LEFT_OUT: Final = 24
+"""Steps on shared objects that are left out once: each takes a judgement of the cluster."""
+
+
+def repair(cluster: Cluster, goal: Goal, nodes: Sequence[str] = (), wishes: Wishes | None = None) -> RepairPlan:
+    """Return the steps after which a goal holds, as far as there are any.
+
+    Raises:
+        LookupError: a node does not exist.
+    """
+    first = judge(goal, cluster, nodes)
+    if first.holds or not first.problems:
+        return RepairPlan(goal, first.holds, first.holds, (), (), (), first.unseen, tuple(sorted(first.drainable)))
+    return _Planner(cluster, goal, tuple(nodes), wishes or Wishes(), first).plan()
+
+
+class _Planner:
+    def __init__(self, cluster: Cluster, goal: Goal, nodes: tuple[str, ...], wishes: Wishes, first: Judgement) -> None:
+        self.cluster, self.goal, self.nodes, self.wishes, self.first = cluster, goal, nodes, wishes, first
+        self.chosen: dict[Subject, list[tuple[Option, tuple[Problem, ...]]]] = {}
+        """By VMI: the ways chosen, and the problems that each is for."""
+        self.shared: dict[str, Step] = {}
+        self.tried: dict[Subject, set[tuple[frozenset[str], str]]] = {}
+        self.refused: dict[str, str] = {}
+        """Why there is no step, by problem."""
+        self.found: dict[str, Problem] = {}
+        """Every problem that showed."""
+        self.current: Cluster = cluster
+        self.last = first
+
+    def plan(self) -> RepairPlan:
+        for _ in range(ROUNDS):
+            self.found |= {problem.id: problem for problem in self.last.problems if problem.id not in self.found}
+            if not self.last.problems or not self._choose():
+                break
+            self._apply()
+        self._guard()
+        steps = self._needed(self._steps())
+        self.current = applied(steps, self.cluster)
+        self.last = judge(self.goal, self.current, self.nodes)
+        return self._result(steps)
+
+    # --- choosing ---
+
+    def _choose(self) -> bool:
+        """Choose a way for each problem; return whether anything changed."""
+        changed = False
+        for vmi, own in sorted(self.last.by_vm.items(), key=lambda item: item[0].full_name):
+            changed |= self._for_vm(vmi, own)
+        for problem in self.last.problems:
+            if not changed or problem.cause not in _AFTER_VMS:
+                changed |= self._for_object(problem)
+        return changed
+
+    def _for_vm(self, vmi: Subject, own: tuple[Problem, ...]) -> bool:
+        running = find(self.current, VMI, vmi.namespace, vmi.name)
+        if running is None or all(problem.cause in _SHARED for problem in own):
+            return False
+        found = ways(running, own, self.current, self.wishes)
+        for problem in own:
+            self.refused[problem.id] = "; ".join(found.refused)
+        causes = frozenset(problem.cause for problem in own)
+        tried = self.tried.setdefault(vmi, set())
+        for option in found.options:
+            if (causes, option.id) not in tried:
+                tried.add((causes, option.id))
+                self.chosen.setdefault(vmi, []).append((option, own))
+                return True
+        return self._back(vmi)
+
+    def _back(self, vmi: Subject) -> bool:
+        """Take back the last way of a VM that did not help; return whether there was one."""
+        if not self.chosen.get(vmi):
+            return False
+        self.chosen[vmi].pop()
+        return True
+
+    def _for_object(self, problem: Problem) -> bool:
+        if problem.cause == problems.NO_ROOM or problem.cause in _SHARED or not problem.vms:
+            made = (
+                self._room(problem) if problem.cause == problems.NO_ROOM else shared_objects.step(problem, self.current)
+            )
+            if isinstance(made, str):
+                self.refused[problem.id] = made
+                return False
+            made = replace(made, solves=(problem.id,))
+            before = self.shared.get(made.id)
+            if before is not None:
+                if before.changes == made.changes:
+                    return False
+                made = replace(made, solves=tuple(dict.fromkeys((*before.solves, *made.solves))))
+            self.shared[made.id] = made
+            return True
+        return False
+
+    def _room(self, problem: Problem) -> Step | str:
+        """Return the fewest nodes like the one that is drained with which its VMs find room."""
+        model = find(self.cluster, NODE, "", problem.subject.name)
+        if model is None:
+            return "its node cannot be read"
+        for number in range(1, _MOST_NODES + 1):
+            made = added_nodes.step(model, number, self.cluster)
+            tried = judge(Goal.DRAIN, applied([made], self.current), problem.nodes)
+            if problem.id not in {each.id for each in tried.problems}:
+                return made
+        return f"{_MOST_NODES} more nodes like {model.name} would not be enough"
+
+    # --- applying ---
+
+    def _steps(self) -> list[Step]:
+        """Return all chosen steps with what they need, in order."""
+        every: list[Step] = list(self.shared.values())
+        for _vmi, taken in sorted(self.chosen.items(), key=lambda item: item[0].full_name):
+            for option, own in taken:
+                every += finishing.solving(option.steps, own)
+        return finishing.ordered(prerequisites.added(merged(every), self.cluster))
+
+    def _apply(self) -> None:
+        self.current = applied(self._steps(), self.cluster)
+        self.last = judge(self.goal, self.current, self.nodes)
+
+    # --- what must never happen ---
+
+    def _guard(self) -> None:
+        """Take steps back, the last ones first, while a node that can be drained today could not be drained after them."""
+        while self._worse():
+            if self.shared:
+                _id, step = self.shared.popitem()
+                self._drop(step.solves)
+            elif any(self.chosen.values()):
+                vmi = max((vmi for vmi, taken in self.chosen.items() if taken), key=lambda vmi: vmi.full_name)
+                _option, own = self.chosen[vmi].pop()
+                self._drop([problem.id for problem in own])
+            else:
+                return
+            self._apply()
+
+    def _worse(self) -> list[str]:
+        return [
+            name
+            for name, before in self.first.drainable.items()
+            if (before and self.last.drainable.get(name) is not True)
+            or (before is None and self.last.drainable.get(name) is False)
+        ]
+
+    def _drop(self, ids: Iterable[str]) -> None:
+        for name in ids:
+            self.refused[name] = "its repair would keep another node from being drained"
+
+    # --- what is not needed ---
+
+    def _needed(self, steps: list[Step]) -> list[Step]:
+        """Return the steps without those that change nothing about the goal."""
+        final = self.current if isinstance(self.current, ChangedCluster) else applied(steps, self.cluster)
+        kept = list(steps)
+        left_out = 0
+        for step in reversed(steps):
+            if step.id.startswith(prerequisites.PREFIX):
+                continue
+            if step.subject.kind is VM:
+                needed = self._vm_needs(step, kept, final)
+            elif left_out < _MOST_LEFT_OUT:
+                left_out += 1
+                needed = self._cluster_needs(step, kept)
+            else:
+                needed = True
+            if not needed:
+                kept.remove(step)
+        return finishing.without_unused(kept)
+
+    def _vm_needs(self, step: Step, kept: Sequence[Step], final: ChangedCluster) -> bool:
+        """Return whether the VM would keep its node without a step. The rest of the cluster is as after all steps."""
+        own = [each for each in kept if each.subject == step.subject and each is not step]
+        partial = applied(own, self.cluster)
+        vmi = find(partial, VMI, step.subject.namespace, step.subject.name)
+        if vmi is None:
+            return True
+        outcome = vm_outcomes.forecast(vmi, _As(partial, final)).outcome
+        return outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
+
+    def _cluster_needs(self, step: Step, kept: Sequence[Step]) -> bool:
+        tried = judge(self.goal, applied([each for each in kept if each is not step], self.cluster), self.nodes)
+        return tried.holds is not self.last.holds or {each.id for each in tried.problems} != {
+            each.id for each in self.last.problems
+        }
+
+    # --- the result ---
+
+    def _result(self, steps: list[Step]) -> RepairPlan:
+        found = {**{problem.id: problem for problem in self.last.problems}, **self.found}
+        proven = finishing.proven(steps, found, self.last, self.cluster)
+        remaining = tuple(Remaining(problem, self._why(problem)) for problem in self.last.problems)
+        return RepairPlan(
+            goal=self.goal,
+            holds=self.first.holds,
+            reaches=self.last.holds,
+            steps=tuple(proven),
+            problems=tuple(problem for _, problem in sorted(found.items())),
+            remaining=remaining,
+            unseen=tuple(dict.fromkeys((*self.first.unseen, *self.last.unseen))),
+            nodes=tuple(sorted(self.first.drainable)),
+        )
+
+    def _why(self, problem: Problem) -> str:
+        return self.refused.get(problem.id) or problem.remedy or "no step ends it"
+
+
+class _As(ChangedCluster):
+    """A cluster of which what was computed about another one is used: of both, only the objects of one VM differ."""
+
+    def __init__(self, cluster: ChangedCluster, like: Cluster) -> None:
+        super().__init__(cluster)
+        self._like = like
+
+    def cached(self, function):  # type: ignore[no-untyped-def]
+        return self._like.cached(function)
+
+
+_SHARED: Final = frozenset((problems.QUOTA, problems.LIMITS, problems.NO_MIGRATION))
+"""Causes at objects that several VMs share, although VMs show them."""
+_AFTER_VMS: Final = frozenset((problems.NO_ROOM,))
+"""Causes that are repaired only when no VM can be repaired any more: room depends on what the VMs do."""

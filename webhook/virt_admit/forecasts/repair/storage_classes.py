@@ -1,0 +1,79 @@
+"""The storage class into which the disk of a VM is copied so that two nodes can use it at the same time.
+
+Sources: kubevirt/containerized-data-importer:pkg/controller/common/util.go#GetStorageClassByNameWithVirtFallback,
+pkg/controller/storageprofile-controller.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import STORAGE_CLASS, STORAGE_PROFILE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import node_local_volumes
+from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL, DEFAULT_FOR_VMS, SHARED
+
+READS: Final[Reads] = {STORAGE_CLASS: (), STORAGE_PROFILE: ()}
+
+BLOCK: Final = "Block"
+FILESYSTEM: Final = "Filesystem"
+
+
+class SharedClass(NamedTuple):
+    """A storage class with volumes that two nodes can use at the same time."""
+
+    name: str
+    volume_mode: str
+
+
+def choose(current: str, volume_mode: str, cluster: Cluster, wanted: str = "") -> SharedClass | str:
+    """Return the class for a copy of a disk, or why there is none.
+
+    The class of the disk itself comes first, then the default for VMs, the default of the cluster, then by name. Block
+    comes before Filesystem, except that a disk in block mode never becomes a file.
+
+    Args:
+        current: the class of the disk; empty: not known.
+        volume_mode: ``Block`` or ``Filesystem``.
+        cluster: the cluster.
+        wanted: the class that an administrator named, which overrules all of this.
+    """
+    shared = list(_shared(cluster, volume_mode))
+    if wanted:
+        found = [each for each in shared if each.name == wanted]
+        return found[0] if found else f"the profile of storage class {wanted} has no {SHARED}"
+    if not shared:
+        return f"no storage profile offers {SHARED}"
+    definitions = {each.name: each for each in cluster.known(STORAGE_CLASS)}
+    return min(shared, key=lambda each: (_rank(each, current, definitions.get(each.name)), each.name))
+
+
+def _rank(found: SharedClass, current: str, definition: Object | None) -> int:
+    marks = definition.annotations if definition is not None else {}
+    order = (found.name == current, marks.get(DEFAULT_FOR_VMS) == "true", marks.get(DEFAULT_FOR_ALL) == "true")
+    return next((rank for rank, holds in enumerate(order) if holds), len(order))
+
+
+def _shared(cluster: Cluster, volume_mode: str) -> Iterator[SharedClass]:
+    """Yield the classes with ReadWriteMany, each with its best volume mode."""
+    for profile in cluster.known(STORAGE_PROFILE):
+        name = profile.at("status", "storageClass").text or profile.name
+        if _is_local(name, cluster):
+            continue
+        modes = [
+            each["volumeMode"].text or FILESYSTEM
+            for each in profile.at("status", "claimPropertySets").items()
+            if any(mode.text == SHARED for mode in each["accessModes"].items())
+        ]
+        if BLOCK in modes:
+            yield SharedClass(name, BLOCK)
+        elif FILESYSTEM in modes and volume_mode != BLOCK:
+            yield SharedClass(name, FILESYSTEM)
+
+
+def _is_local(name: str, cluster: Cluster) -> bool:
+    found = next((each for each in cluster.known(STORAGE_CLASS) if each.name == name), None)
+    return found is not None and node_local_volumes.is_local(found["provisioner"].text or "")

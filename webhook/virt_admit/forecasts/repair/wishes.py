@@ -1,0 +1,28 @@
+"""What an administrator allows and prefers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.selectors import Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The flags of the command."""
+
+    may_restart: Selector | None = None
+    """The VMs that may be restarted. None: all of them, but none is stopped to make room."""
+    may_copy: Selector | None = None
+    """The VMs whose disks may be copied. None: all of them."""
+    prefer: Literal["copy", "restart"] = "copy"
+    storage_class: str = ""
+    """The storage class of copies; empty: chosen by the storage profiles."""
+
+    def restarts(self, vm: Object) -> bool:
+        return self.may_restart is None or self.may_restart.matches(vm.labels)
+
+    def copies(self, vm: Object) -> bool:
+        return self.may_copy is None or self.may_copy.matches(vm.labels)
