@@ -43,7 +43,7 @@ rule: .venv/.ready
 try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
-.PHONY: demo test unit verify-scheduler verify-launcher verify-rehearsal verify-upstream coverage sandbox bench check format docs manifests clean
+.PHONY: demo test unit verify-scheduler verify-launcher verify-rehearsal verify-policies verify-upstream coverage sandbox bench check format docs manifests clean
 ## make demo      the webhook on loopback with every example, then drain and upgrade on an example of a cluster, and a page
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
@@ -117,6 +117,11 @@ verify-launcher: .venv/.ready
 ##                LIVE=1 COUNT=20 runs them in real time on a real API server with kube-scheduler, AT_ONCE=4 together
 verify-rehearsal: .venv/.ready
 	@$(BIN)/python -m tests.upstream.$(if $(LIVE),live_)migrations $(COUNT) $(SEED)
+
+## make verify-policies COUNT=200
+##                the denials in CEL against their checks: COUNT changed objects for each case
+verify-policies: .venv/.ready
+	@POLICY_VARIANTS=$(or $(COUNT),200) $(BIN)/pytest -q -n0 tests/e2e/test_policies.py
 
 ## make verify-upstream COUNT=20000
 ##                our verdicts against upstream's own code, on so many random objects of each kind from SEED=0 on

@@ -12,8 +12,9 @@ from tools.chart import chart
 from tools.dashboard import dashboard
 from tools.paths import ROOT
 from virt_admit.cli.commands.rules import page
-from virt_admit.install import manifests
+from virt_admit.install import manifests, policies
 from virt_admit.install.guard import guard
+from virt_admit.policy.parser import load
 from virt_admit.rule import InvalidRule, Rule
 from virt_admit.rules import INDEX, index, load_rules
 
@@ -44,6 +45,7 @@ def files() -> dict[Path, str]:
             folder / "components" / "openshift" / "webhooks" / f"{patch['kind'].lower()}.yaml": NOTE + _yaml([patch])
             for patch in manifests.trusting_only(admission, ("openshift-cnv",))
         },
+        folder / "floor" / "policies.yaml": NOTE + _yaml(policies.policies(rules, load("default", rules))),
         folder / "monitoring" / "dashboard.json": dashboard() + "\n",
         INDEX: index(rules),
         ROOT / "docs" / "rules.md": _rules_page(),

@@ -55,6 +55,7 @@ CONTROLLERS = Build(
     "controllers", ("kube-controller-manager",), "k8s.io/kubernetes/cmd/kube-controller-manager", more_modules=True
 )
 ORACLE = Build("oracle", ("oracle",), "./oracle", MODULE / "oracle" / "main.go")
+POLICIES = Build("policies", ("policies",), "./policies", MODULE / "policies" / "main.go")
 NAMES = API_SERVER.names
 
 
@@ -102,6 +103,11 @@ def controller_manager(announce: Announce = _print) -> Path:
 def scheduler_oracle(announce: Announce = _print) -> Path:
     """Return the program that answers as the filters of kube-scheduler; build it the first time, as ``binaries``."""
     return _built(ORACLE, announce) / "oracle"
+
+
+def policy_oracle(announce: Announce = _print) -> Path:
+    """Return the program that evaluates policies as kube-apiserver does; build it the first time, as ``binaries``."""
+    return _built(POLICIES, announce) / "policies"
 
 
 def cache_folder(build: Build = API_SERVER) -> Path:

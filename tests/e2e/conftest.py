@@ -9,7 +9,14 @@ from typing import TypeVar
 
 import pytest
 
-from tests.apiserver.binaries import Announce, Unavailable, binaries, controller_manager, scheduler_oracle
+from tests.apiserver.binaries import (
+    Announce,
+    Unavailable,
+    binaries,
+    controller_manager,
+    policy_oracle,
+    scheduler_oracle,
+)
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.helm import program
@@ -66,6 +73,12 @@ def crds(control_plane: ControlPlane) -> ControlPlane:
     """The running API server, with the CustomResourceDefinitions of every kind that we know."""
     install_crds(control_plane)
     return control_plane
+
+
+@pytest.fixture(scope="session")
+def policy_validator(request: pytest.FixtureRequest) -> Path:
+    """The program that evaluates ValidatingAdmissionPolicies as the API server does."""
+    return _built(request, policy_oracle)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
+from virt_admit.model.cel import Denial
 from virt_admit.model.kubernetes.cluster import Cluster as Cluster
 from virt_admit.model.kubernetes.cluster import ReviewCache
 from virt_admit.model.kubernetes.cluster import Unseen as Unseen
@@ -209,6 +210,9 @@ class RuleOptions:
     fix_by_default: bool = False
     """Whether ``/mutate`` applies the fixes out of the box, not only if the policy says ``fix: true``."""
     sources: tuple[str, ...] = ()
+
+    denials: tuple[Denial, ...] = ()
+    """The denials of the check in CEL, for ValidatingAdmissionPolicies. A test holds both to the same decisions."""
 
     id: str = ""
     """The rule's name for users; it never changes: ``vm-running-and-run-strategy``. By default the name of the module."""

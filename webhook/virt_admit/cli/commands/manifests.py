@@ -9,10 +9,14 @@ import click
 import yaml
 from cryptography import x509
 
+from virt_admit.install import policies
 from virt_admit.install.guard import guard
 from virt_admit.install.manifests import rbac, scan_rbac, webhooks
 from virt_admit.model.kubevirt.settings.trusted_accounts import TRUSTED_NAMESPACES
-from virt_admit.rules import load_rules
+from virt_admit.policy.files import load_policy
+from virt_admit.policy.policy import PolicyError
+from virt_admit.rules import Rules, load_rules
+from virt_admit.settings import SettingError
 
 ORDER = """\
 # Install the Deployment first. Apply the webhook configurations when it is ready.
@@ -32,7 +36,11 @@ def namespace_names(_context: click.Context, _param: click.Parameter, names: tup
 
 @click.command("manifests", short_help="Print the webhook configurations and RBAC as YAML.")
 @click.option(
-    "--part", type=click.Choice(["all", "webhooks", "rbac"]), default="all", show_default=True, help="What to print."
+    "--part",
+    type=click.Choice(["all", "webhooks", "rbac", "policies"]),
+    default="all",
+    show_default=True,
+    help="What to print; all does not include policies.",
 )
 @click.option(
     "--url", default="", metavar="https://HOST:PORT", help="Let API servers call this URL instead of the Service."
@@ -51,8 +59,18 @@ def namespace_names(_context: click.Context, _param: click.Parameter, names: tup
     metavar="NAMESPACE",
     help="Do not send requests of KubeVirt's service accounts in this namespace; repeatable.",
 )
-def command(part: str, url: str, ca_file: Path | None, trusted_namespace: tuple[str, ...]) -> int:
+@click.option(
+    "--policy",
+    metavar="FILE|audit|default|strict",
+    default="default",
+    show_default=True,
+    help="With --part policies: the policy that they enforce.",
+)
+def command(part: str, url: str, ca_file: Path | None, trusted_namespace: tuple[str, ...], policy: str) -> int:
     """Print the webhook configurations and the RBAC that the rules need, as YAML for kubectl apply.
+
+    With --part policies it prints ValidatingAdmissionPolicies for the denials that need no look-up: API servers evaluate
+    them, also while no replica of the webhook answers.
 
     The components in manifests/components add rights that not every cluster needs: read access to the namespace
     medik8s-leases (medik8s), and write access for reports and Events (scan-reports).
@@ -68,8 +86,24 @@ def command(part: str, url: str, ca_file: Path | None, trusted_namespace: tuple[
     except ValueError:
         raise click.UsageError(f"{ca_file} contains no PEM certificate") from None
     rules = load_rules().at_admission
+    if part == "policies":
+        return _print_policies(rules, policy)
     objects = [*rbac(rules), *guard(), *scan_rbac(load_rules())] if part in ("all", "rbac") else []
     if part in ("all", "webhooks"):
         objects += webhooks(rules, url, bundle, trusted_namespace)
     click.echo(ORDER + yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)
+    return 0
+
+
+def _print_policies(rules: Rules, name: str) -> int:
+    try:
+        policy = load_policy(name, rules)
+    except (PolicyError, SettingError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    for what in policies.unsaid(rules, policy):
+        click.echo(f"not exported: {what}", err=True)
+    objects = policies.policies(rules, policy)
+    if not objects:
+        raise click.ClickException(f"the policy {name} denies nothing that could be exported")
+    click.echo(yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)
     return 0

@@ -6,7 +6,9 @@ does not set its own strategy. virt-api then rejects that VM: such VMs can be ne
 **Fix.** Write ``LiveMigrate``, ``LiveMigrateIfPossible``, ``None`` or ``External`` exactly, or remove the field.
 """
 
+from virt_admit.model import cel
 from virt_admit.model.kubevirt.instances.vms import EVICTION_STRATEGIES
+from virt_admit.model.kubevirt.settings.cel_settings import cel_path, cel_setting
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.messages import did_you_mean
 from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
@@ -16,6 +18,18 @@ from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Find
     kinds=(HCO, KUBEVIRT),
     action=Action.DENY,
     fixable=True,
+    denials=(
+        cel.Denial(
+            when=f"{cel.present(cel_setting(Setting.EVICTION_STRATEGY))}"
+            f" && !({cel_setting(Setting.EVICTION_STRATEGY)}.orValue(null) in {list(EVICTION_STRATEGIES)})",
+            path=cel_path(Setting.EVICTION_STRATEGY),
+            message=cel.text(
+                "is not valid; KubeVirt would reject every VM that does not set its own strategy. "
+                f"Use one of {', '.join(EVICTION_STRATEGIES)}."
+            ),
+            value=f"{cel_setting(Setting.EVICTION_STRATEGY)}.orValue(null)",
+        ),
+    ),
     sources=(
         "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go"
         "#validateLiveMigration",

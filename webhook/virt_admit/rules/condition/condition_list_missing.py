@@ -7,7 +7,8 @@ joined, or whose node was deleted. A node that stopped reporting a day ago count
 deleted nodes, list a condition that no node has.
 """
 
-from virt_admit.model.remediation import health_checks
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
@@ -15,6 +16,16 @@ from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Finding,
 @rule(
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when="!self.apiVersion.startsWith('cluster.x-k8s.io/') &&"
+            f" (self.kind == 'NodeHealthCheck' ? {cel.present('self.?spec.?unhealthyConditions')} : true)"
+            f" && {cel_checks.CONDITIONS}.size() == 0",
+            path="'spec.unhealthyConditions'",
+            message="'no conditions are listed: a node that stops reporting is never remediated. List Ready with status '"
+            ' + \'"False" and with status "Unknown", each with a time of 300s.\'',
+        ),
+    ),
     sources=("openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",),
 )
 def check(obj: Object, context: Context) -> Findings:

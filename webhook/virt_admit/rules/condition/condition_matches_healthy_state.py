@@ -7,7 +7,8 @@ pressure condition with status ``"False"``, so the check would remediate all nod
 ``NetworkUnavailable``, list ``"True"``.
 """
 
-from virt_admit.model.remediation import health_checks
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findings, Object, rule
 
 
@@ -15,6 +16,17 @@ from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findin
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
     event="RemediationLoop",
+    denials=(
+        cel.Denial(
+            each=cel_checks.CONDITIONS,
+            when=f"{cel.is_map('optional.of(item)')} && item.?type.orValue(null) in {health_checks.HEALTHY}"
+            f" && {health_checks.HEALTHY}[item.type] == item.?status.orValue(null)",
+            path=f"{cel_checks.PATH} + '.status'",
+            message="'every healthy node reports ' + item.type + '=' + item.status + "
+            "', so the check would remediate all nodes.'",
+            value="[item.type, item.status]",
+        ),
+    ),
     sources=(
         "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",
     ),

@@ -9,6 +9,7 @@ text, so it accepts ``../fence_x`` and ``fence_x --help``. With such a name no n
 import re
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, rule, show
 
@@ -18,6 +19,16 @@ AGENT: Final = re.compile(r"fence_[A-Za-z0-9_-]+")
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{cel.is_map('self.?spec.?template.?spec')} && !({cel.is_text('self.?spec.?template.?spec.?agent')}"
+            f" && self.spec.template.spec.agent.matches('^{AGENT.pattern}$'))",
+            path="'spec.template.spec.agent'",
+            message="'this is not the name of a fence agent, so no node would be fenced. Write one that the operator ships, '"
+            " + 'such as fence_ipmilan.'",
+            value="self.spec.template.spec.?agent.orValue(null)",
+        ),
+    ),
     sources=("medik8s/fence-agents-remediation:pkg/validation/validation.go#ValidateAgentName",),
 )
 def check(template: Object, _context: Context) -> Findings:

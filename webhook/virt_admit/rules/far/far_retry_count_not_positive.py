@@ -6,6 +6,7 @@ from a node that still runs. Two copies of a VM then write to one disk. With 0 t
 **Fix.** Write 1 or more. The default is 5.
 """
 
+from virt_admit.model import cel
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, rule, show
 
@@ -13,6 +14,16 @@ from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findi
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{cel.present('self.?spec.?template.?spec.?retrycount')}"
+            " && !(type(self.spec.template.spec.retrycount) == int && self.spec.template.spec.retrycount >= 1)",
+            path="'spec.template.spec.retrycount'",
+            message="'this is not a valid number of attempts: below 1 the agent would never run, but VMs would move off a '"
+            " + 'node that still runs, which destroys their data. Write 1 or more (the default is 5).'",
+            value="self.spec.template.spec.retrycount",
+        ),
+    ),
     sources=("medik8s/fence-agents-remediation:pkg/cli/cliexecuter.go#runWithRetry",),
 )
 def check(template: Object, _context: Context) -> Findings:

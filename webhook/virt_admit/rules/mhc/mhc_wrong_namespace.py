@@ -8,7 +8,8 @@ but the check never acts.
 
 from dataclasses import dataclass
 
-from virt_admit.model.remediation import health_checks
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import MHC, Action, Context, Finding, Findings, Object, param, rule
 
 
@@ -18,7 +19,20 @@ class Params:
 
 
 @rule(
-    kinds=(MHC,), action=Action.DENY, params=Params(), sources=("openshift/machine-api-operator:pkg/operator/sync.go",)
+    kinds=(MHC,),
+    action=Action.DENY,
+    params=Params(),
+    denials=(
+        cel.Denial(
+            when="self.metadata.?namespace.orValue('') != '' && self.metadata.namespace != params.namespace"
+            f" && !({cel_checks.HANDLER})",
+            path="'metadata.namespace'",
+            message="'no controller watches MachineHealthChecks in this namespace, so it would never act. Create it in '"
+            " + params.namespace + '.'",
+            value="self.metadata.namespace",
+        ),
+    ),
+    sources=("openshift/machine-api-operator:pkg/operator/sync.go",),
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
     watched = context.params.namespace

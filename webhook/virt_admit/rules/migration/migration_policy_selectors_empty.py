@@ -8,6 +8,7 @@ replaces the cluster limits for all VMs that no other policy matches. The API se
 ``""`` matches only an empty label. It is not a wildcard.
 """
 
+from virt_admit.model import cel
 from virt_admit.model.kubevirt.settings import migration_policies
 from virt_admit.rule import MIGRATION_POLICY, Action, Cause, Context, Finding, Findings, Object, rule
 
@@ -15,6 +16,14 @@ from virt_admit.rule import MIGRATION_POLICY, Action, Cause, Context, Finding, F
 @rule(
     kinds=(MIGRATION_POLICY,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"!({cel.is_map('self.?spec.?selectors')})",
+            path="'spec.selectors'",
+            message="'the API server requires this field. Write labels of namespaces or VMs in it.'",
+            value="self.?spec.?selectors.orValue(null)",
+        ),
+    ),
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migrationpolicy.go#matchPolicy",
         "kubevirt/kubevirt:staging/src/kubevirt.io/api/migrations/v1alpha1/types.go#LabelSelector",

@@ -6,12 +6,23 @@ check otherwise.
 **Fix.** Keep one of the two fields, such as ``minHealthy: 51%``.
 """
 
+from virt_admit.model import cel
 from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
 @rule(
     kinds=(NHC,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"({cel.present('self.?spec.?minHealthy')}) == ({cel.present('self.?spec.?maxUnhealthy')})",
+            path="'spec.minHealthy'",
+            message=f"{cel.present('self.?spec.?minHealthy')}"
+            " ? 'minHealthy and maxUnhealthy are both set; the operator rejects that. Keep one of them.'"
+            " : 'no limit is set; the operator rejects that. Write minHealthy: 51%.'",
+            value="[self.?spec.?minHealthy.orValue(null), self.?spec.?maxUnhealthy.orValue(null)]",
+        ),
+    ),
     sources=("medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",),
 )
 def check(obj: Object, _context: Context) -> Findings:

@@ -5,6 +5,7 @@
 **Fix.** Create a second NodeMaintenance for the other node. Delete this one when its node is done.
 """
 
+from virt_admit.model import cel
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import NM, NM_KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Operation, rule, show
 
@@ -13,6 +14,13 @@ from virt_admit.rule import NM, NM_KUBEVIRT, Action, Cause, Context, Finding, Fi
     kinds=(NM, NM_KUBEVIRT),
     operations=(Operation.UPDATE,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when="oldObject != null && self.?spec.?nodeName.orValue(null) != oldObject.?spec.?nodeName.orValue(null)",
+            path="'spec.nodeName'",
+            message="'changing the node would leave the old node cordoned. Create a second NodeMaintenance.'",
+        ),
+    ),
     sources=("medik8s/node-maintenance-operator:api/v1beta1/nodemaintenance_webhook.go#ValidateUpdate",),
 )
 def check(obj: Object, context: Context) -> Findings:

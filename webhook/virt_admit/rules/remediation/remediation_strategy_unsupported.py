@@ -9,6 +9,7 @@ so the workload is never moved off a failed node.
 import re
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, SNR_TEMPLATE
 from virt_admit.model.messages import did_you_mean
@@ -19,6 +20,7 @@ _STRATEGIES: Final = {
     SNR_TEMPLATE: ("Automatic", "ResourceDeletion", _TAINT),
     FAR_TEMPLATE: ("ResourceDeletion", _TAINT),
 }
+_FIELD: Final = "self.?spec.?template.?spec.?remediationStrategy"
 _VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})")
 _TAINT_SINCE: Final = (1, 26)
 
@@ -27,6 +29,15 @@ _TAINT_SINCE: Final = (1, 26)
     kinds=(SNR_TEMPLATE, FAR_TEMPLATE),
     action=Action.DENY,
     fixable=True,
+    denials=tuple(
+        cel.Denial(
+            when=f"self.kind == '{kind.kind}' && {cel.present(_FIELD)} && !({_FIELD}.orValue(null) in {list(known)})",
+            path="'spec.template.spec.remediationStrategy'",
+            message=cel.text(f"this is not a valid strategy, so the schema rejects it. Write {' or '.join(known)}."),
+            value=f"{_FIELD}.orValue(null)",
+        )
+        for kind, known in _STRATEGIES.items()
+    ),
     sources=("medik8s/self-node-remediation:api/v1alpha1/selfnoderemediationtemplate_webhook.go#validateStrategy",),
 )
 def check(template: Object, context: Context) -> Findings:

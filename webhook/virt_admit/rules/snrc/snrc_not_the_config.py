@@ -6,6 +6,7 @@ second object would have no effect.
 **Fix.** Edit ``self-node-remediation-config``.
 """
 
+from virt_admit.model import cel
 from virt_admit.model.remediation.remediators import SNR_CONFIG_NAME
 from virt_admit.rule import SNR_CONFIG, Action, Cause, Context, Finding, Findings, Object, Operation, rule, show
 
@@ -14,6 +15,13 @@ from virt_admit.rule import SNR_CONFIG, Action, Cause, Context, Finding, Finding
     kinds=(SNR_CONFIG,),
     operations=(Operation.CREATE,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"self.metadata.?name.orValue('') != {cel.text(SNR_CONFIG_NAME)}",
+            path="'metadata.name'",
+            message=f"'the operator reads only {SNR_CONFIG_NAME}. Edit that object.'",
+        ),
+    ),
     sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateSingleton",),
 )
 def check(config: Object, _context: Context) -> Findings:

@@ -7,11 +7,25 @@ without KubeVirt would accept it.
 an administrator starts manually.
 """
 
+from virt_admit.model import cel
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import POOL, VM, Action, Cause, Context, Finding, Findings, Object, rule
 
 
-@rule(kinds=(VM, POOL), action=Action.DENY, sources=("kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",))
+@rule(
+    kinds=(VM, POOL),
+    action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"!({cel.present(cel.VM_SPEC + '.?running')}) && !({cel.present(cel.VM_SPEC + '.?runStrategy')})"
+            f" && {cel.is_map(cel.VM_SPEC + '.?template.?spec')}",
+            path=f"{cel.VM_PATH} + 'runStrategy'",
+            message="'neither runStrategy nor running is set, so KubeVirt rejects the VM. Write runStrategy: Always '"
+            " + '(restarts after a node failure) or Halted (stays off until it is started).'",
+        ),
+    ),
+    sources=("kubevirt/kubevirt:vms-admitter.go#validateRunStrategy",),
+)
 def check(vm: Object, _: Context) -> Findings:
     spec = vms.vm_spec(vm)
     if spec["running"].present or spec["runStrategy"].present or not vms.vmi_spec(vm).is_map:

@@ -7,6 +7,7 @@ without KubeVirt would accept it.
 ``kubectl apply`` does not remove a field that it does not manage: send ``running: null``, or edit the object.
 """
 
+from virt_admit.model import cel
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import POOL, VM, Action, Cause, Context, Finding, Findings, Object, rule
 
@@ -14,6 +15,16 @@ from virt_admit.rule import POOL, VM, Action, Cause, Context, Finding, Findings,
 @rule(
     kinds=(VM, POOL),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{cel.present(cel.VM_SPEC + '.?running')} && {cel.present(cel.VM_SPEC + '.?runStrategy')}"
+            f" && {cel.is_map(cel.VM_SPEC + '.?template.?spec')}",
+            path=f"{cel.VM_PATH} + 'running'",
+            message=f"'running' + ({cel.VM_SPEC}.?running.orValue(null) == true ? ' (means Always)' : ' (means Halted)') + "
+            "' and runStrategy are both set, but KubeVirt accepts only one. Keep runStrategy and remove running.'",
+            value=f"[{cel.VM_SPEC}.?running.orValue(null), {cel.VM_SPEC}.?runStrategy.orValue(null)]",
+        ),
+    ),
     sources=("OpenShift Virtualization, Nodes 10.1.2", "kubevirt/kubevirt:vms-admitter.go#validateRunStrategy"),
 )
 def check(vm: Object, context: Context) -> Findings:

@@ -7,6 +7,9 @@ off, and VMs keep their old launcher after each update.
 """
 
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model import cel
+from virt_admit.model.kubevirt.settings.cel_settings import cel_path, cel_setting
+from virt_admit.model.kubevirt.settings.configuration import Setting
 from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 
@@ -14,6 +17,15 @@ from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Find
     kinds=(HCO, KUBEVIRT),
     action=Action.DENY,
     fixable=True,
+    denials=(
+        cel.Denial(
+            each=cel.items(f"{cel_setting(Setting.UPDATES)}.?workloadUpdateMethods"),
+            when=f"!(item in {list(workload_updates.METHODS)})",
+            path=f"{cel_path(Setting.UPDATES)} + '.workloadUpdateMethods'",
+            message="'this is not a valid method, so KubeVirt skips it (valid: LiveMigrate, Evict).'",
+            value="item",
+        ),
+    ),
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#getUpdateData",
         "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt_test.go",

@@ -36,7 +36,7 @@ class Setting(enum.Enum):
     TLS = "TLS profile"
 
 
-_HCO_V1BETA1: Final[Mapping[Setting, str]] = {
+HCO_V1BETA1_PATHS: Final[Mapping[Setting, str]] = {
     Setting.UPDATES: "spec.workloadUpdateStrategy",
     Setting.MIGRATIONS: "spec.liveMigrationConfig",
     Setting.EVICTION_STRATEGY: "spec.evictionStrategy",
@@ -46,7 +46,7 @@ _HCO_V1BETA1: Final[Mapping[Setting, str]] = {
     Setting.CERTIFICATES: "spec.certConfig",
     Setting.TLS: "spec.tlsSecurityProfile",
 }
-_HCO_V1: Final[Mapping[Setting, str]] = {
+HCO_V1_PATHS: Final[Mapping[Setting, str]] = {
     Setting.UPDATES: "spec.virtualization.workloadUpdateStrategy",
     Setting.MIGRATIONS: "spec.virtualization.liveMigrationConfig",
     Setting.EVICTION_STRATEGY: "spec.virtualization.evictionStrategy",
@@ -55,7 +55,7 @@ _HCO_V1: Final[Mapping[Setting, str]] = {
     Setting.CERTIFICATES: "spec.security.certConfig",
     Setting.TLS: "spec.security.tlsSecurityProfile",
 }
-_KUBEVIRT: Final[Mapping[Setting, str]] = {
+KUBEVIRT_PATHS: Final[Mapping[Setting, str]] = {
     Setting.UPDATES: "spec.workloadUpdateStrategy",
     Setting.MIGRATIONS: "spec.configuration.migrations",
     Setting.EVICTION_STRATEGY: "spec.configuration.evictionStrategy",
@@ -79,9 +79,9 @@ def setting(obj: Object, what: Setting) -> Field:
     """
     kind = kinds.of(obj)
     if kind is KUBEVIRT:
-        places = _KUBEVIRT
+        places = KUBEVIRT_PATHS
     elif kind is HCO:
-        places = _HCO_V1BETA1 if obj.version == "v1beta1" else _HCO_V1
+        places = HCO_V1BETA1_PATHS if obj.version == "v1beta1" else HCO_V1_PATHS
     else:
         places = _CDI if kind is CDI else {}
     place = places.get(what)

@@ -1,0 +1,63 @@
+"""The floor: policies that the API server evaluates itself, with no webhook installed."""
+
+import copy
+import json
+import time
+
+import pytest
+
+from tests.apiserver.control_plane import ControlPlane
+from tests.paths import ROOT
+from tests.rule_cases import rule_cases
+
+FLOOR = ROOT / "manifests" / "floor"
+RULE = "vm-running-and-run-strategy"
+
+
+@pytest.fixture
+def floor(crds: ControlPlane):
+    crds.kubectl("apply", "-k", str(FLOOR), check=True)
+    yield crds
+    crds.kubectl("delete", "-k", str(FLOOR), check=True)
+
+
+def vm(name, **spec):
+    found = copy.deepcopy(rule_cases()[RULE][0]["object"])
+    found["metadata"] = {"name": name, "namespace": "default"}
+    found["spec"] |= spec
+    return {**found, "spec": {key: value for key, value in found["spec"].items() if value is not ...}}
+
+
+def apply(plane, obj):
+    return plane.kubectl("apply", "-f", "-", input=json.dumps(obj))
+
+
+def refused(plane, obj):
+    """What kubectl prints when the floor has arrived in the API server, which takes a moment."""
+    end = time.monotonic() + 30
+    while (done := plane.kubectl("apply", "--dry-run=server", "-f", "-", input=json.dumps(obj))).returncode == 0:
+        assert time.monotonic() < end, "the floor never refused it"
+        time.sleep(0.2)
+    return done.stderr
+
+
+def test_the_floor_refuses_with_what_to_write(crds: ControlPlane, floor: ControlPlane) -> None:
+    said = refused(floor, vm("both"))
+    assert "spec.running: running (means Always) and runStrategy are both set" in said, said
+    assert f"Keep runStrategy and remove running. [{RULE}]" in said
+    assert apply(floor, vm("both", running=...)).returncode == 0
+    floor.kubectl("delete", "virtualmachine", "both", "-n", "default", check=True)
+
+
+def test_an_old_fault_stays_editable_and_deletable(crds: ControlPlane) -> None:
+    assert apply(crds, vm("old")).returncode == 0
+    crds.kubectl("apply", "-k", str(FLOOR), check=True)
+    try:
+        refused(crds, vm("new"))
+        edited = vm("old")
+        edited["metadata"]["labels"] = {"edited": "true"}
+        assert apply(crds, edited).returncode == 0
+        assert apply(crds, vm("old", runStrategy="Halted")).returncode != 0, "another fault is a new one"
+        assert crds.kubectl("delete", "virtualmachine", "old", "-n", "default").returncode == 0
+    finally:
+        crds.kubectl("delete", "-k", str(FLOOR), check=True)
