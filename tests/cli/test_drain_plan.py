@@ -313,6 +313,7 @@ def test_the_data():
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],
                 **AT_REST | {"state": "refused"},
+                "problems": ["DisksNotLiveMigratable:shop/oracle", "InterfaceNotLiveMigratable:shop/oracle"],
             },
             {
                 "namespace": "shop",
@@ -323,6 +324,7 @@ def test_the_data():
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],
                 **AT_REST,
+                "problems": [],
             },
         ],
         "blockers": [],

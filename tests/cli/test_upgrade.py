@@ -119,9 +119,12 @@ def test_a_vm_that_blocks_stops_the_upgrade_and_is_named():
 
     assert data["possible"] is False
     assert data["duration"] is None
-    assert [stop["node"] for stop in data["stops"]] == ["a"]
-    assert "shop/db" in data["stops"][0]["reason"]
-    assert data["stops"][0]["remedy"]
+    assert {stop["node"] for stop in data["stops"]} == {"a"}
+    assert [stop["problem"] for stop in data["stops"]] == [
+        "DisksNotLiveMigratable:shop/db",
+        "InterfaceNotLiveMigratable:shop/db",
+    ]
+    assert all("shop/db" in stop["reason"] and stop["remedy"] for stop in data["stops"])
 
 
 def test_a_cluster_without_room():

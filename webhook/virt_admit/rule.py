@@ -32,6 +32,9 @@ from virt_admit.model.messages import cut as cut
 from virt_admit.model.messages import did_you_mean
 from virt_admit.model.messages import first_that_fits as first_that_fits
 from virt_admit.model.messages import names as names
+from virt_admit.model.problems import ProblemCause as ProblemCause
+from virt_admit.model.problems import ProblemId as ProblemId
+from virt_admit.model.problems import problem_of as problem_of
 from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 
 T = TypeVar("T")
@@ -110,6 +113,8 @@ class Finding(NamedTuple):
     """What makes the finding go away."""
     why: str = ""
     """For fixes: why this value, as a clause that follows "because" in the warning and in the audit log."""
+    problem: ProblemId | None = None
+    """The problem that it shows: other rules, other objects and other verbs may show it too. None: it has no id."""
 
 
 @dataclass(frozen=True)

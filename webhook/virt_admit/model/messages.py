@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.kubernetes.objects import Path
 from virt_admit.model.kubernetes.units import show
@@ -13,13 +13,6 @@ LONGEST_WARNING: Final = 256
 
 MOST_NAMES: Final = 5
 """The largest number of names in one message; the total is always given."""
-
-
-class Problem(NamedTuple):
-    """Why something does not happen, and the remedy."""
-
-    reason: str
-    remedy: str
 
 
 def names(items: Iterable[str], width: int = 120) -> str:

@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.messages import count
+from virt_admit.model.problems import ProblemCause, ProblemId
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final = union(
@@ -69,6 +70,12 @@ class Blocker:
     remedy: str
     now: bool
     """Whether it is a state of the moment; otherwise it never passes by itself."""
+    cause: str = ProblemCause.BLOCKED
+
+    @property
+    def id(self) -> ProblemId:
+        """The id of the problem. Its root is this object."""
+        return ProblemId(self.cause, self.namespace, self.name)
 
     @property
     def subject(self) -> str:
@@ -152,10 +159,13 @@ def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
     node = _node(name, cluster)
     if node is not None and node_health.silence(node, cluster):
         reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
-        yield Blocker(NODE.kind, "", name, reason, "Repair or fence the node.", now=True)
+        yield Blocker(NODE.kind, "", name, reason, _FENCE, now=True, cause=ProblemCause.NODE_SILENT)
     elif node is not None and node_health.cannot_end_pods(node):
         reason = f"its kubelet cannot end pods ({node_health.unready(node)})"
-        yield Blocker(NODE.kind, "", name, reason, "Repair or fence the node.", now=True)
+        yield Blocker(NODE.kind, "", name, reason, _FENCE, now=True, cause=ProblemCause.NODE_CANNOT_END_PODS)
+
+
+_FENCE: Final = "Repair or fence the node."
 
 
 def on_node(cluster: Cluster, node: str) -> Sequence[Object]:
@@ -209,7 +219,7 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
             return None
         reason = f"its VMI {pod.annotations[DOMAIN]} does not exist, and KubeVirt refuses to evict the pod without it"
         remedy = "Repair virt-controller and virt-handler, which end such a pod."
-        return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False)
+        return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.POD_WITHOUT_VMI)
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
         return None
     budgets = [budget for budget, selector in _budgets(cluster, pod.namespace) if selector.matches(pod.labels)]
@@ -218,7 +228,8 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
             return replacing
         names = ", ".join(sorted(budget.name for budget in budgets))
         reason = f"PodDisruptionBudgets {names} select the same pod, and the Eviction API refuses such pods"
-        return Blocker("Pod", pod.namespace, pod.name, reason, "Let one budget alone select the pod.", now=False)
+        remedy = "Let one budget alone select the pod."
+        return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.SEVERAL_BUDGETS)
     return _refusal(pod, budgets[0], cluster) if budgets else None
 
 
@@ -265,7 +276,8 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
         why, remedy = "the kubelet of its node does not report", "Repair or fence the node."
     else:
         why, remedy = "the kubelet has not reported its end", "Repair the kubelet or the storage of its node."
-    return Blocker(POD.kind, pod.namespace, pod.name, f"{since}, but {why}", remedy, now=True)
+    reason = f"{since}, but {why}"
+    return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=ProblemCause.POD_NOT_ENDING)
 
 
 def _is_silent(pod: Object, cluster: Cluster) -> bool:
@@ -302,7 +314,8 @@ def _replacing(budgets: Sequence[Object]) -> Blocker | None:
         return None
     reason = f"{next(iter(operators)).name} is replacing it by {budgets[1].name}, and both select the same pod"  # type: ignore[union-attr]
     remedy = "Wait until one of them is left, or repair the operator."
-    return Blocker(PDB.kind, budgets[0].namespace, budgets[0].name, reason, remedy, now=True)
+    first = budgets[0]
+    return Blocker(PDB.kind, first.namespace, first.name, reason, remedy, now=True, cause=ProblemCause.SEVERAL_BUDGETS)
 
 
 def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | None:
@@ -325,14 +338,16 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
             return None
         if answer.way is Way.WAITS:
             return Wait(kind, namespace, name, answer.reason)
-        return Blocker(kind, namespace, name, answer.reason, answer.remedy, now=answer.way is Way.NOW)
+        return Blocker(kind, namespace, name, answer.reason, answer.remedy, answer.way is Way.NOW, ProblemCause.BUDGET)
     if never:
         remedy = _REMEDY_WITHOUT_SCALE if _lacks_scale(budget) else "Add a replica, or set maxUnavailable: 1."
-        return Blocker(kind, namespace, name, f"{never}, so no pod can ever be evicted", remedy, now=False)
+        reason = f"{never}, so no pod can ever be evicted"
+        return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
     if (status["disruptionsAllowed"].integer or 0) > 0:
         return None
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
-    return Blocker(kind, namespace, name, reason, "Wait until its pods are healthy, or repair them.", now=True)
+    remedy = "Wait until its pods are healthy, or repair them."
+    return Blocker(kind, namespace, name, reason, remedy, now=True, cause=ProblemCause.BUDGET)
 
 
 def never_allows(budget: Object, cluster: Cluster) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions, vmi_evictions
+from virt_admit.forecasts.drain import pod_evictions, vm_problems, vmi_evictions
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
@@ -38,7 +38,8 @@ from virt_admit.model.kubevirt.instances import (
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import parallel_migrations
-from virt_admit.model.messages import Problem, cut
+from virt_admit.model.messages import cut
+from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.filters import Placement
 
 READS: Final = union(
@@ -54,6 +55,7 @@ READS: Final = union(
     clock.READS,
     vm_states.READS,
     lost_launchers.READS,
+    vm_problems.READS,
 )
 """The fields that the forecast reads."""
 
@@ -89,6 +91,8 @@ class Forecast:
     """Whether the VM may need no room elsewhere, because what decides that could not be read."""
     state: VmState = AT_REST
     """What the VM is doing now."""
+    problems: tuple[Problem, ...] = ()
+    """One for each cause that keeps the VM on its node, each with its id. Empty unless it blocks the drain."""
 
     @property
     def placement(self) -> Placement:
@@ -113,6 +117,13 @@ class _Verdict(NamedTuple):
     remedy: str = ""
     unseen: str = ""
     may_stop: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def blocks(cls, problem: Problem, reason: str = "") -> _Verdict:
+        """Return that a problem blocks the drain, with a longer reason if one is given."""
+        reason = reason or problem.reason
+        return cls(VmOutcome.BLOCKS, reason, problem.remedy, problems=(problem._replace(reason=reason),))
 
     @classmethod
     def unread(cls, blind: Unseen, *, may_stop: bool = True) -> _Verdict:
@@ -169,13 +180,16 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         verdict = _Verdict.unread(blind)
     moves = verdict.outcome not in SHUT_DOWN
     unseen, may_stop = verdict.unseen, verdict.may_stop
-    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), unseen, may_stop, state)
+    problems = tuple(problem.about(vmi) for problem in verdict.problems)
+    return Forecast(
+        vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), unseen, may_stop, state, problems
+    )
 
 
 def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:
     stuck = _stuck(vmi, cluster)
     if stuck is not None:
-        return _Verdict(VmOutcome.BLOCKS, stuck.reason, stuck.remedy)
+        return _Verdict.blocks(stuck)
     if vmi.deleted:
         return _shut_down(vmi, cluster, find, "it is being stopped already")
     if state.state is State.ENDED:
@@ -186,7 +200,8 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         _demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET):
-        return _Verdict(VmOutcome.BLOCKS, evicted.reason, evicted.remedy)
+        problems = vm_problems.of_reaction(vmi, evicted, cluster)
+        return _Verdict(VmOutcome.BLOCKS, evicted.reason, evicted.remedy, problems=problems)
     if evicted.effect is Effect.SHUTS_DOWN:
         return _shut_down(vmi, cluster, find, evicted.reason)
     try:
@@ -210,14 +225,14 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     """
     again = vm_states_failures.repeats(vmi, state, find(True), cluster)
     if again is not None and again.effect is StateEffect.BLOCKS:
-        return _Verdict(VmOutcome.BLOCKS, f"{why}, but {again.reason}", again.remedy)
+        return _Verdict.blocks(Problem(f"{why}, but {again.reason}", again.remedy, again.cause))
     ruled = vm_states_outcomes.ruling(vmi, state, cluster)
     problem = first_known((lambda: _failing(vmi, cluster), *(() if state.placed else _room(vmi, cluster, find))))
     if problem is not None:
         words = f" ({ruled.reason})" if ruled is not None and state.state is State.UNSCHEDULABLE else ""
-        return _Verdict(VmOutcome.BLOCKS, f"{why}, but {problem.reason}{words}", problem.remedy)
+        return _Verdict.blocks(problem, f"{why}, but {problem.reason}{words}")
     if ruled is not None and ruled.effect is StateEffect.BLOCKS:
-        return _Verdict(VmOutcome.BLOCKS, ruled.reason, ruled.remedy)
+        return _Verdict.blocks(Problem(ruled.reason, ruled.remedy, ruled.cause))
     for open_end in (ruled, again):
         if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
             return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
@@ -281,9 +296,8 @@ def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     minutes = int(late.total_seconds() // 60)
     reason = f"it is being stopped, and should have ended {minutes} minutes ago"
-    return Problem(
-        reason, "see its events and its launcher pod; repair the kubelet, virt-handler or the storage of its node"
-    )
+    remedy = "see its events and its launcher pod; repair the kubelet, virt-handler or the storage of its node"
+    return Problem(reason, remedy, ProblemCause.STOP_OVERDUE)
 
 
 _GRACE: Final = 30
@@ -345,5 +359,5 @@ def _failing(vmi: Object, cluster: Cluster) -> Problem | None:
     text = migration_failures.essence(failed[-1].at("status", "migrationState", "failureReason").text or "")
     reason = f"its last {len(failed)} migrations failed, so will the next{f': {cut(text, 160)}' if text else ''}"
     if text and migration_failures.is_of_pair(text):
-        return Problem(reason, vm_states_failures.PAIR_REMEDY)
-    return Problem(reason, f"see why migration {failed[-1].name} failed")
+        return Problem(reason, vm_states_failures.PAIR_REMEDY, ProblemCause.TARGETS_INCOMPATIBLE)
+    return Problem(reason, f"see why migration {failed[-1].name} failed", ProblemCause.MIGRATION_FAILS)

@@ -13,7 +13,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migratability, migrations, vmis
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
-from virt_admit.model.messages import Problem
+from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 EVICTION_READS: Final = union(vmis.READS, expand.STRATEGY_READS, disruption_budgets.READS)
 """The fields that ``evictions`` reads."""
@@ -72,6 +72,9 @@ class Reaction(NamedTuple):
     """The eviction strategy in force, and where it comes from."""
     reason: str
     remedy: str = ""
+    cause: str = ProblemCause.NOT_REPORTED
+    problem: ProblemId | None = None
+    """The id of the problem of another object. None: it is the VM's."""
 
 
 def eviction(vmi: Object, cluster: Cluster) -> Eviction:
@@ -99,15 +102,16 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
         case Eviction.WAITS:
             reason = f"{said.phrase}: something outside KubeVirt has to move it"
             remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
-            return Reaction(Effect.EXTERNAL, said, reason, remedy)
+            return Reaction(Effect.EXTERNAL, said, reason, remedy, ProblemCause.EXTERNAL)
         case Eviction.MIGRATES:
             limit = _no_migration(cluster)
             if limit is not None:
-                return Reaction(Effect.NO_MIGRATION, said, f"{said.phrase}, but {limit.reason}", limit.remedy)
+                reason = f"{said.phrase}, but {limit.reason}"
+                return Reaction(Effect.NO_MIGRATION, said, reason, limit.remedy, limit.cause, limit.id)
             return Reaction(Effect.MIGRATES, said, said.phrase)
     refused = disruption_budgets.blocking(vmi, cluster)
     if refused is not None:
-        return Reaction(Effect.BUDGET, said, refused.reason, refused.remedy)
+        return Reaction(Effect.BUDGET, said, refused.reason, refused.remedy, refused.cause, refused.id)
     hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
     return Reaction(Effect.SHUTS_DOWN, said, f"{said.phrase}{hindered}")
 

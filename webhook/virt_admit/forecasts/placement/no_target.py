@@ -11,7 +11,8 @@ from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import Problem, names
+from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem, ProblemCause
 
 _MOMENT: Final = frozenset(("cordoned", "not Ready", "virt-handler is not serving it"))
 
@@ -37,12 +38,25 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     refusals = {name: why for name, why in placement.refusals.items() if SCHEDULABLE in nodes[name].labels}
     if not refusals:
         runs_kubevirt = any(SCHEDULABLE in node.labels for node in nodes.values())
-        return Problem("no other node runs KubeVirt", f"add one, or {otherwise}") if runs_kubevirt else None
+        if not runs_kubevirt:
+            return None
+        return Problem("no other node runs KubeVirt", f"add one, or {otherwise}", ProblemCause.NO_OTHER_NODE)
     busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
     if busy:
-        return Problem(f"no node that could take it is ready: {names(sorted(busy))}", "uncordon or repair one of them")
+        reason = f"no node that could take it is ready: {names(sorted(busy))}"
+        return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_NODE_READY)
     causes = tuple(dict.fromkeys(_causes(refusals)))
-    return Problem(f"no other node can take it: {names(causes)}", _remedy(causes, otherwise, cluster))
+    return Problem(f"no other node can take it: {names(causes)}", _remedy(causes, otherwise, cluster), _cause(causes))
+
+
+def _cause(causes: Collection[str]) -> ProblemCause:
+    if any(cause.startswith("claim ") and "allows one pod" not in cause for cause in causes):
+        return ProblemCause.CLAIM_BROKEN
+    if all(" missing on " in cause for cause in causes):
+        return ProblemCause.NO_ROOM
+    if any(cause.startswith("host model ") for cause in causes):
+        return ProblemCause.HOST_MODEL
+    return ProblemCause.NO_TARGET
 
 
 def is_lasting(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> bool | None:

@@ -12,7 +12,8 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.messages import Problem, names
+from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.preemption import HIGHEST
 
 UNSEEN: Final = "whether kube-scheduler preempts pods of lower priority"

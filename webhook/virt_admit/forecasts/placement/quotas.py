@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import limit_ranges
-from virt_admit.model.messages import Problem
+from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amounts, show
 
@@ -48,12 +48,17 @@ def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
     for pod, words in ((demand.launcher, "a second pod"), (demand.attachment, "the pod that attaches its volumes")):
         refused = limit_ranges.refusal(pod, ranges) if pod is not None else ""
         if refused:
-            return Problem(f"{refused}: {words} is refused", "change the LimitRange, or what the pod requests")
+            return Problem(
+                f"{refused}: {words} is refused",
+                "change the LimitRange, or what the pod requests",
+                ProblemCause.LIMIT_RANGE,
+            )
     for quota in found:
         for name, lack in missing(quota, demand):
             what = "copy of its vTPM and EFI state" if name.removeprefix("count/") in _OF_STATE else "pod"
             reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
-            return Problem(reason, "raise the quota, or use an ApplicationAwareResourceQuota")
+            remedy = "raise the quota, or use an ApplicationAwareResourceQuota"
+            return Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
     return None
 
 

@@ -21,6 +21,8 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
+from virt_admit.model.messages import count
+from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
 READS: Final = union(drain_plan.READS, rollouts.READS)
 """The fields that a rehearsal reads."""
@@ -56,6 +58,8 @@ class Stop:
     node: str
     reason: str
     remedy: str
+    problem: ProblemId | None = None
+    """None: it is the consequence of another stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def _emptiest_first(plan: Plan) -> Sequence[str]:
 
 def _unknown(driver: Driver, plan: Plan, unseen: Sequence[str]) -> Rehearsal:
     """Return that nothing can be determined, unless something that was read certainly stops the upgrade."""
-    stops = tuple(_certain_stops(plan))
+    stops = tuple(_certain_stops(plan.nodes))
     return Rehearsal(
         driver,
         False if stops else None,
@@ -154,16 +158,29 @@ def _unknown(driver: Driver, plan: Plan, unseen: Sequence[str]) -> Rehearsal:
     )
 
 
-def _certain_stops(plan: Plan) -> Iterator[Stop]:
-    for node in plan.nodes:
-        for row in node.having(VmOutcome.BLOCKS):
-            yield Stop(node.name, f"{row.vmi.full_name}: {row.reason}", row.remedy)
-        yield from _other_pods(node)
+def _certain_stops(
+    nodes: Iterable[NodePlan], holds: Callable[[Forecast], bool] = lambda row: row.outcome is VmOutcome.BLOCKS
+) -> Iterator[Stop]:
+    """Yield one stop for each node and cause. ``holds``: whether a VM certainly keeps its node from becoming empty."""
+    for node in nodes:
+        found: dict[ProblemId | None, list[Stop]] = {}
+        for row in filter(holds, node.forecasts):
+            for problem in row.problems:
+                reason = f"{row.vmi.full_name}: {problem.reason}"
+                found.setdefault(problem.id, []).append(Stop(node.name, reason, problem.remedy, problem.id))
+        for stop in _other_pods(node):
+            found[stop.problem] = [stop]
+        yield from map(_together, found.values())
+
+
+def _together(stops: Sequence[Stop]) -> Stop:
+    first, more = stops[0], len(stops) - 1
+    return replace(first, reason=f"{first.reason} (and {count(more, 'more VM')})") if more else first
 
 
 def _other_pods(node: NodePlan) -> Iterator[Stop]:
     for blocker in node.pods.blockers:
-        yield Stop(node.name, f"{blocker.subject}: {blocker.reason}", blocker.remedy)
+        yield Stop(node.name, f"{blocker.subject}: {blocker.reason}", blocker.remedy, blocker.id)
 
 
 # --- the simulation ----------------------------------------------------------------------------------------------
@@ -184,7 +201,12 @@ def _simulated(
     low = simulate(worlds[0])
     progress("simulating the longest run")
     high = simulate(worlds[1])
-    stops = tuple(_stops(plan, pools, low, high))
+    updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.nodes)
+    for_good = frozenset(vm.name for vm in worlds[0].vms if vm.blocked)
+    lasting = tuple(
+        _certain_stops((node for node in plan.nodes if node.name in updated), lambda row: row.vmi.full_name in for_good)
+    )
+    stops = tuple(_stops(plan, pools, lasting, low, high))
     stopped = bool(low.stops and high.stops)
     preempting = stopped and _depends_on_preemption(plan, worlds, (low, high), cluster)
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(_undetermined(low, high))
@@ -320,19 +342,33 @@ def _vms(plan: Plan, moves: Mapping[str, int]) -> Iterator[VmMoves]:
         yield VmMoves(row.vmi.namespace, row.vmi.name, moves.get(row.vmi.full_name, 0), row.outcome)
 
 
-def _stops(plan: Plan, pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Stop]:
-    """Yield what stops the upgrade, in the order in which it shows; then the nodes that it never reaches."""
+def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], low: Outcome, high: Outcome) -> Iterator[Stop]:
+    """Yield what stops the upgrade: pools, then what certainly keeps a node from becoming empty, then what shows in a run.
+
+    At last the nodes that it never reaches.
+    """
     for pool in pools:
         if pool.obstacle is not None:
-            yield Stop("", pool.obstacle.reason, pool.obstacle.remedy)
-    remedies = {row.vmi.full_name: row.remedy for node in plan.nodes for row in node.forecasts}
-    others = {node.name: stop.remedy for node in plan.nodes for stop in list(_other_pods(node))[:1]}
-    for node, reason in {**low.stops, **high.stops}.items():
-        remedy = remedies.get(reason.partition(": ")[0]) or others.get(node)
-        yield Stop(node, reason, remedy or "Add room or let another node take it.")
+            yield Stop("", pool.obstacle.reason, pool.obstacle.remedy, pool.obstacle.problem)
+    shown = {**low.stops, **high.stops}
+    yield from sorted(lasting, key=lambda stop: list(shown).index(stop.node) if stop.node in shown else len(shown))
+    certain = {stop.node for stop in lasting}
+    rows = {row.vmi.full_name: row for node in plan.nodes for row in node.forecasts}
+    for node, reason in shown.items():
+        if node not in certain:
+            yield _without_room(node, reason, rows.get(reason.partition(": ")[0]))
     if not (low.stops or high.stops):
         for node in leftovers([pool for pool in pools if pool.obstacle is None], low):
             yield Stop(node, "it is never reached", "See the other stops.")
+
+
+def _without_room(node: str, reason: str, row: Forecast | None) -> Stop:
+    """Return that a VM finds no room in a run. It may have found some if its node alone were drained."""
+    remedy = (row.remedy if row else "") or "Add room or let another node take it."
+    if row is None:
+        return Stop(node, reason, remedy)
+    known = row.problems[0].id if row.problems else None
+    return Stop(node, reason, remedy, known or problem_of(ProblemCause.NO_ROOM, row.vmi))
 
 
 def _faster(world: World, high: Outcome) -> Iterator[Saving]:

@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL,
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
+from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
 READS: Final[Reads] = {
     MACHINE_CONFIG_POOL: (),
@@ -46,6 +47,7 @@ class Obstacle:
 
     reason: str
     remedy: str
+    problem: ProblemId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ def _machine_config_pool(pool: Object, own: Sequence[Object], max_unavailable: s
         obstacle = obstacle or Obstacle(
             f"maxUnavailable of MachineConfigPool {pool.name} is not valid, so its nodes are not updated",
             "Set a number or a percentage.",
+            problem_of(ProblemCause.POOL_INVALID, pool),
         )
     if max_unavailable is not None:
         capacity = _given(max_unavailable, len(own))
@@ -154,6 +157,7 @@ def _machine_config_pool(pool: Object, own: Sequence[Object], max_unavailable: s
         obstacle = obstacle or Obstacle(
             f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
             "Uncordon or repair them.",
+            problem_of(ProblemCause.POOL_NODES, pool),
         )
     return Pool(f"MachineConfigPool {pool.name}", tuple(map(_name, own)), capacity, obstacle)
 
@@ -177,11 +181,16 @@ def _name(node: Object) -> str:
 
 def _pool_obstacle(pool: Object) -> Obstacle | None:
     if pool.at("spec", "paused").boolean:
-        return Obstacle(f"MachineConfigPool {pool.name} is paused", "Set spec.paused to false.")
+        paused = problem_of(ProblemCause.POOL_PAUSED, pool)
+        return Obstacle(f"MachineConfigPool {pool.name} is paused", "Set spec.paused to false.", paused)
     degraded = pool.condition("Degraded")
     if degraded["status"].text == "True":
         why = degraded["message"].text or degraded["reason"].text or "see its conditions"
-        return Obstacle(f"MachineConfigPool {pool.name} is degraded: {why}", "Repair the nodes that its status names.")
+        return Obstacle(
+            f"MachineConfigPool {pool.name} is degraded: {why}",
+            "Repair the nodes that its status names.",
+            problem_of(ProblemCause.POOL_DEGRADED, pool),
+        )
     return None
 
 
@@ -197,7 +206,11 @@ def _cluster_api(every: Sequence[Object], cluster: Cluster, max_unavailable: str
         surge, unavailable = rolling["maxSurge"].value, rolling["maxUnavailable"].value
         at_once = _surge(surge, unavailable, len(own)) if max_unavailable is None else _given(max_unavailable, len(own))
         paused = deployment.at("spec", "paused").boolean
-        obstacle = Obstacle(f"MachineDeployment {deployment.name} is paused", "Set spec.paused to false.")
+        obstacle = Obstacle(
+            f"MachineDeployment {deployment.name} is paused",
+            "Set spec.paused to false.",
+            problem_of(ProblemCause.POOL_PAUSED, deployment),
+        )
         yield Pool(f"MachineDeployment {deployment.name}", own, at_once, obstacle if paused else None)
 
 

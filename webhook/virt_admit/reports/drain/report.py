@@ -59,6 +59,23 @@ class DrainedVm:
     """The node from which the VM arrives."""
     downtime: None
     """Not determined."""
+    problems: tuple[str, ...]
+    """The ids of all problems that keep the VM on its node: cause and root object. Empty unless it blocks the drain."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainBlocker:
+    """Something other than a VM that keeps a node from becoming empty."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    remedy: str
+    now: bool
+    """Whether it is a state of the moment; otherwise it never passes by itself."""
+    problem: str
+    """Its id: cause and root object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +93,7 @@ class DrainedNode:
     """The number of VMs by outcome, the worst first; zeros too."""
     vms: tuple[DrainedVm, ...]
     """The worst first; VMs of other nodes that arrive come last: their own node counts them."""
-    blockers: tuple[Blocker, ...]
+    blockers: tuple[DrainBlocker, ...]
     """What else keeps the node from becoming empty. ``now``: it may pass."""
     waits: tuple[Wait, ...]
     """What passes by itself."""
@@ -140,7 +157,7 @@ def node_report(node: NodePlan) -> DrainedNode:
         fits=node.packing.fits,
         counts=_counts(VmOutcome, (row.outcome for row in node.forecasts)),
         vms=tuple(map(vm, (*node.forecasts, *node.visitors))),
-        blockers=node.pods.blockers,
+        blockers=tuple(map(_blocker, node.pods.blockers)),
         waits=node.pods.waits,
         needs=node.pods.needs,
         control=node.control,
@@ -168,7 +185,12 @@ def vm(row: Forecast) -> DrainedVm:
         failure=FailedMigration(str(failure.kind), failure.text) if failure is not None else None,
         from_=state.source or None,
         downtime=None,
+        problems=tuple(dict.fromkeys(str(problem.id) for problem in row.problems)),
     )
+
+
+def _blocker(found: Blocker) -> DrainBlocker:
+    return DrainBlocker(found.kind, found.namespace, found.name, found.reason, found.remedy, found.now, str(found.id))
 
 
 def _updates(plan: Plan) -> WorkloadUpdates | None:

@@ -1,12 +1,20 @@
-"""Findings grouped by cause: a rule that finds the same in several places of an object is one row."""
+"""Findings grouped by problem: what several rules, objects and places show is one row.
+
+Rows with the same problem id are one. A rule that finds the same in several places of an object is one row, and so is a
+rule that says the same about several objects.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final
 
 from virt_admit.model.messages import count, names
+from virt_admit.model.sanitize import line
 from virt_admit.reports.findings.report import Report, ReportRow
 from virt_admit.rule import Action
+
+_Key = Callable[[ReportRow], Hashable]
 
 
 def merge(rows: Iterable[ReportRow]) -> list[ReportRow]:
@@ -15,6 +23,74 @@ def merge(rows: Iterable[ReportRow]) -> list[ReportRow]:
     for row in rows:
         groups.setdefault((id(row.result), row.word, row.rule, row.path.without_indices), []).append(row)
     return [_merged(group) for group in groups.values()]
+
+
+def problems(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Return one row for each problem, in the order of the first row of each.
+
+    The strictest row of a problem stands for it and names what else shows it. Rows of a rule with the same text, but for
+    the name of their object, are one row that names the objects.
+    """
+    shown = [_of_problem(group) for group in _groups(merge(rows), _problem)]
+    alike = {id(group[0]): group for group in _groups(shown, _text) if len(group) >= _MANY}
+    repeated = {id(row) for group in alike.values() for row in group[1:]}
+    return [_of_objects(alike.get(id(row), [row])) for row in shown if id(row) not in repeated]
+
+
+_MANY: Final = 4
+"""Equal lines about this many objects are one."""
+
+
+def _groups(rows: Iterable[ReportRow], key: _Key) -> Iterable[list[ReportRow]]:
+    groups: dict[Hashable, list[ReportRow]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups.values()
+
+
+def _problem(row: ReportRow) -> Hashable:
+    return id(row) if row.problem is None or row.action is Action.OFF else (row.result.cluster, row.problem)
+
+
+def _text(row: ReportRow) -> Hashable:
+    obj = row.result.obj
+    if row.location is not None or not obj.name:
+        return id(row)
+    text = row.text.replace(obj.name, "\0") if len(obj.name) > _SHORTEST else row.text
+    return row.result.cluster, obj.kind, row.word, row.rule, text, row.remedy
+
+
+_SHORTEST: Final = 3
+"""A name of so few characters may occur in any text."""
+
+
+def _of_problem(group: list[ReportRow]) -> ReportRow:
+    """Return the strictest row, with the other rules and objects that show the same."""
+    first = max(group, key=lambda row: row.action or Action.OFF)
+    others = dict.fromkeys(_where(row, first) for row in group if row is not first)
+    return first._replace(others=tuple(others))
+
+
+def _where(row: ReportRow, first: ReportRow) -> str:
+    same = row.result.obj.kind == first.result.obj.kind and row.result.obj.full_name == first.result.obj.full_name
+    place = row.location
+    where = f"{place.file}:{place.line}" if place else row.result.called
+    return f"{row.path} [{row.rule}]" if same else f"{where} [{row.rule}]"
+
+
+def _of_objects(group: list[ReportRow]) -> ReportRow:
+    first, *others = group
+    return first._replace(alike=tuple(row.result.called for row in others)) if others else first
+
+
+def called(row: ReportRow) -> str:
+    """Return the name of the object of a row, and the number of the others: ``Node/a and 249 more``."""
+    return f"{row.result.called} and {len(row.alike)} more" if row.alike else row.result.called
+
+
+def also(row: ReportRow) -> str:
+    """Return what else the row stands for: objects, places and rules; empty: nothing."""
+    return line(names((*row.others, *row.alike)))
 
 
 def _merged(group: list[ReportRow]) -> ReportRow:

@@ -13,6 +13,7 @@ from virt_admit.model import sanitize
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
 from virt_admit.model.messages import count
+from virt_admit.model.problems import ProblemId
 from virt_admit.rule import Action, Rule
 
 _NO_PATH: Final = Path()
@@ -197,6 +198,11 @@ class ReportRow(NamedTuple):
     unseen: str = ""
     error: str = ""
     exempted: str = ""
+    problem: ProblemId | None = None
+    others: tuple[str, ...] = ()
+    """In a row that stands for a problem: the other objects, places and rules that show it."""
+    alike: tuple[str, ...] = ()
+    """In a row that stands for several objects: the full names of the others."""
 
     @property
     def word(self) -> str:
@@ -308,7 +314,8 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
 
 
 def _verdict_row(result: ObjectResult, verdict: Verdict, message: str, **details: Any) -> ReportRow:
-    return _row(result, verdict.rule.id, verdict.action, message, verdict.finding.path, **details)
+    finding = verdict.finding
+    return _row(result, verdict.rule.id, verdict.action, message, finding.path, problem=finding.problem, **details)
 
 
 def _row(

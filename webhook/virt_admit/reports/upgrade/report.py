@@ -20,6 +20,17 @@ class UpgradeDuration:
 
 
 @dataclass(frozen=True, slots=True)
+class UpgradeStop:
+    """One cause that ends the upgrade at a node. ``node`` is empty for a pool."""
+
+    node: str
+    reason: str
+    remedy: str
+    problem: str | None
+    """Its id: cause and root object. Null: it is the consequence of another stop."""
+
+
+@dataclass(frozen=True, slots=True)
 class FasterSetting:
     """A setting with which the upgrade would take so many seconds less."""
 
@@ -42,7 +53,7 @@ class UpgradeReport:
     """Null unless the upgrade is possible."""
     waves: tuple[Wave, ...]
     vms: tuple[VmMoves, ...]
-    stops: tuple[Stop, ...]
+    stops: tuple[UpgradeStop, ...]
     faster: tuple[FasterSetting, ...]
     health_checks: tuple[RebootCheck, ...]
     """Health checks that watch nodes of the upgrade; ``acts``: on a node that is only being updated."""
@@ -59,7 +70,11 @@ def report(result: Rehearsal) -> UpgradeReport:
         duration=UpgradeDuration(duration.low, duration.high, result.rests_on) if duration is not None else None,
         waves=result.waves,
         vms=result.vms,
-        stops=result.stops,
+        stops=tuple(map(_stop, result.stops)),
         faster=tuple(FasterSetting(one.setting, one.before, one.after, one.seconds) for one in result.faster),
         health_checks=result.health_checks,
     )
+
+
+def _stop(stop: Stop) -> UpgradeStop:
+    return UpgradeStop(stop.node, stop.reason, stop.remedy, None if stop.problem is None else str(stop.problem))

@@ -9,7 +9,22 @@ completes, and its VMs start on no other node until the node is fenced or report
 
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.rule import NODE, VMI, Action, Context, Finding, Findings, Object, Unseen, count, gather, rule, union
+from virt_admit.rule import (
+    NODE,
+    VMI,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    Unseen,
+    count,
+    gather,
+    problem_of,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -35,6 +50,7 @@ def check(node: Object, context: Context) -> Findings:
         node.condition("Ready")["status"].path,
         f"this node does not report ({silence}): {vms}a drain never completes. Repair the node, or fence it.",
         value=node.name,
+        problem=problem_of(ProblemCause.NODE_SILENT, node),
     )
     if unseen:
         yield Unseen(unseen)

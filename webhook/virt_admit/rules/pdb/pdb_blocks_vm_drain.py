@@ -13,7 +13,22 @@ from virt_admit.forecasts.drain.budgets import operator_budgets
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt.instances import disruption_budgets, vms
-from virt_admit.rule import PDB, VM, VMI, Action, Context, Finding, Findings, Object, count, names, rule, show
+from virt_admit.rule import (
+    PDB,
+    VM,
+    VMI,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    count,
+    names,
+    problem_of,
+    rule,
+    show,
+)
 
 
 @rule(
@@ -42,6 +57,7 @@ def check(budget: Object, context: Context) -> Findings:
             limit.path,
             f"{show(limit.value)} needs a scale sub-resource, which VMs lack, so drains hang: 0 disruptions are allowed for "
             f"{covered}. Write an integer minAvailable.",
+            problem=problem_of(ProblemCause.BUDGET, budget),
         )
 
 
@@ -65,6 +81,7 @@ def _too_many(budget: Object, selector: selectors.Selector, cluster: Cluster) ->
             least.path,
             f"minAvailable is {least.integer} for {pods}, so drains hang: a drain cannot evict {names(evicted, 70)}. "
             "Add a VM that the selector names, or let the VM migrate.",
+            problem=problem_of(ProblemCause.BUDGET, budget),
         )
 
 

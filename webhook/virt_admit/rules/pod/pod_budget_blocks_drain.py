@@ -29,10 +29,12 @@ from virt_admit.rule import (
     Findings,
     Object,
     Path,
+    ProblemCause,
     Unseen,
     count,
     gather,
     names,
+    problem_of,
     rule,
 )
 
@@ -73,6 +75,7 @@ def check(budget: Object, context: Context) -> Findings:
         _limit(budget),
         f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
         "Add a replica, or use maxUnavailable: 1.",
+        problem=problem_of(ProblemCause.BUDGET, budget),
     )
 
 
@@ -84,6 +87,7 @@ def _judge_planned(budget: Object, selector: Selector, planned: tuple[Workload, 
             _limit(budget),
             f"{never}, so no pod of {names(list(map(str, planned)), 100)} can ever be evicted and drains hang. "
             "Add a replica, or use maxUnavailable: 1.",
+            problem=problem_of(ProblemCause.BUDGET, budget),
         )
 
 

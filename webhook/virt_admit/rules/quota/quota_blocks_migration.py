@@ -24,10 +24,12 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    ProblemCause,
     Unseen,
     count,
     first_that_fits,
     gather,
+    problem_of,
     rule,
     union,
 )
@@ -83,6 +85,7 @@ def check(quota: Object, context: Context) -> Findings:
                 f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the quota.",
             ),
             value=resource,
+            problem=problem_of(ProblemCause.QUOTA, quota),
         )
     if unseen:
         yield Unseen(unseen)
@@ -119,7 +122,10 @@ def _judge_planned(quota: Object, context: Context) -> Findings:
                     else f"a second pod of VM {name[:63]}: its migration never starts, so a drain hangs"
                 )
                 yield Finding(
-                    quota.at("spec", "hard", resource).path, f"{missing}{what}. Raise the quota.", value=resource
+                    quota.at("spec", "hard", resource).path,
+                    f"{missing}{what}. Raise the quota.",
+                    value=resource,
+                    problem=problem_of(ProblemCause.QUOTA, quota),
                 )
 
 

@@ -8,7 +8,22 @@ The target pod of the migration cannot mount the claim on another node and stays
 
 from virt_admit.model.kubevirt.instances import expand, migratability, storage, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Field, Finding, Findings, Object, Unseen, rule, show
+from virt_admit.rule import (
+    POOL,
+    VM,
+    VMI,
+    VMIRS,
+    Action,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    problem_of,
+    rule,
+    show,
+)
 
 
 @rule(
@@ -49,4 +64,5 @@ def _not_shared(claim: Field, obj: Object, context: Context) -> Findings:
             claim.path,
             f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}, so no other node can mount it and a drain "
             "hangs. Make it ReadOnlyMany or ReadWriteMany.",
+            problem=problem_of("DisksNotLiveMigratable", obj),
         )

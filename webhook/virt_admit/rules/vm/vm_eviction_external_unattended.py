@@ -10,7 +10,21 @@ the parameters.
 from dataclasses import dataclass
 
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, param, rule
+from virt_admit.rule import (
+    POOL,
+    VM,
+    VMI,
+    VMIRS,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    param,
+    problem_of,
+    rule,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,7 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         strategy.path,
         "External makes drains wait for a controller outside KubeVirt, but no label or owner names one. "
         "Use LiveMigrate or LiveMigrateIfPossible.",
+        problem=problem_of(ProblemCause.EXTERNAL, obj),
     )
 
 

@@ -14,7 +14,7 @@ from virt_admit.model import messages
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.migratability import Migratable, Reason
-from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, rule
+from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, problem_of, rule
 
 
 @rule(
@@ -41,7 +41,7 @@ def check(obj: Object, context: Context) -> Findings:
         if vms.run_strategy(vms.vm_spec(obj)) == "RerunOnFailure":
             remedy += " with runStrategy Always"
         for reason in assessment.reasons:
-            yield _finding(reason, strategy, remedy)
+            yield _finding(reason, strategy, remedy)._replace(problem=problem_of(reason.name, obj))
     yield from map(Unseen, assessment.unseen)
 
 

@@ -9,7 +9,7 @@ may be intended, but the owners of the VM should know about it before the mainte
 from virt_admit.model.kubevirt.instances import expand, lifecycle, migratability, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, rule
+from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, problem_of, rule
 
 
 @rule(
@@ -25,20 +25,22 @@ def check(vm: Object, context: Context) -> Findings:
     if outcomes is None or run == "Halted" or not vms.vmi_spec(vm).is_map:
         return
     strategy = expand.strategy(vm, context.cluster)
-    why = ""
+    cause = ""
     if strategy.value == "LiveMigrateIfPossible":
         assessment = context.cached(migratability.assess, vm)
         if assessment.migratable is Migratable.UNKNOWN:
             yield from map(Unseen, assessment.unseen)
         if assessment.migratable is not Migratable.NO:
             return
-        why = f" ({assessment.reasons[0].name})"
+        cause = assessment.reasons[0].name
     elif strategy.value != "None":
         return
-    remedy = "Remove that reason." if why else "Set LiveMigrate if it can migrate."
+    why = f" ({cause})" if cause else ""
+    remedy = "Remove that reason." if cause else "Set LiveMigrate if it can migrate."
     then = "restarts" if outcomes.drain is Then.RESTARTED else outcomes.drain
     yield Finding(
         strategy.path,
         f"{strategy.phrase} lets a drain shut the guest down{why}. With runStrategy {run} the VM {then}. {remedy}",
         value=(strategy.value, run),
+        problem=problem_of(cause, vm) if cause else None,
     )

@@ -8,7 +8,7 @@ and restart it, because the change takes effect at the next start.
 """
 
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, problem_of, rule
 
 
 @rule(
@@ -33,4 +33,5 @@ def check(vmi: Object, context: Context) -> Findings:
             f"the VMI cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses every eviction, so a "
             "drain hangs. Set LiveMigrateIfPossible or None on the VM and restart it.",
             value=vmis.blocking_reason(vmi),
+            problem=problem_of(vmis.blocking_reason(vmi), vmi),
         )

@@ -20,8 +20,10 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    ProblemCause,
     Unseen,
     first_that_fits,
+    problem_of,
     rule,
 )
 
@@ -93,6 +95,7 @@ def check(obj: Object, context: Context) -> Findings:
                         for what in ("the requests of this webhook (failurePolicy Fail)", "its requests")
                     ),
                 ),
+                problem=problem_of(ProblemCause.WEBHOOK, obj),
             )
 
 
@@ -104,7 +107,11 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
         problem = _problem(cluster, namespace, name)
         if problem:
             effect = "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
-            yield Finding(service["name"].path, f"{problem}, so {effect}. Repair its pods.")
+            yield Finding(
+                service["name"].path,
+                f"{problem}, so {effect}. Repair its pods.",
+                problem=problem_of(ProblemCause.WEBHOOK, obj),
+            )
 
 
 def _problem(cluster: Cluster, namespace: str, name: str) -> str:

@@ -250,5 +250,11 @@ def virt_handler_problem(cluster: Cluster, node: str) -> str:
 def blocker(hindrance: Hindrance) -> Blocker:
     """Return the entry for one part of the control path that keeps VMs from leaving."""
     return pod_evictions.Blocker(
-        hindrance.kind, hindrance.namespace, hindrance.name, hindrance.reason, hindrance.remedy, hindrance.now
+        hindrance.kind,
+        hindrance.namespace,
+        hindrance.name,
+        hindrance.reason,
+        hindrance.remedy,
+        hindrance.now,
+        hindrance.cause,
     )

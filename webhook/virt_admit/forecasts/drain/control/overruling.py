@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(control_path.READS, node_health.READS)
 
@@ -34,10 +35,7 @@ class Overruled(NamedTuple):
 def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPath, cluster: Cluster) -> Overruled:
     """Return the forecasts as the state of the node and the control path make them."""
     if node is not None and (silent := _silent(node, cluster)):
-        remedy = "fence or repair it"
-        return Overruled(
-            [replace(found, outcome=VmOutcome.BLOCKS, reason=silent, remedy=remedy, unseen="") for found in forecasts]
-        )
+        return Overruled([_blocked(found, silent) for found in forecasts])
     result = list(forecasts)
     blockers: list[Blocker] = []
     unseen = list(_unready(node)) if node is not None and forecasts else []
@@ -50,23 +48,27 @@ def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPa
             unseen.append(f"{hindrance.reason}. {hindrance.remedy}" if hindrance.kind else hindrance.reason)
         for index in held:
             if result[index].outcome is not VmOutcome.BLOCKS:
-                result[index] = replace(
-                    result[index],
-                    outcome=VmOutcome.BLOCKS,
-                    reason=hindrance.reason,
-                    remedy=hindrance.remedy,
-                    unseen="",
-                )
+                result[index] = _blocked(result[index], hindrance.problem)
+            else:
+                result[index] = replace(result[index], problems=(*result[index].problems, hindrance.problem))
     return Overruled(result, tuple(blockers), tuple(unseen))
 
 
-def _silent(node: Object, cluster: Cluster) -> str:
-    """Return why no VM can leave a node; empty: its kubelet works, or that cannot be determined."""
+def _blocked(found: Forecast, by: Problem) -> Forecast:
+    return replace(
+        found, outcome=VmOutcome.BLOCKS, reason=by.reason, remedy=by.remedy, unseen="", problems=(by, *found.problems)
+    )
+
+
+def _silent(node: Object, cluster: Cluster) -> Problem | None:
+    """Return why no VM can leave a node; None: its kubelet works, or that cannot be determined."""
+    remedy = "fence or repair it"
     if node_health.silence(node, cluster):
-        return "its node does not report: it cannot migrate"
+        return Problem("its node does not report: it cannot migrate", remedy, ProblemCause.NODE_SILENT).about(node)
     if node_health.cannot_end_pods(node):
-        return f"the kubelet of its node cannot end pods ({node_health.unready(node)})"
-    return ""
+        reason = f"the kubelet of its node cannot end pods ({node_health.unready(node)})"
+        return Problem(reason, remedy, ProblemCause.NODE_CANNOT_END_PODS).about(node)
+    return None
 
 
 def _unready(node: Object) -> Iterator[str]:

@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 from virt_admit.model.scheduler import pods as scheduled_pods
 
 READS: Final[Reads] = union(
@@ -49,6 +50,11 @@ class Hindrance:
     """Whether it is so at this moment. False: it will be so in the course of the drain."""
     vms: frozenset[str] | None = None
     """Full names of the VMs that it keeps. None: all of the node."""
+    cause: ProblemCause = ProblemCause.COMPONENT
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(self.reason, self.remedy, id=ProblemId(self.cause, self.namespace, self.name))
 
     @classmethod
     def unread(cls, component: str, what: str) -> Hindrance:
@@ -158,11 +164,13 @@ def _critical(cluster: Cluster) -> _Critical:
 def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tuple[str, str]]) -> Hindrance | None:
     """Return why a webhook does not answer, now or in the course of a drain; None: it answers, or is not judged."""
     namespace, name = webhook.service
-    made = Hindrance(webhook.title, webhook.configuration.kind, "", webhook.configuration.name)
+    configuration = webhook.configuration
+    made = Hindrance(webhook.title, configuration.kind, "", configuration.name, cause=ProblemCause.WEBHOOK)
     repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook."
     if webhook.expired:
         reason = f"{webhook.title} fails closed, and its CA bundle has ended"
-        return replace(made, reason=reason, remedy="Repair the operator that renews it.", stops=True)
+        remedy = "Repair the operator that renews it."
+        return replace(made, reason=reason, remedy=remedy, stops=True, cause=ProblemCause.BUNDLE)
     if webhook.service in without:
         return None
     try:

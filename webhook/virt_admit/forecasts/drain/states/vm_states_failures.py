@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.messages import count, cut
+from virt_admit.model.problems import ProblemCause
 
 
 def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster) -> Ruling | None:
@@ -26,16 +27,16 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         open_nodes = set(target.placement.candidates) | set(target.placement.undetermined)
         tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
         if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and len(impossible) == 1):
-            return Ruling(StateEffect.BLOCKS, f"migrations fail on every node: {_pairs(impossible)}", PAIR_REMEDY)
+            reason = f"migrations fail on every node: {_pairs(impossible)}"
+            return Ruling(StateEffect.BLOCKS, reason, PAIR_REMEDY, ProblemCause.TARGETS_INCOMPATIBLE)
     loads = migration_failures.loads_in_a_row(vmi, cluster)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
     if loads and not (settings is not None and settings.ends_at_deadline):
         limit = migration_timeouts.seconds(vmi, settings)
         after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
         if loads > 1:
-            return Ruling(
-                StateEffect.BLOCKS, f"its last {loads} migrations were cancelled{after}: timed out", LOAD_REMEDY
-            )
+            reason = f"its last {loads} migrations were cancelled{after}: timed out"
+            return Ruling(StateEffect.BLOCKS, reason, LOAD_REMEDY, ProblemCause.TIMES_OUT)
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
         return Ruling(StateEffect.UNKNOWN, reason, LOAD_REMEDY)
     return None

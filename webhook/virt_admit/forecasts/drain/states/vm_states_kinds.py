@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances.migration_failures import Failure
+from virt_admit.model.problems import ProblemCause
 
 
 class State(enum.StrEnum):
@@ -117,3 +118,5 @@ class Ruling(NamedTuple):
     effect: StateEffect
     reason: str
     remedy: str = ""
+    cause: ProblemCause = ProblemCause.BLOCKED
+    """The cause of the problem if the effect is ``BLOCKS``."""

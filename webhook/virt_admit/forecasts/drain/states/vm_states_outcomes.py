@@ -21,6 +21,7 @@ from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, 
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.model.messages import count, cut
+from virt_admit.model.problems import ProblemCause
 
 
 class Case(NamedTuple):
@@ -62,10 +63,10 @@ def _of_flags(found: VmState) -> Iterator[str]:
 def _stale_mark(case: Case) -> Ruling:
     reason = f"is marked for the evacuation of {case.found.detail}, which it has left: every eviction is refused"
     if versions.has_release(case.cluster, Feature.EVACUATE_CANCEL.since):
-        return Ruling(
-            StateEffect.BLOCKS, reason, f"virtctl evacuate-cancel vmi {case.vmi.name} -n {vms.namespace_of(case.vmi)}"
-        )
-    return Ruling(StateEffect.BLOCKS, reason, "remove status.evacuationNodeName of the VMI")
+        remedy = f"virtctl evacuate-cancel vmi {case.vmi.name} -n {vms.namespace_of(case.vmi)}"
+    else:
+        remedy = "remove status.evacuationNodeName of the VMI"
+    return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MARK_LEFT)
 
 
 def _marked(case: Case) -> Ruling:
@@ -82,7 +83,7 @@ def _two_pods(case: Case) -> Ruling:
     reason = f"waits until its old pod {case.found.detail} has ended"
     if case.found.late:
         remedy = f"see why it does not end: kubectl describe pod {case.found.detail} -n {vms.namespace_of(case.vmi)}"
-        return Ruling(StateEffect.BLOCKS, reason, remedy)
+        return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.POD_NOT_ENDING)
     return Ruling(StateEffect.WAITS, reason)
 
 
@@ -114,7 +115,8 @@ def _volume(case: Case) -> Ruling:
 
 def _quota(case: Case) -> Ruling:
     remedy = f"raise the quota: kubectl describe resourcequota -n {vms.namespace_of(case.vmi)}"
-    return Ruling(StateEffect.BLOCKS, f"a quota refuses its second pod{_words(case.found)}", remedy)
+    reason = f"a quota refuses its second pod{_words(case.found)}"
+    return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.QUOTA)
 
 
 def _queued(case: Case) -> Ruling:
@@ -126,7 +128,7 @@ def _queued(case: Case) -> Ruling:
     first = ", ".join(each.reason for each in held[:_MOST_HOLDERS])
     more = f" and {len(held) - _MOST_HOLDERS} more" if len(held) > _MOST_HOLDERS else ""
     reason = f"waits for a place{with_others}: {found.detail} and moves {first}{more}"
-    return Ruling(worst.effect, reason, worst.remedy)
+    return Ruling(worst.effect, reason, worst.remedy, ProblemCause.QUEUED)
 
 
 _MOST_HOLDERS: Final = 3

@@ -11,7 +11,8 @@ from virt_admit.model.kubernetes.kinds import PDB
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.model.messages import Problem, names
+from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem, ProblemCause, problem_of
 
 READS: Final[Reads] = {PDB: ("metadata.ownerReferences", "spec", "status.disruptionsAllowed")}
 
@@ -67,14 +68,14 @@ def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
     """
     found = covering(vmi, cluster)
     if len(found) > 1:
-        budgets = names(sorted(budget.name for budget in found))
-        reason = f"PodDisruptionBudgets {budgets} select its pod, and the Eviction API refuses such pods"
-        return Problem(reason, "change the selectors so that only one budget selects it")
+        selecting = names(sorted(budget.name for budget in found))
+        reason = f"PodDisruptionBudgets {selecting} select its pod, and the Eviction API refuses such pods"
+        return Problem(reason, "change the selectors so that only one budget selects it", ProblemCause.SEVERAL_BUDGETS)
     for budget in found:
         if forbids(budget):
             remedy = "write an integer minAvailable" if needs_scale(budget) else "add a replica"
             reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
-            return Problem(reason, remedy)
+            return Problem(reason, remedy, id=problem_of(ProblemCause.BUDGET, budget))
     return None
 
 

@@ -10,7 +10,7 @@ from virt_admit.model.kubernetes.kinds import HCO
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
-from virt_admit.model.messages import Problem
+from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 _PER_NODE_DEFAULT: Final = 2
 """kubevirt/kubevirt:pkg/virt-config/virt-config.go#ParallelOutboundMigrationsPerNodeDefault."""
@@ -28,6 +28,8 @@ class MigrationLimits:
     """``parallelOutboundMigrationsPerNode``."""
     source: str
     """Where the limits come from, for people."""
+    owner: tuple[str, str] = ("", "kubevirt")
+    """Namespace and name of the object that sets them."""
 
 
 def limits(cluster: Cluster) -> MigrationLimits:
@@ -59,7 +61,11 @@ def none_starts(cluster: Cluster) -> Problem | None:
     found = limits(cluster)
     for name, limit in ((PER_CLUSTER, found.cluster), (PER_NODE, found.node)):
         if limit < 1:
-            return Problem(f"{name} is {limit} ({found.source}), so no migration starts", f"set {name} to at least 1")
+            return Problem(
+                f"{name} is {limit} ({found.source}), so no migration starts",
+                f"set {name} to at least 1",
+                id=ProblemId(ProblemCause.NO_MIGRATION, *found.owner),
+            )
     return None
 
 
@@ -72,4 +78,5 @@ def _of(obj: Object, node_default: int) -> MigrationLimits:
         migration_limits.PER_CLUSTER_UNSAID if per_cluster is None else per_cluster,
         node_default if per_node is None else per_node,
         f"limits of {name} {obj.name}",
+        (obj.namespace, obj.name),
     )

@@ -69,6 +69,7 @@ def _row(row: ReportRow) -> dict[str, Any]:
         "unseen": row.unseen or None,
         "error": row.error or None,
         "exempted": row.exempted or None,
+        "problem": None if row.problem is None else str(row.problem),
         **_cluster(row.result),
     }
 

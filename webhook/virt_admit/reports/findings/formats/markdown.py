@@ -25,9 +25,9 @@ def render(report: Report, *, grouped: bool = True) -> str:
 
     Args:
         report: the report.
-        grouped: one row for each cause and object.
+        grouped: one row for each problem.
     """
-    rows = grouping.merge(report.rows()) if grouped else report.rows()
+    rows = grouping.problems(report.rows()) if grouped else report.rows()
     found = sorted((row for row in rows if not row.unseen), key=_weight)
     counts = Counter(row.word for row in found)
     verdict = ", ".join(f"{number} {word}" for word, number in counts.items()) or "nothing found"
@@ -54,10 +54,11 @@ def _table(rows: list[str]) -> list[str]:
 def _row(row: ReportRow) -> str:
     place = row.location
     where = [_code(f"{name(relative(place.file))}:{place.line}")] if place else []
-    who = _plain(row.result.called)
+    who = _plain(grouping.called(row))
     fix = [f"fix: {_plain(row.remedy)}"] if row.remedy else []
+    also = [f"also: {_plain(more)}"] if (more := grouping.also(row)) else []
     rule = f"[{row.rule}]({rule_page(row.rule)})"
-    return _cells(row.word, "<br>".join((*where, who)), "<br>".join((_plain(row.text), *fix)), rule)
+    return _cells(row.word, "<br>".join((*where, who)), "<br>".join((_plain(row.text), *fix, *also)), rule)
 
 
 def _unreadable(error: DocumentError) -> str:

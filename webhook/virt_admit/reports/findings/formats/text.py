@@ -19,16 +19,18 @@ def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped
     Args:
         report: the report.
         paint: colors a word by its action.
-        grouped: begin with counts and print one line for each cause and object.
+        grouped: begin with counts and print each problem once.
     """
     rows = _merge_unseen(report.rows())
     out = [report.heading, f"{grouping.counted(report)}\n"] if grouped and rows else [report.heading]
-    for row in grouping.merge(rows) if grouped else rows:
+    for row in grouping.problems(rows) if grouped else rows:
         place = row.location
-        where = f"{name(place.file)}:{place.line}:{place.column}" if place else row.result.called
+        where = f"{name(place.file)}:{place.line}:{place.column}" if place else grouping.called(row)
         out.append(f"{where}: {paint(row.word, row.action)}: {row.text} [{row.rule}]\n")
         if row.remedy:
             out.append(f"    fix: {row.remedy}\n")
+        if also := grouping.also(row):
+            out.append(f"    also: {also}\n")
     return "".join(out)
 
 

@@ -1,0 +1,40 @@
+"""The problems that keep a running VM on its node, one for each cause."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migratability, vmis
+from virt_admit.model.kubevirt.instances.migratability import Reason
+from virt_admit.model.problems import Problem, ProblemCause
+
+READS: Final = migratability.READS
+"""The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
+
+
+def of_reaction(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Problem, ...]:
+    """Return the problems because of which the eviction of a VMI's pod does not succeed."""
+    if reaction.effect is Effect.REFUSED and vmis.migratable(vmi) is False:
+        return _not_migratable(vmi, reaction, cluster)
+    return (Problem(reaction.reason, reaction.remedy, reaction.cause, reaction.problem).about(vmi),)
+
+
+def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Problem, ...]:
+    """Return every reason why a VMI cannot migrate: KubeVirt publishes the first one alone, and all have to be removed."""
+    reasons: dict[str, list[Reason]] = {}
+    for reason in migratability.assess(vmi, cluster).reasons:
+        reasons.setdefault(reason.name, []).append(reason)
+    published = vmi.condition("LiveMigratable")["reason"].text
+    if published and published not in reasons:
+        reasons = {published: [], **reasons}
+    return tuple(_problem(name, found, reaction).about(vmi) for name, found in reasons.items())
+
+
+def _problem(name: str, found: list[Reason], reaction: Reaction) -> Problem:
+    what = ", ".join(dict.fromkeys(reason.what for reason in found))
+    known = f" ({what})" if what else ""
+    reason = f"{reaction.strategy.phrase}, but cannot migrate: {name}{known}"
+    return Problem(reason, reaction.remedy, name or ProblemCause.NOT_MIGRATABLE)
