@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
 from tests.work import measured
 from virt_admit.cli.commands.drain import CODES, LOOKS_UP, render
 from virt_admit.forecasts.drain.drain_plan import plan
@@ -219,27 +220,6 @@ def test_a_node_that_cannot_be_seen():
     assert plan(Snapshot(BLOCKING), "b").nodes[0].state == ("not seen",)
 
 
-TEXT = """\
-Nodes that can be drained now: a, c, d
-
-node b (cordoned): 2 VMs: 1 blocks the drain, 1 migrates
-  blocks the drain  shop/oracle  LiveMigrate, but cannot migrate: DisksNotLiveMigratable
-                                 to do: repair that, or set LiveMigrateIfPossible or None and restart it, or stop it
-  migrates          shop/web     LiveMigrate, LiveMigratable
-
-node a: 2 VMs: 1 stops for good, 1 restarts elsewhere
-  stops for good      shop/batch  None; runStrategy Manual
-                                  to do: set runStrategy Always, or start it by hand afterwards
-  restarts elsewhere  shop/cache  None; runStrategy Always
-
-2 nodes without VMs: c, d
-Updates of running VMs (LiveMigrate): 3 migrated, 1 never
-  never updated: shop/oracle (it cannot migrate: DisksNotLiveMigratable)
-No health check can remediate 2 nodes with VMs, which would not restart after a loss: a, b
-Can the cluster be upgraded today? No: 1 of 4 nodes cannot be drained (1 VM): b. 1 VM would stop for good.
-"""
-
-
 def test_the_text_of_a_cluster():
     assert text(plan(seen(*EVERYTHING, [kubevirt("LiveMigrate")]))) == TEXT
 
@@ -308,8 +288,8 @@ def test_the_data():
                 "namespace": "shop",
                 "name": "oracle",
                 "outcome": "blocks the drain",
-                "reason": "LiveMigrate, but cannot migrate: DisksNotLiveMigratable",
-                "remedy": "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it",
+                "reason": BLOCKING_REASON,
+                "remedy": BLOCKING_REMEDY,
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],
                 **AT_REST | {"state": "refused"},

@@ -221,7 +221,9 @@ def test_a_component_on_the_drained_node_alone(name):
     assert outcomes(race) == {"db": VmOutcome.MIGRATES}
     never = drained(*VMS, pinned)
     assert never.drainable is False
-    assert never.pods.blockers[0].remedy == "Add a node that its placement allows."
+    assert never.pods.blockers[0].remedy.startswith(
+        "Add a node that its placement allows: kubectl describe deployment "
+    )
     assert drained(*VMS, movable, component(name, "b")).drainable is True
     assert drained(movable).drainable is True
 

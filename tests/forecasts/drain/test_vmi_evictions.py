@@ -116,7 +116,9 @@ def test_a_migration_that_finds_no_node_blocks(subject, nodes, reason):
 
     assert found.outcome is VmOutcome.BLOCKS
     assert reason in found.reason
-    assert found.remedy.endswith(("set None and restart it", "uncordon or repair one of them"))
+    words, _, command = found.remedy.partition(": ")
+    assert words.endswith(("let drains shut the guest down", "uncordon or repair one of them"))
+    assert command.startswith(("kubectl patch vm db -n shop ", "kubectl uncordon ", "kubectl describe node "))
 
 
 @pytest.mark.parametrize("nodes", [[], [node("a", runs_vms=False)]])

@@ -216,7 +216,7 @@ def test_hotplugged_volumes_bind_the_vm_to_nodes_that_reach_them(strategy):
 @pytest.mark.parametrize(
     ("objects", "remedy"),
     [
-        ([DISK, VOLUME, *FULL], "add a node or free that much on one, or set None and restart it"),
+        ([DISK, VOLUME, *FULL], "add a node or free that much on one, or make it a VirtualMachine"),
         ([VOLUME], "repair claim disk, and do not stop the VM before"),
         ([Object({**DISK.data, "status": {"phase": "Lost"}})], "repair claim disk, and do not stop the VM before"),
     ],
@@ -227,7 +227,9 @@ def test_the_remedy_fits_the_cause(objects, remedy):
     plan = drain_plan.plan(complete(running(), LAUNCHER, NS, kubevirt(), *nodes, *objects), "n2")
     (found,) = plan.nodes[0].forecasts
 
-    assert (found.outcome, found.remedy) == (VmOutcome.BLOCKS, remedy)
+    words, _, command = found.remedy.partition(": ")
+    assert (found.outcome, words) == (VmOutcome.BLOCKS, remedy)
+    assert command.startswith("kubectl ")
 
 
 def test_whether_other_nodes_have_the_data_of_a_host_path_is_unknown():

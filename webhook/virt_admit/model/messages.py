@@ -42,6 +42,14 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: max(length - 1, 0)].rstrip() + "…"
 
 
+def cut_middle(text: str, length: int) -> str:
+    """Shorten a text in its middle: the begin says what failed, and the end of a program's error says why."""
+    if len(text) <= length:
+        return text
+    head = max((length - 1) // 3, 0)
+    return f"{text[:head].rstrip()}…{text[len(text) - (length - 1 - head) :].lstrip()}"
+
+
 def room(path: Path, rule: str) -> int:
     """Return the characters that a warning of this rule at this path has for its message."""
     return LONGEST_WARNING - len(f"{path}:  [virt-admit/{rule}]")

@@ -74,6 +74,8 @@ class Problem(NamedTuple):
     cause: str = ProblemCause.BLOCKED
     id: ProblemId | None = None
     """None: it is a problem of the object that the caller asked about."""
+    command: str = ""
+    """What an administrator types, where it is known already. The remedy contains it then, or gets it."""
 
     def about(self, obj: Object) -> Problem:
         """Return the problem with an id: its own, else that of an object."""

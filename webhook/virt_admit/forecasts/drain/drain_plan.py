@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.drain import capacity, node_notes, pod_evictions, selection, vm_outcomes, workload_updates
+from virt_admit.forecasts.drain import (
+    capacity,
+    node_notes,
+    pod_evictions,
+    selection,
+    typed_remedies,
+    vm_outcomes,
+    workload_updates,
+)
 from virt_admit.forecasts.drain.capacity import Leaving
 from virt_admit.forecasts.drain.control import control_path, overruling
 from virt_admit.forecasts.drain.control.control_path import Component
@@ -162,7 +170,8 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     moving = [found for found in forecasts if found.outcome not in vm_outcomes.SHUT_DOWN]
     visitors = tuple(vm_outcomes.visitors(name, cluster))
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
-    pods = replace(pods, blockers=(*stopped, *pods.blockers))
+    blockers = (replace(found, remedy=typed_remedies.of_blocker(found)) for found in (*stopped, *pods.blockers))
+    pods = replace(pods, blockers=tuple(blockers))
     unread = cluster.cached(_unread)
     doubts = [*(unread[kind] for kind in _needed(forecasts) if kind in unread), *open_ends]
     doubts += [found.unseen for found in (*moving, *visitors) if found.unseen]

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions, vm_problems, vmi_evictions
+from virt_admit.forecasts.drain import pod_evictions, typed_remedies, vm_problems, vmi_evictions
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
@@ -38,7 +39,7 @@ from virt_admit.model.kubevirt.instances import (
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import parallel_migrations
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.filters import Placement
 
@@ -180,10 +181,9 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         verdict = _Verdict.unread(blind)
     moves = verdict.outcome not in SHUT_DOWN
     unseen, may_stop = verdict.unseen, verdict.may_stop
-    problems = tuple(problem.about(vmi) for problem in verdict.problems)
-    return Forecast(
-        vmi, verdict.outcome, verdict.reason, verdict.remedy, find(moves), unseen, may_stop, state, problems
-    )
+    problems = tuple(typed_remedies.with_command(problem.about(vmi), vmi, cluster) for problem in verdict.problems)
+    remedy = problems[0].remedy if problems else verdict.remedy
+    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, find(moves), unseen, may_stop, state, problems)
 
 
 def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:
@@ -201,7 +201,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         _demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET):
         problems = vm_problems.of_reaction(vmi, evicted, cluster)
-        return _Verdict(VmOutcome.BLOCKS, evicted.reason, evicted.remedy, problems=problems)
+        return _Verdict(VmOutcome.BLOCKS, vm_problems.together(problems), problems=problems)
     if evicted.effect is Effect.SHUTS_DOWN:
         return _shut_down(vmi, cluster, find, evicted.reason)
     try:
@@ -296,7 +296,7 @@ def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     minutes = int(late.total_seconds() // 60)
     reason = f"it is being stopped, and should have ended {minutes} minutes ago"
-    remedy = "see its events and its launcher pod; repair the kubelet, virt-handler or the storage of its node"
+    remedy = "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
     return Problem(reason, remedy, ProblemCause.STOP_OVERDUE)
 
 
@@ -317,14 +317,16 @@ def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
     shared = node_local_volumes.host_path_claim(vms.namespace_of(vmi), claims, cluster)
     if shared:
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
-        return Problem(reason, "use shared storage, or set None and restart it")
+        remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
+        return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
     return None
 
 
 def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bool = False) -> _Verdict:
     after = vmis.comes_back(vmi, cluster, lost=lost)
     if not after.comes:
-        return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", after.remedy)
+        remedy = typed(after.remedy, typed_remedies.starts_again(vmi)) if after.remedy else ""
+        return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", remedy)
     problem = no_target.reason(find(False), cluster, moves=False)
     lasting = no_target.is_lasting(find(False), vmi, cluster) if problem is not None else False
     if problem is not None and lasting:
@@ -357,7 +359,10 @@ def _failing(vmi: Object, cluster: Cluster) -> Problem | None:
     if len(failed) < migrations.RETRY_LOOP:
         return None
     text = migration_failures.essence(failed[-1].at("status", "migrationState", "failureReason").text or "")
-    reason = f"its last {len(failed)} migrations failed, so will the next{f': {cut(text, 160)}' if text else ''}"
+    words = cut_middle(vm_states_failures.pair_words(text), 200)
+    reason = f"its last {len(failed)} migrations failed, so will the next{f': {words}' if words else ''}"
     if text and migration_failures.is_of_pair(text):
         return Problem(reason, vm_states_failures.PAIR_REMEDY, ProblemCause.TARGETS_INCOMPATIBLE)
-    return Problem(reason, f"see why migration {failed[-1].name} failed", ProblemCause.MIGRATION_FAILS)
+    command = kubectl("describe", VMIM, failed[-1].name, failed[-1].namespace)
+    remedy = vm_states_failures.remedy(text)
+    return Problem(reason, remedy, ProblemCause.MIGRATION_FAILS, command=command)

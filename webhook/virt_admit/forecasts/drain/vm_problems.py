@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
@@ -9,6 +10,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migratability, vmis
 from virt_admit.model.kubevirt.instances.migratability import Reason
+from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final = migratability.READS
@@ -30,11 +32,31 @@ def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[
     published = vmi.condition("LiveMigratable")["reason"].text
     if published and published not in reasons:
         reasons = {published: [], **reasons}
-    return tuple(_problem(name, found, reaction).about(vmi) for name, found in reasons.items())
+    said = cut(" ".join((vmi.condition("LiveMigratable")["message"].text or "").split()), _LONGEST)
+    return tuple(
+        _problem(name, found, said if name == published else "", reaction).about(vmi) for name, found in reasons.items()
+    )
 
 
-def _problem(name: str, found: list[Reason], reaction: Reaction) -> Problem:
-    what = ", ".join(dict.fromkeys(reason.what for reason in found))
+_LONGEST: Final = 200
+"""Characters of KubeVirt's own words."""
+
+
+def _problem(name: str, found: list[Reason], said: str, reaction: Reaction) -> Problem:
+    """Return one reason as a problem. ``said``: KubeVirt's own words about it."""
+    what = ", ".join(dict.fromkeys(reason.what for reason in found)) or said
     known = f" ({what})" if what else ""
+    remedies = tuple(dict.fromkeys(reason.remedy for reason in found if reason.remedy))
+    remedy = ", or ".join((*remedies, "let drains shut the guest down"))
     reason = f"{reaction.strategy.phrase}, but cannot migrate: {name}{known}"
-    return Problem(reason, reaction.remedy, name or ProblemCause.NOT_MIGRATABLE)
+    return Problem(reason, remedy, name or ProblemCause.NOT_MIGRATABLE)
+
+
+def together(problems: Sequence[Problem]) -> str:
+    """Return the reasons of all problems of a VM as one text, without repeating what they begin with."""
+    first, *more = (problem.reason for problem in problems)
+    shared = f"{first.partition(_CANNOT)[0]}{_CANNOT}"
+    return "; ".join((first, *(reason.removeprefix(shared) for reason in more)))
+
+
+_CANNOT: Final = ", but cannot migrate: "

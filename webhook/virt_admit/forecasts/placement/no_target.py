@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
@@ -33,7 +36,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     placement = target.placement
     if placement.has_candidate or placement.certain is None:
         return None
-    otherwise = "set None and restart it" if moves else "plan for its downtime"
+    otherwise = "let drains shut the guest down" if moves else "plan for its downtime"
     nodes = candidates.scheduler(cluster).state.nodes
     refusals = {name: why for name, why in placement.refusals.items() if SCHEDULABLE in nodes[name].labels}
     if not refusals:
@@ -44,13 +47,24 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
     if busy:
         reason = f"no node that could take it is ready: {names(sorted(busy))}"
-        return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_NODE_READY)
+        cordoned = [name for name in sorted(busy) if refusals[name] == "cordoned"]
+        verb = "uncordon" if cordoned else "describe node"
+        command = f"kubectl {verb} {shlex.quote((cordoned or sorted(busy))[0])}"
+        return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_NODE_READY, command=command)
     causes = tuple(dict.fromkeys(_causes(refusals)))
-    return Problem(f"no other node can take it: {names(causes)}", _remedy(causes, otherwise, cluster), _cause(causes))
+    found, remedy = f"no other node can take it: {names(causes)}", _remedy(causes, otherwise, cluster)
+    claim, namespace = _broken_claim(causes), target.pod.namespace
+    command = kubectl("describe", PVC, claim, namespace) if claim else ""
+    return Problem(found, remedy, _cause(causes), command=command)
+
+
+def _broken_claim(causes: Collection[str]) -> str:
+    broken = (cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause)
+    return next((cause.split()[1] for cause in broken), "")
 
 
 def _cause(causes: Collection[str]) -> ProblemCause:
-    if any(cause.startswith("claim ") and "allows one pod" not in cause for cause in causes):
+    if _broken_claim(causes):
         return ProblemCause.CLAIM_BROKEN
     if all(" missing on " in cause for cause in causes):
         return ProblemCause.NO_ROOM
@@ -73,8 +87,7 @@ def is_lasting(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> bool 
 
 def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
     """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
-    broken = (cause for cause in causes if cause.startswith("claim ") and "allows one pod" not in cause)
-    claim = next((cause.split()[1] for cause in broken), "")
+    claim = _broken_claim(causes)
     if claim:
         return f"repair claim {claim}, and do not stop the VM before"
     if all(" missing on " in cause for cause in causes):

@@ -57,7 +57,7 @@ def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
         for name, lack in missing(quota, demand):
             what = "copy of its vTPM and EFI state" if name.removeprefix("count/") in _OF_STATE else "pod"
             reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
-            remedy = "raise the quota, or use an ApplicationAwareResourceQuota"
+            remedy = "use an ApplicationAwareResourceQuota, or raise the quota"
             return Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
     return None
 

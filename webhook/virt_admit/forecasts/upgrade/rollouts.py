@@ -8,12 +8,14 @@ kubernetes-sigs/cluster-api core/reconcilers/machinedeployment/mdutil/util.go#Re
 from __future__ import annotations
 
 import enum
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.remediation.inactive_reasons import CURRENT_CONFIG, DESIRED_CONFIG
 from virt_admit.model import machine_pools
+from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
@@ -148,7 +150,7 @@ def _machine_config_pool(pool: Object, own: Sequence[Object], max_unavailable: s
     except ValueError:
         obstacle = obstacle or Obstacle(
             f"maxUnavailable of MachineConfigPool {pool.name} is not valid, so its nodes are not updated",
-            "Set a number or a percentage.",
+            typed("Set a number or a percentage", about("edit", pool, MACHINE_CONFIG_POOL)),
             problem_of(ProblemCause.POOL_INVALID, pool),
         )
     if max_unavailable is not None:
@@ -156,7 +158,7 @@ def _machine_config_pool(pool: Object, own: Sequence[Object], max_unavailable: s
     if away:
         obstacle = obstacle or Obstacle(
             f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
-            "Uncordon or repair them.",
+            f"Uncordon or repair them: {shlex.join(('kubectl', 'uncordon', *away))}",
             problem_of(ProblemCause.POOL_NODES, pool),
         )
     return Pool(f"MachineConfigPool {pool.name}", tuple(map(_name, own)), capacity, obstacle)
@@ -182,16 +184,21 @@ def _name(node: Object) -> str:
 def _pool_obstacle(pool: Object) -> Obstacle | None:
     if pool.at("spec", "paused").boolean:
         paused = problem_of(ProblemCause.POOL_PAUSED, pool)
-        return Obstacle(f"MachineConfigPool {pool.name} is paused", "Set spec.paused to false.", paused)
+        return Obstacle(f"MachineConfigPool {pool.name} is paused", _unpause(pool, MACHINE_CONFIG_POOL), paused)
     degraded = pool.condition("Degraded")
     if degraded["status"].text == "True":
         why = degraded["message"].text or degraded["reason"].text or "see its conditions"
         return Obstacle(
             f"MachineConfigPool {pool.name} is degraded: {why}",
-            "Repair the nodes that its status names.",
+            typed("Repair the nodes that its status names", about("describe", pool, MACHINE_CONFIG_POOL)),
             problem_of(ProblemCause.POOL_DEGRADED, pool),
         )
     return None
+
+
+def _unpause(pool: Object, kind: Kind) -> str:
+    command = merge_patch(kind, pool.name, pool.namespace, {"spec": {"paused": False}})
+    return f"Set spec.paused to false, which starts its roll-out at once: {command}"
 
 
 # --- Cluster API -------------------------------------------------------------------------------------------------
@@ -208,7 +215,7 @@ def _cluster_api(every: Sequence[Object], cluster: Cluster, max_unavailable: str
         paused = deployment.at("spec", "paused").boolean
         obstacle = Obstacle(
             f"MachineDeployment {deployment.name} is paused",
-            "Set spec.paused to false.",
+            _unpause(deployment, MACHINE_DEPLOYMENT),
             problem_of(ProblemCause.POOL_PAUSED, deployment),
         )
         yield Pool(f"MachineDeployment {deployment.name}", own, at_once, obstacle if paused else None)

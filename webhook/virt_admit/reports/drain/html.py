@@ -106,8 +106,10 @@ def vm_causes(plan: Plan) -> Iterator[PageCause]:
 
 
 def _vm_cause(row: Forecast, node: str) -> tuple[PageCause, str]:
-    item = CauseItem(shown(_name, row), node)
-    return PageCause(LEVEL_OF[row.outcome], str(row.outcome), "", row.reason, row.remedy, (item,)), row.vmi.name
+    command = row.problems[0].command if row.problems else ""
+    item = CauseItem(shown(_name, row), node, command)
+    words = row.remedy.removesuffix(f": {command}") if command else row.remedy
+    return PageCause(LEVEL_OF[row.outcome], str(row.outcome), "", row.reason, words, (item,)), row.vmi.name
 
 
 def _name(row: Forecast) -> str:

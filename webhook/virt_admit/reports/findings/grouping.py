@@ -31,10 +31,15 @@ def problems(rows: Iterable[ReportRow]) -> list[ReportRow]:
     The strictest row of a problem stands for it and names what else shows it. Rows of a rule with the same text, but for
     the name of their object, are one row that names the objects.
     """
-    shown = [_of_problem(group) for group in _groups(merge(rows), _problem)]
+    shown = by_problem(rows)
     alike = {id(group[0]): group for group in _groups(shown, _text) if len(group) >= _MANY}
     repeated = {id(row) for group in alike.values() for row in group[1:]}
     return [_of_objects(alike.get(id(row), [row])) for row in shown if id(row) not in repeated]
+
+
+def by_problem(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Return one row for each problem id, and for each object and cause without one."""
+    return [_of_problem(group) for group in _groups(merge(rows), _problem)]
 
 
 _MANY: Final = 4

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.messages import count
+from virt_admit.model.sanitize import line
 from virt_admit.reports.findings import grouping
+from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.places import relative
 from virt_admit.reports.findings.report import Drains, ObjectResult, Report, ReportRow, rows_of
 from virt_admit.reports.html import svg
@@ -82,7 +84,7 @@ def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[PageCa
             own = sorted(rows_of(result), key=lambda row: row.order)
             for row in own:
                 _ = row.text, row.remedy
-            rows += grouping.merge(own)
+            rows += own
         except Exception as error:
             name = shown(lambda one: one.called, result)
             broken.append(
@@ -90,7 +92,7 @@ def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[PageCa
                     BAD, "error", "", f"The object cannot be shown ({type(error).__name__}).", "", (CauseItem(name),)
                 )
             )
-    return rows, broken
+    return grouping.by_problem(rows), broken
 
 
 def _verdict(report: Report, numbers: Mapping[str, int], *, incomplete: bool) -> PageVerdict:
@@ -173,7 +175,9 @@ def _cause(word: str, rule: str, rows: Sequence[ReportRow]) -> tuple[PageCause, 
 
 def _item(row: ReportRow) -> CauseItem:
     place = row.location
-    return CauseItem(row.result.called, f"{relative(place.file)}:{place.line}" if place else "")
+    shown_by = f"also {grouping.also(row)}" if row.others else ""
+    where = f"{relative(place.file)}:{place.line}" if place else shown_by
+    return CauseItem(row.result.called, where, line(command(row)))
 
 
 def _figures(rows: Sequence[ReportRow]) -> Iterator[Figure]:

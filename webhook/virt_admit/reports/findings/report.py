@@ -73,12 +73,15 @@ def of_file(request: Request, response: Response, document: Document, label: str
 def without_object(request: Request, label: str = "") -> Request:
     """Return a request with the part of its object that reports print, and with this label."""
     obj = request.obj or Object({})
-    keys = ("name", "generateName", "namespace", "uid")
+    keys = ("name", "generateName", "namespace", "uid", *_OWNED.get(obj.kind, ()))
     metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
     labels = {label: obj.labels[label]} if label in obj.labels else {}
     identity = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}}
     return request._replace(obj=Object(identity, obj.namespace), old=None)
 
+
+_OWNED: Final = {"VirtualMachineInstance": ("ownerReferences",)}
+"""What commands about an object need of its metadata: a VMI is changed through its VM."""
 
 NO_CLUSTERS: Final[Mapping[str, str]] = {}
 

@@ -61,6 +61,8 @@ class CauseItem(NamedTuple):
     name: str
     place: str = ""
     """A node, or a file with a line."""
+    command: str = ""
+    """What to type about it."""
 
 
 class PageCause(NamedTuple):

@@ -10,11 +10,24 @@ Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps 
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.placement import no_target
+from virt_admit.model import messages
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import migration_failures, migrations
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.messages import cut
-from virt_admit.rule import VMI, VMIM, Action, Context, Finding, Findings, Object, rule
+from virt_admit.model.messages import cut_middle
+from virt_admit.rule import (
+    VMI,
+    VMIM,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    ProblemId,
+    problem_of,
+    rule,
+)
 
 
 @rule(
@@ -35,8 +48,15 @@ def check(vmi: Object, context: Context) -> Findings:
             vmi["status"]["migrationState"].path,
             f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: {reason}",
             value=len(failed),
+            problem=_problem(vmi, context),
         )
     yield from more_may_exist(context.cluster, VMIM)
+
+
+def _problem(vmi: Object, context: Context) -> ProblemId:
+    """Return the problem for which a drain is blocked too: more than the last failure may explain it."""
+    blocking = vm_outcomes.forecast(vmi, context.cluster).problems
+    return next(filter(None, (one.id for one in blocking)), problem_of(ProblemCause.MIGRATION_FAILS, vmi))
 
 
 def _reason(vmi: Object, last: Object, context: Context) -> str:
@@ -49,7 +69,10 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
     failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
-        return f"{target}: {cut(vm_states_failures.pair_words(failure), 60)}. Set a CPU model that all nodes have."
+        return (
+            f"{target}: {cut_middle(vm_states_failures.pair_words(failure), 60)}. Set a CPU model that all nodes have."
+        )
     if failure:
-        return f"migration {last.name} failed: {cut(failure, 60)}. See its target pod."
+        remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
+        return f"migration {last.name} failed: {cut_middle(failure, 70)}. {remedy}"
     return f"no reason is reported. Check migration {last.name} and the migration timeouts and bandwidth."

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain import typed_remedies, vmi_evictions
 from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.control.control_path import ControlPath
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
@@ -35,7 +35,7 @@ class Overruled(NamedTuple):
 def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPath, cluster: Cluster) -> Overruled:
     """Return the forecasts as the state of the node and the control path make them."""
     if node is not None and (silent := _silent(node, cluster)):
-        return Overruled([_blocked(found, silent) for found in forecasts])
+        return Overruled([_blocked(found, silent, cluster) for found in forecasts])
     result = list(forecasts)
     blockers: list[Blocker] = []
     unseen = list(_unready(node)) if node is not None and forecasts else []
@@ -48,13 +48,14 @@ def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPa
             unseen.append(f"{hindrance.reason}. {hindrance.remedy}" if hindrance.kind else hindrance.reason)
         for index in held:
             if result[index].outcome is not VmOutcome.BLOCKS:
-                result[index] = _blocked(result[index], hindrance.problem)
+                result[index] = _blocked(result[index], hindrance.problem, cluster)
             else:
                 result[index] = replace(result[index], problems=(*result[index].problems, hindrance.problem))
     return Overruled(result, tuple(blockers), tuple(unseen))
 
 
-def _blocked(found: Forecast, by: Problem) -> Forecast:
+def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:
+    by = by if "kubectl " in by.remedy else typed_remedies.with_command(by, found.vmi, cluster)
     return replace(
         found, outcome=VmOutcome.BLOCKS, reason=by.reason, remedy=by.remedy, unseen="", problems=(by, *found.problems)
     )
@@ -62,7 +63,7 @@ def _blocked(found: Forecast, by: Problem) -> Forecast:
 
 def _silent(node: Object, cluster: Cluster) -> Problem | None:
     """Return why no VM can leave a node; None: its kubelet works, or that cannot be determined."""
-    remedy = "fence or repair it"
+    remedy = "repair or fence its node"
     if node_health.silence(node, cluster):
         return Problem("its node does not report: it cannot migrate", remedy, ProblemCause.NODE_SILENT).about(node)
     if node_health.cannot_end_pods(node):

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates
-from virt_admit.model.kubernetes import clock, service_endpoints, webhook_bundles, webhook_requests
+from virt_admit.model.commands import about, kubectl
+from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import NAMESPACE, POD
+from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, SERVICE, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
@@ -54,7 +55,7 @@ class Hindrance:
 
     @property
     def problem(self) -> Problem:
-        return Problem(self.reason, self.remedy, id=ProblemId(self.cause, self.namespace, self.name))
+        return Problem(self.reason, self.remedy, self.cause, ProblemId(self.cause, self.namespace, self.name))
 
     @classmethod
     def unread(cls, component: str, what: str) -> Hindrance:
@@ -166,10 +167,12 @@ def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tu
     namespace, name = webhook.service
     configuration = webhook.configuration
     made = Hindrance(webhook.title, configuration.kind, "", configuration.name, cause=ProblemCause.WEBHOOK)
-    repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook."
+    described = kubectl("describe", SERVICE, name, namespace)
+    repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook: {described}"
     if webhook.expired:
         reason = f"{webhook.title} fails closed, and its CA bundle has ended"
-        remedy = "Repair the operator that renews it."
+        described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
+        remedy = f"Repair the operator that renews it: {described}"
         return replace(made, reason=reason, remedy=remedy, stops=True, cause=ProblemCause.BUNDLE)
     if webhook.service in without:
         return None

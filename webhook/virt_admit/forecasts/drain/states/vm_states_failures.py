@@ -46,6 +46,36 @@ PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, an
 LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
 
 
+_REMEDIES: Final = (
+    (("no space left", "disk quota", "nospace"), "free space on the target node or in the storage of its claims"),
+    (
+        ("failed to lock", 'write" lock', "'write' lock", "cannot acquire"),
+        "end the other process that has the disk open",
+    ),
+    (
+        ("connection refused", "connection reset", "no route", "timed out", "unable to connect", "tls", "certificate"),
+        "repair the migration network and virt-handler on both nodes",
+    ),
+    (("permission denied", "operation not permitted", "selinux"), "repair the access to its disks on the target node"),
+    (
+        ("out of memory", "oom", "cannot allocate memory", "cannot set up guest memory"),
+        "free memory on the target node",
+    ),
+    (("cannot access", "no such file", "not found", "does not exist"), "provide what it needs on the target node"),
+    (("target pod", "unschedulable", "pending"), "let kube-scheduler place its target pod"),
+    (("unsupported configuration", "not supported", "unsafe"), "remove the device or feature that QEMU cannot migrate"),
+    (("aborted", "cancel"), "see who cancelled it, or give migrations more time"),
+)
+"""What repairs a failure, by words of libvirt and QEMU. The first one that fits."""
+
+
+def remedy(text: str) -> str:
+    """Return what repairs the failure of a migration that may succeed later, from the reason that KubeVirt gives."""
+    lower = text.lower()
+    found = (repair for words, repair in _REMEDIES if any(word in lower for word in words))
+    return f"{next(found, 'remove the cause that its events name')}, and see the last one"
+
+
 def _pairs(impossible: dict[str, str]) -> str:
     return "; ".join(f"{node}: {cut(pair_words(text), 120)}" for node, text in sorted(impossible.items())[:3])
 

@@ -5,6 +5,7 @@ A wait with a known end does not block, a wait without one does. Remedies never 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -13,9 +14,10 @@ from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_st
 from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, duration, moment
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.kinds import POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.settings import versions
@@ -63,7 +65,7 @@ def _of_flags(found: VmState) -> Iterator[str]:
 def _stale_mark(case: Case) -> Ruling:
     reason = f"is marked for the evacuation of {case.found.detail}, which it has left: every eviction is refused"
     if versions.has_release(case.cluster, Feature.EVACUATE_CANCEL.since):
-        remedy = f"virtctl evacuate-cancel vmi {case.vmi.name} -n {vms.namespace_of(case.vmi)}"
+        remedy = shlex.join(("virtctl", "evacuate-cancel", "vmi", case.vmi.name, "-n", vms.namespace_of(case.vmi)))
     else:
         remedy = "remove status.evacuationNodeName of the VMI"
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MARK_LEFT)
@@ -82,7 +84,9 @@ def _marked(case: Case) -> Ruling:
 def _two_pods(case: Case) -> Ruling:
     reason = f"waits until its old pod {case.found.detail} has ended"
     if case.found.late:
-        remedy = f"see why it does not end: kubectl describe pod {case.found.detail} -n {vms.namespace_of(case.vmi)}"
+        remedy = typed(
+            "see why it does not end", kubectl("describe", POD, case.found.detail, vms.namespace_of(case.vmi))
+        )
         return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.POD_NOT_ENDING)
     return Ruling(StateEffect.WAITS, reason)
 
@@ -114,7 +118,7 @@ def _volume(case: Case) -> Ruling:
 
 
 def _quota(case: Case) -> Ruling:
-    remedy = f"raise the quota: kubectl describe resourcequota -n {vms.namespace_of(case.vmi)}"
+    remedy = typed("raise the quota", kubectl("edit", RESOURCE_QUOTA, "", vms.namespace_of(case.vmi)))
     reason = f"a quota refuses its second pod{_words(case.found)}"
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.QUOTA)
 
@@ -142,7 +146,8 @@ def _holding(cluster: Cluster) -> Mapping[tuple[str, str], Ruling]:
 
 def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     full_name = f"{namespace}/{name}"
-    remedy = f"look at {full_name}, which holds the place"
+    described = kubectl("describe", VMI, name, namespace)
+    remedy = f"see why {full_name}, which holds the place, does not end: {described}"
     vmi = _vmi(namespace, name, cluster)
     if vmi is None:
         return Ruling(StateEffect.UNKNOWN, full_name, remedy)
@@ -184,8 +189,9 @@ def _target_not_ready(case: Case) -> Ruling:
     own = case.found.migration is not None and case.found.detail and "virt-launcher" in case.found.detail
     pod = "its target pod" if own else "the pod that attaches its volumes"
     reason = f"{pod}{_on(case.found)} is not ready since {clock_words(case.found.since, case.cluster)}"
-    named = f"pod {case.found.detail.rpartition('/')[2]} -n {vms.namespace_of(case.vmi)}" if case.found.detail else ""
-    return Ruling(StateEffect.WAITS, reason, f"if it lasts: kubectl describe {named}" if named else "")
+    name = (case.found.detail or "").rpartition("/")[2]
+    described = kubectl("describe", POD, name, vms.namespace_of(case.vmi))
+    return Ruling(StateEffect.WAITS, reason, typed("if it lasts, see why", described) if name else "")
 
 
 def _preparing(case: Case) -> Ruling:
@@ -292,4 +298,4 @@ def _on(found: VmState) -> str:
 
 
 def _describe(vmi: Object) -> str:
-    return f"kubectl describe vmi {vmi.name} -n {vms.namespace_of(vmi)}"
+    return kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))

@@ -99,7 +99,7 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
     outcomes = lifecycle.RUN_STRATEGY[wants]
     if (outcomes.node_lost if lost else outcomes.drain) is Then.RESTARTED:
         return Return(True, f"runStrategy {wants}")
-    return Return(False, f"runStrategy {wants}", "set runStrategy Always, or start it by hand afterwards")
+    return Return(False, f"runStrategy {wants}", "start it by hand afterwards, or set runStrategy Always")
 
 
 # --- which VMIs are on a node --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 from virt_admit import __version__
 from virt_admit.model.sanitize import escape_json
+from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, Report, ReportRow, identity
 from virt_admit.rule import Action
 
@@ -70,6 +71,7 @@ def _row(row: ReportRow) -> dict[str, Any]:
         "error": row.error or None,
         "exempted": row.exempted or None,
         "problem": None if row.problem is None else str(row.problem),
+        "command": command(row) or None,
         **_cluster(row.result),
     }
 

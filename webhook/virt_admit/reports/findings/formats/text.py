@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from virt_admit.model.sanitize import cell, name
+from virt_admit.model.sanitize import cell, line, name
 from virt_admit.reports.findings import grouping
+from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import Report, ReportRow
 from virt_admit.rule import Action
 
@@ -29,6 +30,8 @@ def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped
         out.append(f"{where}: {paint(row.word, row.action)}: {row.text} [{row.rule}]\n")
         if row.remedy:
             out.append(f"    fix: {row.remedy}\n")
+        if todo := command(row):
+            out.append(f"    to do: {line(todo)}\n")
         if also := grouping.also(row):
             out.append(f"    also: {also}\n")
     return "".join(out)

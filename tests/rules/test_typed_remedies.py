@@ -1,0 +1,98 @@
+"""Remedies that can be typed: findings about objects of a cluster, and what ``drain`` says, have a command."""
+
+import re
+import shlex
+
+import pytest
+
+from tests.rules.cases import read
+from tests.rules.test_rules import ask
+from virt_admit.engine.admission_review import Request, Response, Verdict
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.findings.commands import command
+from virt_admit.reports.findings.report import ObjectResult, rows_of, without_object
+from virt_admit.rules import load_rules
+
+CASES = [pytest.param(*case, id=f"{case[0].id}/{case[1]['name']}") for case in read(load_rules())]
+MOST_WITHOUT = 2
+"""Remedies of ``drain`` in all cases that name an action and have no command. It only falls."""
+_ACTION = re.compile(
+    r"\b(?:add|set|repair|raise|write|change|remove|restart|stop|wait|let|make|choose|use|see)\b", re.I
+)
+_HALF = re.compile(r"\b(?:repair|fix|remove) (?:that|it|this)(?: error| reason)?\b(?!s)", re.I)
+
+
+def rows(rule, case):
+    """The rows of ``scan`` for the findings of a case."""
+    obj = Object(case["object"])
+    found, _ = ask(rule, case)
+    request = Request("CREATE", kinds.of(obj) or rule.kinds[0], obj, obj.name, obj.namespace)
+    verdicts = tuple(Verdict(rule, finding, rule.action) for finding in found.findings)
+    return rows_of(ObjectResult(without_object(request), Response(verdicts=verdicts)))
+
+
+def typed_about(text, name, namespace):
+    """Whether a text is a line for a shell about an object: no character of a name is read by the shell."""
+    words = shlex.split(text)
+    return words[0] in ("kubectl", "virtctl") and name in words and (not namespace or namespace in words)
+
+
+def test_every_finding_about_a_named_object_has_a_command():
+    without = []
+    for rule, case in (param.values for param in CASES):
+        if rule.in_scan and "old" not in case and case.get("operation", "CREATE") == "CREATE":
+            for row in rows(rule, case):
+                obj = row.result.obj
+                if obj.name and not typed_about(command(row), obj.name, obj.namespace):
+                    without.append((rule.id, command(row)))
+    assert not without
+
+
+def remedies(case):
+    """The remedies of ``drain`` for the cluster of a case."""
+    objects = [Object(item) for item in (case["object"], *case.get("cluster", ()))]
+    if not any(kinds.of(obj) is kinds.VMI and obj.at("status", "nodeName").text for obj in objects):
+        return
+    for node in plan(Snapshot(objects, ["*"])).nodes:
+        yield from (row.remedy for row in node.forecasts if row.remedy)
+        yield from (blocker.remedy for blocker in node.pods.blockers)
+
+
+def test_remedies_of_drain_have_a_command():
+    found = {remedy for param in CASES for remedy in remedies(param.values[1])}
+    assert len(found) > 20
+    assert [remedy for remedy in found if _HALF.search(remedy)] == []
+    without = [remedy for remedy in found if _ACTION.search(remedy) and not re.search("(?:kubectl|virtctl) ", remedy)]
+    assert len(without) <= MOST_WITHOUT, without
+
+
+def test_no_message_ends_with_half_a_sentence():
+    half = set()
+    for rule, case in (param.values for param in CASES):
+        half |= {
+            rule.id for finding in ask(rule, case)[0].findings if re.search(r"(?i)\bfix that error\b", finding.message)
+        }
+    assert half == set()
+
+
+def test_a_hostile_name_is_one_word_for_a_shell():
+    name = "x'; touch /tmp/owned; $(id) #"
+    vmi = Object(
+        {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "VirtualMachineInstance",
+            "metadata": {
+                "name": name,
+                "namespace": "a b",
+                "ownerReferences": [{"kind": "VirtualMachine", "name": name}],
+            },
+            "spec": {"evictionStrategy": "External"},
+            "status": {"phase": "Running", "nodeName": "n"},
+        }
+    )
+    (row,) = plan(Snapshot([vmi], ["*"])).nodes[0].forecasts
+    command = row.remedy.rpartition(": virtctl ")[2]
+    assert shlex.split(command) == ["stop", name, "-n", "a b"]

@@ -1,0 +1,202 @@
+"""The command that repairs each problem of a drain, or shows what an administrator has to see first.
+
+No command deletes anything, forces an eviction, or changes a PodDisruptionBudget without its owner: those are edited by
+hand. What shuts a guest down is named as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import (
+    DEPLOYMENT,
+    HCO,
+    KUBEVIRT,
+    LIMIT_RANGE,
+    NODE,
+    PDB,
+    POD,
+    RESOURCE_QUOTA,
+    VM,
+    VMI,
+    VMIRS,
+)
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.problems import Problem, ProblemCause
+
+SHUT_DOWN: Final = "let drains shut the guest down"
+"""The alternative of remedies that end with the command of ``shut_down_by_drains``."""
+
+
+def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
+    """Return a problem whose remedy ends with the command, if it has one."""
+    if any(tool in problem.remedy for tool in ("kubectl ", "virtctl ")):
+        return problem
+    cause = problem.id.cause if problem.id is not None else problem.cause
+    command = problem.command or _COMMANDS.get(cause, _accept_downtime)(problem, _with_owner(vmi, cluster), cluster)
+    remedy = problem.remedy
+    if not command:  # nothing owns the VMI, so that nothing would start it again
+        remedy = f"{remedy.removesuffix(SHUT_DOWN)}make it a VirtualMachine" if remedy.endswith(SHUT_DOWN) else remedy
+        command = about("get", vmi, VMI, "-o", "yaml")
+    return problem._replace(remedy=typed(remedy, command), command=command)
+
+
+def _with_owner(vmi: Object, cluster: Cluster) -> Object:
+    """Return the VM of a VMI whose owners are not known, and that has the name of a VM; else the VMI."""
+    if vmi.metadata["ownerReferences"].present:
+        return vmi
+    try:
+        return cluster.get(VM, vms.namespace_of(vmi), vmi.name) or vmi
+    except Unseen:
+        return vmi
+
+
+def of_blocker(blocker: Blocker) -> str:
+    """Return the remedy of something other than a VM, with the command that shows or repairs it."""
+    kind = next((kind for kind in kinds.ALL if kind.kind == blocker.kind), None)
+    if kind is None or "kubectl " in blocker.remedy:
+        return blocker.remedy
+    verb = "edit" if kind is PDB and not blocker.now and blocker.cause == ProblemCause.BUDGET else "describe"
+    return typed(blocker.remedy, kubectl(verb, kind, blocker.name, blocker.namespace))
+
+
+def starts_again(vmi: Object) -> str:
+    """Return the command with which the VM of a VMI starts again after a drain; empty: it has no VM."""
+    return _patch_vm(vmi, {"spec": {"running": None, "runStrategy": "Always"}})
+
+
+def shut_down_by_drains(vmi: Object, strategy: str) -> str:
+    """Return the commands with which drains shut the guest of a VM or a VMI down from its next start on.
+
+    Empty: nothing owns the VMI.
+    """
+    data = {"spec": {"template": {"spec": {"evictionStrategy": strategy}}}}
+    patch = _patch_vm(vmi, data)
+    return f"{patch}{_then_restart(vmi)}" if patch else ""
+
+
+def _patch_vm(vmi: Object, data: Mapping[str, Any]) -> str:
+    """Return the command that changes a VM, the VM of a VMI, or its replica set; empty: it has neither."""
+    namespace, kind = vms.namespace_of(vmi), kinds.of(vmi)
+    if kind is VMIRS:
+        return merge_patch(kind, vmi.name, namespace, data)
+    if _has_vm(vmi):
+        return merge_patch(VM, vmi.name, namespace, data)
+    owner = vmis.owner(vmi, "VirtualMachineInstanceReplicaSet")
+    return merge_patch(VMIRS, owner, namespace, data) if owner else ""
+
+
+def _then_restart(vmi: Object) -> str:
+    """Return the rest of a line after a command: a change takes effect at the next start. Replica sets have no restart."""
+    if not _has_vm(vmi):
+        return ""
+    return f"; then, in its maintenance window: {virtctl('restart', vmi.name, vms.namespace_of(vmi))}"
+
+
+def _accept_downtime(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
+    return shut_down_by_drains(vmi, "LiveMigrateIfPossible")
+
+
+def _stop_migrating(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
+    return shut_down_by_drains(vmi, "None")
+
+
+def _describe(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
+    return about("describe", vmi, VMI)
+
+
+def _stop(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
+    return virtctl("stop", vmi.name, vms.namespace_of(vmi)) if _has_vm(vmi) else about("describe", vmi, VMI)
+
+
+def _has_vm(vmi: Object) -> bool:
+    return kinds.of(vmi) is VM or vmis.owner(vmi, "VirtualMachine") is not None
+
+
+def _await_condition(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
+    return about("wait", vmi, VMI, "--for=condition=LiveMigratable", "--timeout=5m")
+
+
+def _set_model(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    model = common_model(cluster)
+    data = {"spec": {"template": {"spec": {"domain": {"cpu": {"model": model}}}}}}
+    patch = _patch_vm(vmi, data) if model else ""
+    if patch:
+        return f"{patch}{_then_restart(vmi)}"
+    return about("edit", vmi, VM) if _has_vm(vmi) else ""
+
+
+def _set_model_or_stop(problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    return (_set_model if common_model(cluster) else _stop_migrating)(problem, vmi, cluster)
+
+
+def _see_budget(problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    """Return the command that shows a budget, or edits one whose limit no controller can count."""
+    return _of_root("edit" if "minAvailable" in problem.remedy else "describe", PDB)(problem, vmi, cluster)
+
+
+def _edit_limits(_problem: Problem, _vmi: Object, cluster: Cluster) -> str:
+    return edit_configuration(cluster)
+
+
+def edit_configuration(cluster: Cluster) -> str:
+    """Return the command that edits the settings of KubeVirt: HyperConverged, where it exists, writes those of KubeVirt."""
+    for read, kind in ((configuration.hyperconverged, HCO), (configuration.kubevirt, KUBEVIRT)):
+        found = configuration.known_or_none(read, cluster)
+        if found is not None:
+            return about("edit", found, kind)
+    return "kubectl edit kubevirt -A"
+
+
+def _of_root(verb: str, kind: kinds.Kind) -> _Command:
+    """Return the command about the root object of a problem."""
+
+    def command(problem: Problem, vmi: Object, _cluster: Cluster) -> str:
+        root = problem.id
+        if root is None or (kind.namespaced and not root.namespace):
+            return ""
+        name = root.name if root.name != vmi.name or kind is NODE else ""
+        return kubectl(verb, kind, name, root.namespace)
+
+    return command
+
+
+_Command = Callable[[Problem, Object, Cluster], str]
+
+_COMMANDS: Final[Mapping[str, _Command]] = {
+    ProblemCause.EXTERNAL: _stop,
+    ProblemCause.NOT_REPORTED: _await_condition,
+    ProblemCause.NO_MIGRATION: _edit_limits,
+    ProblemCause.BUDGET: _see_budget,
+    ProblemCause.SEVERAL_BUDGETS: _of_root("get", PDB),
+    ProblemCause.QUOTA: _of_root("edit", RESOURCE_QUOTA),
+    ProblemCause.LIMIT_RANGE: _of_root("edit", LIMIT_RANGE),
+    ProblemCause.STOP_OVERDUE: _describe,
+    ProblemCause.POD_NOT_ENDING: _describe,
+    ProblemCause.MIGRATION_FAILS: _describe,
+    ProblemCause.TARGETS_INCOMPATIBLE: _set_model,
+    ProblemCause.HOST_MODEL: _set_model_or_stop,
+    ProblemCause.TIMES_OUT: _edit_limits,
+    ProblemCause.MARK_LEFT: _describe,
+    ProblemCause.QUEUED: _describe,
+    ProblemCause.BLOCKED: _describe,
+    ProblemCause.NO_OTHER_NODE: _stop_migrating,
+    ProblemCause.NO_ROOM: _stop_migrating,
+    ProblemCause.NO_TARGET: _stop_migrating,
+    ProblemCause.CLAIM_BROKEN: _describe,
+    ProblemCause.NO_NODE_READY: _describe,
+    ProblemCause.NODE_SILENT: _of_root("describe", NODE),
+    ProblemCause.NODE_CANNOT_END_PODS: _of_root("describe", NODE),
+    ProblemCause.COMPONENT: _of_root("describe", DEPLOYMENT),
+    ProblemCause.WEBHOOK: lambda _problem, _vmi, _cluster: kubectl("get", POD, "", "", "-A"),
+    ProblemCause.BUNDLE: lambda _problem, _vmi, _cluster: kubectl("get", POD, "", "", "-A"),
+}
+"""By cause. All others are reasons of KubeVirt's condition: the VM cannot migrate."""

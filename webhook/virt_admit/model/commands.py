@@ -1,0 +1,77 @@
+"""Commands that an administrator can type: ``kubectl`` and ``virtctl``, with every word quoted for a shell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MHC,
+    HCO,
+    KUBEVIRT,
+    PDB,
+    PVC,
+    VM,
+    VMI,
+    VMIM,
+    VMIRS,
+    Kind,
+)
+from virt_admit.model.kubernetes.objects import Object
+
+_SHORT: Final[Mapping[Kind, str]] = {
+    VM: "vm",
+    VMI: "vmi",
+    VMIM: "vmim",
+    VMIRS: "vmirs",
+    PDB: "pdb",
+    PVC: "pvc",
+    KUBEVIRT: "kubevirt",
+    HCO: "hyperconverged",
+}
+"""The short names that kubectl knows from the API server."""
+
+
+def typed(words: str, command: str) -> str:
+    """Return a remedy in words with the command that does it; the words alone if there is none."""
+    return f"{words.rstrip('.')}: {command}" if command else words
+
+
+def kubectl(verb: str, kind: Kind, name: str = "", namespace: str = "", *options: str) -> str:
+    """Return ``kubectl VERB KIND NAME -n NAMESPACE OPTIONS``."""
+    where = ("-n", namespace or "default") if kind.namespaced else ()
+    return shlex.join(("kubectl", verb, _resource(kind), *((name,) if name else ()), *where, *options))
+
+
+def about(verb: str, obj: Object, kind: Kind, *options: str) -> str:
+    """Return a ``kubectl`` command about an object."""
+    return kubectl(verb, kind, obj.name, obj.namespace, *options)
+
+
+def merge_patch(kind: Kind, name: str, namespace: str, data: Mapping[str, Any]) -> str:
+    """Return the command that sets these fields. A custom resource has no strategic merge patch."""
+    return kubectl("patch", kind, name, namespace, "--type=merge", "-p", json.dumps(data, separators=(",", ":")))
+
+
+def json_patch(kind: Kind, name: str, namespace: str, steps: Sequence[Patch]) -> str:
+    """Return the command that makes these changes."""
+    data = json.dumps([step.as_json() for step in steps], separators=(",", ":"))
+    return kubectl("patch", kind, name, namespace, "--type=json", "-p", data)
+
+
+def virtctl(verb: str, name: str, namespace: str) -> str:
+    """Return ``virtctl VERB NAME -n NAMESPACE``."""
+    return shlex.join(("virtctl", verb, name, "-n", namespace or "default"))
+
+
+def _resource(kind: Kind) -> str:
+    if kind in _SHORT:
+        return _SHORT[kind]
+    return kind.resource if kind.group.endswith((".io", ".com")) and kind.kind in _AMBIGUOUS else kind.kind.lower()
+
+
+_AMBIGUOUS: Final = frozenset((CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment", "Cluster"))
+"""Kinds that several API groups have."""

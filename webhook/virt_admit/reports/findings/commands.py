@@ -1,0 +1,45 @@
+"""The command for a finding about an object of a cluster: what an administrator types to repair it, or to see more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from virt_admit.forecasts.drain.typed_remedies import shut_down_by_drains
+from virt_admit.model.commands import about, json_patch
+from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.problems import ProblemCause
+from virt_admit.reports.findings.report import ReportRow
+
+
+def command(row: ReportRow) -> str:
+    """Return the command of a row; empty: it is about a file, the webhook repairs it, or the object has no name yet."""
+    obj, kind = row.result.obj, row.result.request.kind
+    if row.result.document is not None or kind is None or not obj.name or row.fixed or row.action is None:
+        return ""
+    if row.fix:
+        return json_patch(kind, obj.name, obj.namespace, row.fix)
+    if row.problem is not None and kind.kind in _MIGRATING and row.problem.cause.endswith("Migratable"):
+        return shut_down_by_drains(obj, "LiveMigrateIfPossible") or _default(obj, kind)
+    cause = row.problem.cause if row.problem is not None else ""
+    return _BY_CAUSE.get(cause, _default)(obj, kind)
+
+
+_MIGRATING: Final = frozenset(("VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet"))
+_SEEN_ONLY: Final = frozenset((NODE, POD, VMI, VMIM))
+"""Kinds whose objects KubeVirt and Kubernetes write: to edit them repairs nothing."""
+
+
+def _default(obj: Object, kind: Kind) -> str:
+    return about("describe" if kind in _SEEN_ONLY else "edit", obj, kind)
+
+
+def _describe(obj: Object, kind: Kind) -> str:
+    return about("describe", obj, kind)
+
+
+_BY_CAUSE: Final[Mapping[str, Callable[[Object, Kind], str]]] = {
+    ProblemCause.WEBHOOK: _describe,
+    ProblemCause.BUNDLE: _describe,
+}
