@@ -56,7 +56,8 @@ def test_the_entry_of_drain_is_the_same(explain, tmp_path):
         ("drain", "a", "--cluster", str(tmp_path / "cluster.json"), "-o", "json"),
         standalone_mode=False,
     )
-    assert data["drain"] == json.loads(result.stdout)["nodes"][0]["vms"][0]
+    drained = json.loads(result.stdout)["nodes"][0]["vms"][0]
+    assert data["drain"] == {key: drained[key] for key in data["drain"]}
 
 
 def test_a_vm_that_is_stopped(explain):

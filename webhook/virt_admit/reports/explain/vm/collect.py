@@ -252,7 +252,7 @@ def _drain(found: FoundVm, move: _Move | None, events: Sequence[EventForecast]) 
         drained = events[0]
         return DrainOfVm(found.namespace, found.name, str(drained.outcome), drained.reason, drained.remedy)
     own = drain_report.vm(move.row)
-    return DrainOfVm(**{field.name: getattr(own, field.name) for field in dataclasses.fields(own)})
+    return DrainOfVm(**{field.name: getattr(own, field.name) for field in dataclasses.fields(DrainOfVm)})
 
 
 def _rules(found: FoundVm, cluster: Cluster, opinion: Opinion, unseen: list[str]) -> tuple[JudgedRule, ...] | None:
