@@ -51,6 +51,11 @@ def test_the_text(explain):
     assert any(line.startswith("restarted shop/db runStrategy Always") for line in words)
 
 
+def test_vms_with_one_reason_share_a_line(explain):
+    _, text = explain(*WORLD, *OTHER, CHECK, SNR, form="text")
+    assert sum("shop/db, shop/web" in line for line in text.splitlines()) == 1
+
+
 def test_a_check_that_does_nothing_is_named(explain):
     _, data = explain(*WORLD, CHECK)  # its template does not exist
     assert data["loss"]["covered"] is False

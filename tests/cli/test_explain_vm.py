@@ -306,3 +306,16 @@ def test_what_an_upgrade_of_the_cluster_does(explain):
     stuck = motion.vmi(reported=False, conditions=[{"type": "LiveMigratable", "status": "False"}])
     _, text = explain(*WORLD[:3], stuck, WORLD[4], form="text")
     assert "cluster upgrade    this VM stops it: shop/db: LiveMigrate, but cannot migrate" in text
+
+
+def test_a_drain_under_way_is_followed(explain):
+    assert "virt-admit drain a" in explain(*WORLD)[1]["commands"]
+    cordoned = motion.node("a", unschedulable=True)
+    assert "virt-admit drain a --follow" in explain(cordoned, *WORLD[1:])[1]["commands"]
+
+
+def test_a_migration_that_can_last_hours(explain):
+    spec = {"migrations": {"completionTimeoutPerGiB": 8000}}
+    kubevirt = builders.kubevirt(spec, status={"observedKubeVirtVersion": "v1.9.0"})
+    _, data = explain(*WORLD, kubevirt)
+    assert "to b; a migration of shop/db with a busy guest lasts" in event(data, "migration")["reason"]

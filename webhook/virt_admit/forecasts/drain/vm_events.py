@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.control import overruling
 from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.states import vm_states_outcomes
+from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.placement import candidates
@@ -206,7 +206,9 @@ def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast
     if doubts:
         reason = f"cannot determine {doubts[0]}"
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, reason, unseen=doubts[0])
-    return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, _where(found, state.ahead))
+    slow = vm_states_failures.long_migration(vmi, cluster)
+    where = _where(found, state.ahead)
+    return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, f"{where}; {slow}" if slow else where)
 
 
 _NO_PATH: Final = ControlPath((), ())

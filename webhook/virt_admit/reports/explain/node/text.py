@@ -8,6 +8,7 @@ from typing import Final
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.remediation.remediation_steps import Span
 from virt_admit.model.kubernetes.units import SECOND
+from virt_admit.model.messages import names
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.drain import text as drain_text
 from virt_admit.reports.explain import rights
@@ -38,15 +39,18 @@ def _section(title: str, lines: Iterator[str]) -> list[str]:
 
 
 def loss(report: NodeReport) -> Iterator[tuple[str, str, str]]:
-    """Yield who confirms that the node is down, then each VM."""
+    """Yield who confirms that the node is down, then the VMs, those with the same outcome and reason together."""
     covered = report.loss.covered
     if not report.loss.checks or not covered:
         word = UNKNOWN if covered is None else "nothing" if covered is False else "a health check"
         yield "confirmed down by", word, ""
     for check in report.loss.checks:
         yield "confirmed down by", f"{check.kind} {check.name}", _time(check)
+    groups: dict[tuple[str, str], list[str]] = {}
     for vm in report.loss.vms:
-        yield vm.outcome, f"{vm.namespace}/{vm.name}", vm.reason
+        groups.setdefault((vm.outcome, vm.reason), []).append(f"{vm.namespace}/{vm.name}")
+    for (outcome, reason), vms in groups.items():
+        yield outcome, names(vms), reason
 
 
 def _time(check: CheckOfNode) -> str:

@@ -10,6 +10,7 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubevirt.instances import lifecycle
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.settings import versions
@@ -46,7 +47,13 @@ def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], 
     yield quoted("kubectl", "describe", "vmi", name, *where)
     node = found.obj.at("status", "nodeName").text
     if node:
-        yield quoted("virt-admit", "drain", node)
+        drained = ("--follow",) if _is_cordoned(node, cluster) else ()
+        yield quoted("virt-admit", "drain", node, *drained)
+
+
+def _is_cordoned(node: str, cluster: Cluster) -> bool:
+    found = (each for each in cluster.known(NODE) if each.name == node)
+    return any(each.at("spec", "unschedulable").boolean is True for each in found)
 
 
 _OF_TARGET: Final = (State.UNSCHEDULABLE, State.TARGET_PENDING, State.TARGET_NOT_READY, State.PREPARING)
