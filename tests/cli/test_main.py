@@ -56,7 +56,7 @@ def test_the_version(tmp_path, how):
     ("typed", "hint"),
     [
         ("chek", "no such verb 'chek': did you mean check?"),
-        ("explian", "no such verb 'explian': did you mean explain?"),
+        ("explian", "no such verb 'explian': did you mean explain or plan?"),
         ("doktor", "no such verb 'doktor': did you mean doctor?"),
         ("xyz", f"no such verb 'xyz': use one of {', '.join(main.VERBS)}"),
     ],

@@ -55,29 +55,16 @@ def vm(
     vmi_status: Mapping[str, Any] | None = None,
 ) -> list[Object]:
     """Return a running VM: VirtualMachine, VMI and launcher pod. ``reason``: why it cannot migrate."""
+    domain = {"cpu": {"cores": 1, "model": "host-model"}, "memory": {"guest": memory}}
     template = {
         "evictionStrategy": strategy,
-        "domain": {
-            "cpu": {"cores": 1, "model": "host-model"},
-            "memory": {"guest": memory},
-            "devices": {"interfaces": INTERFACES},
-        },
+        "domain": domain | {"devices": {"interfaces": INTERFACES}},
         **MASQUERADE,
     } | dict(spec or {})
-    condition = {"type": "LiveMigratable", "status": "False" if reason else "True"} | (
-        {"reason": reason} if reason else {}
-    )
+    condition = {"type": "LiveMigratable", "status": "False" if reason else "True"}
     owner = {"apiVersion": KUBEVIRT, "kind": "VirtualMachine", "name": name, "controller": True}
-    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-{name}", "vm.kubevirt.io/name": name}
-    requests = {"cpu": "100m", "memory": memory}
-    claims = [
-        {"name": volume["name"], "persistentVolumeClaim": {"claimName": claim}}
-        for volume in template.get("volumes", [])
-        if (
-            claim := (volume.get("persistentVolumeClaim") or {}).get("claimName")
-            or (volume.get("dataVolume") or {}).get("name")
-        )
-    ]
+    vm_spec = {"runStrategy": run, "template": {"metadata": {"labels": {"app": name}}, "spec": template}}
+    conditions = [condition | ({"reason": reason} if reason else {})]
     return [
         manifest(
             KUBEVIRT,
@@ -85,8 +72,7 @@ def vm(
             name,
             namespace,
             metadata=dict(metadata or {}),
-            spec={"runStrategy": run, "template": {"metadata": {"labels": {"app": name}}, "spec": template}}
-            | dict(own or {}),
+            spec=vm_spec | dict(own or {}),
             status=dict(status or {}) | {"ready": True},
         ),
         manifest(
@@ -96,28 +82,34 @@ def vm(
             namespace,
             metadata={"uid": f"uid-{name}", "ownerReferences": [owner], "labels": {"app": name}},
             spec=template,
-            status={"phase": "Running", "nodeName": on, "conditions": [condition]} | dict(vmi_status or {}),
+            status={"phase": "Running", "nodeName": on, "conditions": conditions} | dict(vmi_status or {}),
         ),
-        manifest(
-            "v1",
-            "Pod",
-            f"virt-launcher-{name}-x",
-            namespace,
-            metadata={
-                "labels": labels | {"app": name},
-                "annotations": {"kubevirt.io/domain": name},
-                "ownerReferences": [{"kind": "VirtualMachineInstance", "name": name, "controller": True}],
-            },
-            spec={
-                "nodeName": on,
-                "priority": 0,
-                "containers": [{"name": "compute", "resources": {"requests": requests, "limits": requests}}],
-                "volumes": claims,
-                **{key: template[key] for key in ("nodeSelector", "affinity", "tolerations") if key in template},
-            },
-            status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-        ),
+        launcher(name, namespace, on, memory, template),
     ]
+
+
+def launcher(name: str, namespace: str, on: str, memory: str, template: Mapping[str, Any]) -> Object:
+    """Return the launcher pod of a VM."""
+    labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": f"uid-{name}", "vm.kubevirt.io/name": name}
+    requests = {"cpu": "100m", "memory": memory}
+    sources = [
+        volume.get("persistentVolumeClaim") or volume.get("dataVolume") or {} for volume in template.get("volumes", [])
+    ]
+    claims = [{"persistentVolumeClaim": {"claimName": each.get("claimName") or each.get("name")}} for each in sources]
+    metadata = {
+        "labels": labels | {"app": name},
+        "annotations": {"kubevirt.io/domain": name},
+        "ownerReferences": [{"kind": "VirtualMachineInstance", "name": name, "controller": True}],
+    }
+    spec = {
+        "nodeName": on,
+        "priority": 0,
+        "containers": [{"name": "compute", "resources": {"requests": requests, "limits": requests}}],
+        "volumes": claims,
+        **{key: template[key] for key in ("nodeSelector", "affinity", "tolerations") if key in template},
+    }
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return manifest("v1", "Pod", f"virt-launcher-{name}-x", namespace, metadata=metadata, spec=spec, status=status)
 
 
 def claim(

@@ -163,9 +163,9 @@ CAUSES = {
     "External without a controller": ((vm(strategy="External"),), [("restart:shop/db", CostClass.RESTART)]),
     "no migration starts": (
         (vm(), kubevirt({"migrations": {"parallelMigrationsPerCluster": 0}})),
-        [("NoMigrationStarts:kubevirt/kubevirt", CostClass.NOTHING)],
+        [("MigrationLimitZero:kubevirt/kubevirt", CostClass.NOTHING)],
     ),
-    "a quota": ((vm(), quota("6Gi", "4Gi")), [("QuotaRefusesMigration:shop/compute", CostClass.NOTHING)]),
+    "a quota": ((vm(), quota("6Gi", "4Gi")), [("QuotaExceeded:shop/compute", CostClass.NOTHING)]),
     "a LimitRange": (
         (
             vm(),
@@ -173,7 +173,7 @@ CAUSES = {
                 "v1", "LimitRange", "small", "shop", spec={"limits": [{"type": "Container", "max": {"memory": "2Gi"}}]}
             ),
         ),
-        [("LimitRangeRefusesMigration:shop/small", CostClass.NOTHING)],
+        [("LimitRangeExceeded:shop/small", CostClass.NOTHING)],
     ),
     "a budget over a VM with None": (
         (vm(strategy="None"), budget("db", {"app": "db"}, minAvailable=1)),

@@ -83,7 +83,7 @@ _wish_options: Final = combined(
     type=click.Choice([goal.value for goal in Goal]),
     default=Goal.DRAIN.value,
     show_default=True,
-    help="What shall hold afterwards: each node can be drained, an upgrade passes, or a lost node is survived.",
+    help="The goal: each node can be drained, an upgrade passes, or a lost node is survived.",
 )
 @_wish_options
 @click.option("--summary", is_flag=True, help="Count the steps by stage and owner. Text only.")

@@ -7,7 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.repair import controllers, patching
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
-from virt_admit.forecasts.repair.repair_plan import Command, Edit, Step, Subject, TakesEffect
+from virt_admit.forecasts.repair.repair_plan import Command, FieldEdit, ObjectRef, RepairStep, TakesEffect
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import HCO, PVC, RESOURCE_QUOTA, STORAGE_CLASS, VM, VMI, Kind
@@ -25,16 +25,16 @@ def find(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Object | No
         return None
 
 
-def applied(steps: Iterable[Step], cluster: Cluster) -> ChangedCluster:
+def applied(steps: Iterable[RepairStep], cluster: Cluster) -> ChangedCluster:
     """Return the cluster after these steps, in this order."""
     every = list(steps)
     changed = ChangedCluster(cluster, _objects(every, cluster))
     return ChangedCluster(changed, _vmis(every, changed))
 
 
-def _objects(steps: Sequence[Step], cluster: Cluster) -> Iterator[Object]:
+def _objects(steps: Sequence[RepairStep], cluster: Cluster) -> Iterator[Object]:
     """Yield what the steps patch and add, and what controllers add by themselves."""
-    patched: dict[Subject, Object] = {}
+    patched: dict[ObjectRef, Object] = {}
     for step in steps:
         for change in step.changes:
             if change.command is Command.PATCH:
@@ -63,12 +63,12 @@ def _objects(steps: Sequence[Step], cluster: Cluster) -> Iterator[Object]:
             yield from _kubevirt(obj, cluster)
 
 
-def _subject(obj: Object) -> Subject | None:
+def _subject(obj: Object) -> ObjectRef | None:
     kind = kinds.of(obj)
-    return Subject.of(kind, obj) if kind is not None else None
+    return ObjectRef.of(kind, obj) if kind is not None else None
 
 
-def _started(vm: Object, steps: Sequence[Step], subject: Subject) -> Object:
+def _started(vm: Object, steps: Sequence[RepairStep], subject: ObjectRef) -> Object:
     """Return a VM without RestartRequired if a step restarts it."""
     if not any(step.subject == subject and step.takes_effect is TakesEffect.RESTART for step in steps):
         return vm
@@ -82,16 +82,16 @@ def _kubevirt(hco: Object, cluster: Cluster) -> Iterator[Object]:
     if found is None:
         return
     said = migration_limits.block(hco).map
-    edits = [Edit((*migration_limits.block(found).path, key), value) for key, value in said.items()]
+    edits = [FieldEdit((*migration_limits.block(found).path, key), value) for key, value in said.items()]
     yield patching.edited(found, edits)
 
 
 # --- running VMs ---------------------------------------------------------------------------------------------------
 
 
-def _vmis(steps: Sequence[Step], changed: ChangedCluster) -> Iterator[Object]:
+def _vmis(steps: Sequence[RepairStep], changed: ChangedCluster) -> Iterator[Object]:
     """Yield the running VMIs and launcher pods whose VMs the steps change."""
-    by_vm: dict[Subject, list[Step]] = {}
+    by_vm: dict[ObjectRef, list[RepairStep]] = {}
     for step in steps:
         if step.subject.kind is VM:
             by_vm.setdefault(step.subject, []).append(step)
@@ -99,7 +99,7 @@ def _vmis(steps: Sequence[Step], changed: ChangedCluster) -> Iterator[Object]:
         yield from vmi_after(subject, own, changed)
 
 
-def vmi_after(subject: Subject, own: Sequence[Step], changed: Cluster) -> Iterator[Object]:
+def vmi_after(subject: ObjectRef, own: Sequence[RepairStep], changed: Cluster) -> Iterator[Object]:
     """Yield the VMI of a VM after these steps of it, and its launcher pod if it is another one."""
     vmi, vm = find(changed, VMI, subject.namespace, subject.name), find(changed, *subject)
     if vmi is None or vm is None:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.placement import candidates
-from virt_admit.forecasts.repair import problems
+from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
-from virt_admit.forecasts.repair.repair_plan import REMOVED, DiskCopy, Edit
+from virt_admit.forecasts.repair.repair_plan import REMOVED, DiskCopy, FieldEdit
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migratability, vms
@@ -104,7 +104,7 @@ def _expressions(topology: Any) -> list[dict[str, Any]]:
 # --- a restart -----------------------------------------------------------------------------------------------------
 
 
-def restarted(vmi: Object, vm: Object, edits: Iterable[Edit], cluster: Cluster) -> Object:
+def restarted(vmi: Object, vm: Object, edits: Iterable[FieldEdit], cluster: Cluster) -> Object:
     """Return the VMI that KubeVirt makes of a VM at its next start, on the same node.
 
     What an instance type, a preference or a default gave to the running VMI stays; ``edits`` are those of the VM, because
@@ -220,4 +220,4 @@ def one_more_pod(pod: Object, budget: Object, name: str) -> tuple[Object, Object
 
 def local_problems(vmi: Object, cluster: ChangedCluster | Cluster) -> tuple[str, ...]:
     """Return why a VMI cannot migrate, by cause."""
-    return tuple(name for name, _ in problems.causes(vmi, cluster))
+    return tuple(name for name, _ in found_problems.causes(vmi, cluster))

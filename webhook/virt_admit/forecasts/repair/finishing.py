@@ -8,8 +8,8 @@ from dataclasses import replace
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.repair import gitops, patching, prerequisites
 from virt_admit.forecasts.repair.applying import find
-from virt_admit.forecasts.repair.judging import Judgement
-from virt_admit.forecasts.repair.repair_plan import Change, Command, Patched, Problem, Proof, Step, Subject
+from virt_admit.forecasts.repair.judging import GoalJudgement
+from virt_admit.forecasts.repair.repair_plan import Change, Command, ObjectRef, Patched, Proof, RepairStep, RootProblem
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.objects import Object
 _DISKS = "DisksNotLiveMigratable"
 
 
-def solving(steps: Sequence[Step], found: Iterable[Problem]) -> list[Step]:
+def solving(steps: Sequence[RepairStep], found: Iterable[RootProblem]) -> list[RepairStep]:
     """Return the steps of one way with the ids of the problems that each of them solves."""
     ids = [(problem.id, problem.cause) for problem in found]
     if len(steps) == 1:
@@ -29,22 +29,24 @@ def solving(steps: Sequence[Step], found: Iterable[Problem]) -> list[Step]:
     ]
 
 
-def ordered(steps: Iterable[Step]) -> list[Step]:
+def ordered(steps: Iterable[RepairStep]) -> list[RepairStep]:
     """Return the steps by stage, then by owner and name. Live changes of a VM come before its restart."""
     return sorted(steps, key=lambda step: (step.stage, step.owner, step.subject.name, bool(step.copies), step.id))
 
 
-def without_unused(steps: Sequence[Step]) -> list[Step]:
+def without_unused(steps: Sequence[RepairStep]) -> list[RepairStep]:
     """Return the steps without those that only serve steps which are gone."""
     needed = {name for step in steps for name in step.needs}
     return [step for step in steps if not step.id.startswith(prerequisites.PREFIX) or step.id in needed]
 
 
-def proven(steps: Sequence[Step], found: Mapping[str, Problem], last: Judgement, cluster: Cluster) -> list[Step]:
+def proven(
+    steps: Sequence[RepairStep], found: Mapping[str, RootProblem], last: GoalJudgement, cluster: Cluster
+) -> list[RepairStep]:
     """Return the steps with their patches, and with what holds after all of them."""
     left = {problem.id: problem for problem in last.problems}
-    state: dict[Subject, Object] = {}
-    result: list[Step] = []
+    state: dict[ObjectRef, Object] = {}
+    result: list[RepairStep] = []
     for index, step in enumerate(steps):
         later = any(each.subject == step.subject and each.solves for each in steps[index + 1 :])
         earlier = tuple(each.id for each in result if each.subject == step.subject)
@@ -67,13 +69,13 @@ def proven(steps: Sequence[Step], found: Mapping[str, Problem], last: Judgement,
     return result
 
 
-def _proof(step: Step, left: Mapping[str, Problem], last: Judgement, *, later: bool) -> tuple[Proof, str]:
+def _proof(step: RepairStep, left: Mapping[str, RootProblem], last: GoalJudgement, *, later: bool) -> tuple[Proof, str]:
     if not step.solves:
         return Proof.PART, ""
     unsolved = [left[name] for name in step.solves if name in left]
     if unsolved:
         return Proof.DOES_NOT_FLIP, unsolved[0].reason
-    row = last.row(Subject(VMI, step.subject.namespace, step.subject.name)) if step.subject.kind is VM else None
+    row = last.row(ObjectRef(VMI, step.subject.namespace, step.subject.name)) if step.subject.kind is VM else None
     if row is not None and row.outcome is VmOutcome.UNKNOWN:
         return Proof.UNKNOWN, row.reason
     if row is not None and row.outcome is VmOutcome.BLOCKS:
@@ -81,13 +83,13 @@ def _proof(step: Step, left: Mapping[str, Problem], last: Judgement, *, later: b
     return (Proof.PART if later else Proof.FLIPS), ""
 
 
-def _frees(solves: Iterable[str], found: Mapping[str, Problem], last: Judgement) -> tuple[str, ...]:
+def _frees(solves: Iterable[str], found: Mapping[str, RootProblem], last: GoalJudgement) -> tuple[str, ...]:
     """Return the nodes that the problems of a step kept, and that can be drained after all steps."""
     nodes = {node for name in solves if name in found for node in found[name].nodes}
     return tuple(sorted(node for node in nodes if last.drainable.get(node)))
 
 
-def _patched(step: Step, state: dict[Subject, Object], cluster: Cluster) -> tuple[Patched, ...]:
+def _patched(step: RepairStep, state: dict[ObjectRef, Object], cluster: Cluster) -> tuple[Patched, ...]:
     """Return the changes with their patches, made for the object as the steps before leave it."""
     result: list[Patched] = []
     for change in map(_typable, step.changes):
@@ -104,7 +106,7 @@ def _patched(step: Step, state: dict[Subject, Object], cluster: Cluster) -> tupl
 
 
 def _typable(change: Change) -> Change:
-    """Return a change that has names which are no DNS names as the work of a person: nobody shall type them."""
+    """Return a change that has names which are no DNS names as the work of a person: such names must not be typed."""
     names = (change.subject.name, *(part for part in (change.subject.namespace,) if part), *change.arguments)
     if change.command is Command.PERSON or all(map(selectors.is_dns_name, _names(names))):
         return change

@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
-from virt_admit.forecasts.repair import problems
+from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.causes.shared_objects import POOL_KINDS
-from virt_admit.forecasts.repair.repair_plan import Goal, Problem, Subject, Witness
+from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, RootProblem, Witness
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class GoalJudgement:
     """The answer about one cluster."""
 
     holds: bool | None
-    problems: tuple[Problem, ...]
+    problems: tuple[RootProblem, ...]
     drainable: Mapping[str, bool | None]
     """By node."""
     unseen: tuple[str, ...]
     plan: Plan
 
-    def row(self, vmi: Subject) -> Forecast | None:
+    def row(self, vmi: ObjectRef) -> Forecast | None:
         """Return the forecast of a VMI."""
         for node in self.plan.nodes:
             for row in node.forecasts:
@@ -35,16 +35,16 @@ class Judgement:
         return None
 
     @property
-    def by_vm(self) -> Mapping[Subject, tuple[Problem, ...]]:
+    def by_vm(self) -> Mapping[ObjectRef, tuple[RootProblem, ...]]:
         """The problems of each VMI, by VMI."""
-        found: dict[Subject, list[Problem]] = {}
+        found: dict[ObjectRef, list[RootProblem]] = {}
         for problem in self.problems:
             for vm in problem.vms:
                 found.setdefault(vm, []).append(problem)
         return {vm: tuple(some) for vm, some in found.items()}
 
 
-def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> Judgement:
+def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgement:
     """Return whether a goal holds.
 
     Args:
@@ -57,21 +57,21 @@ def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> Judgement:
     """
     plan = drain_plan.plan(cluster, *nodes)
     drainable = {node.name: node.drainable for node in plan.nodes}
-    found = problems.of_plan(plan, cluster)
+    found = found_problems.of_plan(plan, cluster)
     if goal is Goal.DRAIN:
-        return Judgement(plan.drainable, found, drainable, plan.unseen, plan)
+        return GoalJudgement(plan.drainable, found, drainable, plan.unseen, plan)
     rehearsed = rehearse(cluster, Options(), forecast_only=True)
     if rehearsed.possible:
-        return Judgement(True, (), drainable, rehearsed.unseen, plan)
+        return GoalJudgement(True, (), drainable, rehearsed.unseen, plan)
     stops = (*found, *_pools(cluster, [stop.reason for stop in rehearsed.stops]))
-    return Judgement(rehearsed.possible, problems.merged(stops), drainable, rehearsed.unseen, plan)
+    return GoalJudgement(rehearsed.possible, found_problems.merged(stops), drainable, rehearsed.unseen, plan)
 
 
-def _pools(cluster: Cluster, reasons: Sequence[str]) -> Iterator[Problem]:
+def _pools(cluster: Cluster, reasons: Sequence[str]) -> Iterator[RootProblem]:
     """Yield the pools that are not updated."""
     for kind in POOL_KINDS:
         for pool in cluster.known(kind):
             reason = next((each for each in reasons if f"{kind.kind} {pool.name} " in f"{each} "), "")
             if reason:
-                subject = Subject.of(kind, pool)
-                yield Problem(problems.POOL, subject, (), reason, (Witness("", subject),))
+                subject = ObjectRef.of(kind, pool)
+                yield RootProblem(found_problems.POOL, subject, (), reason, (Witness("", subject),))

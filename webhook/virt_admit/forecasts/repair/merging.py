@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from virt_admit.forecasts.repair.repair_plan import Change, Command, Cost, Edit, Step
+from virt_admit.forecasts.repair.repair_plan import Change, Command, Cost, FieldEdit, RepairStep
 
 T = TypeVar("T")
 
 
-def merged(steps: Iterable[Step]) -> list[Step]:
+def merged(steps: Iterable[RepairStep]) -> list[RepairStep]:
     """Return each step once."""
-    by_id: dict[str, Step] = {}
+    by_id: dict[str, RepairStep] = {}
     for step in steps:
         before = by_id.get(step.id)
         by_id[step.id] = step if before is None else _joined(before, step)
     return list(by_id.values())
 
 
-def _joined(one: Step, other: Step) -> Step:
+def _joined(one: RepairStep, other: RepairStep) -> RepairStep:
     if _number(other) < _number(one):
         one, other = other, one
     cost = Cost(
@@ -45,7 +45,7 @@ def _joined(one: Step, other: Step) -> Step:
     )
 
 
-def _number(step: Step) -> int:
+def _number(step: RepairStep) -> int:
     return len(step.predicted)
 
 
@@ -81,9 +81,9 @@ def _changes(changes: Iterable[Change]) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+def _edits(edits: Iterable[FieldEdit]) -> tuple[FieldEdit, ...]:
     """Return the edits, of each field the last one."""
-    by_path: dict[tuple[str | int, ...], Edit] = {}
+    by_path: dict[tuple[str | int, ...], FieldEdit] = {}
     for edit in edits:
         by_path.pop(edit.path, None)
         by_path[edit.path] = edit

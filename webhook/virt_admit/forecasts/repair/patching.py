@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from virt_admit.forecasts.repair.repair_plan import REMOVED, Edit
+from virt_admit.forecasts.repair.repair_plan import REMOVED, FieldEdit
 from virt_admit.model.kubernetes import json_patch
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path
@@ -17,7 +17,7 @@ from virt_admit.model.kubernetes.objects import Object, Path
 _ABSENT = object()
 
 
-def patches(obj: Object, edits: Iterable[Edit]) -> tuple[tuple[Patch, ...], tuple[Patch, ...]]:
+def patches(obj: Object, edits: Iterable[FieldEdit]) -> tuple[tuple[Patch, ...], tuple[Patch, ...]]:
     """Return the operations that make these edits, with the tests before them, and those that undo them.
 
     Both are empty if nothing would change.
@@ -29,12 +29,12 @@ def patches(obj: Object, edits: Iterable[Edit]) -> tuple[tuple[Patch, ...], tupl
     return _tested(obj, operations), _tested(changed, _inverses(obj, operations))
 
 
-def edited(obj: Object, edits: Iterable[Edit]) -> Object:
+def edited(obj: Object, edits: Iterable[FieldEdit]) -> Object:
     """Return the object with these edits; the given one does not change."""
     return json_patch.apply(obj, list(_operations(obj, edits)))
 
 
-def _operations(obj: Object, edits: Iterable[Edit]) -> Iterable[Patch]:
+def _operations(obj: Object, edits: Iterable[FieldEdit]) -> Iterable[Patch]:
     for path, value in edits:
         found = _value(obj.data, path)
         if value is REMOVED:

@@ -13,13 +13,13 @@ from typing import Final
 
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
-from virt_admit.forecasts.repair import finishing, prerequisites, problems, storage_classes
+from virt_admit.forecasts.repair import finishing, found_problems, prerequisites, storage_classes
 from virt_admit.forecasts.repair.applying import applied, find
 from virt_admit.forecasts.repair.causes import added_nodes, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
-from virt_admit.forecasts.repair.judging import Judgement, judge
+from virt_admit.forecasts.repair.judging import GoalJudgement, judge
 from virt_admit.forecasts.repair.merging import merged
-from virt_admit.forecasts.repair.repair_plan import Goal, Problem, Remaining, RepairPlan, Step, Subject
+from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, Remaining, RepairPlan, RepairStep, RootProblem
 from virt_admit.forecasts.repair.vm_options import Option, ways
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.forecasts.upgrade import rehearsal
@@ -82,15 +82,17 @@ def repair(cluster: Cluster, goal: Goal, nodes: Sequence[str] = (), wishes: Wish
 
 
 class _Planner:
-    def __init__(self, cluster: Cluster, goal: Goal, nodes: tuple[str, ...], wishes: Wishes, first: Judgement) -> None:
+    def __init__(
+        self, cluster: Cluster, goal: Goal, nodes: tuple[str, ...], wishes: Wishes, first: GoalJudgement
+    ) -> None:
         self.cluster, self.goal, self.nodes, self.wishes, self.first = cluster, goal, nodes, wishes, first
-        self.chosen: dict[Subject, list[tuple[Option, tuple[Problem, ...]]]] = {}
+        self.chosen: dict[ObjectRef, list[tuple[Option, tuple[RootProblem, ...]]]] = {}
         """By VMI: the ways chosen, and the problems that each is for."""
-        self.shared: dict[str, Step] = {}
-        self.tried: dict[Subject, set[tuple[frozenset[str], str]]] = {}
+        self.shared: dict[str, RepairStep] = {}
+        self.tried: dict[ObjectRef, set[tuple[frozenset[str], str]]] = {}
         self.refused: dict[str, str] = {}
         """Why there is no step, by problem."""
-        self.found: dict[str, Problem] = {}
+        self.found: dict[str, RootProblem] = {}
         """Every problem that showed."""
         self.current: Cluster = cluster
         self.last = first
@@ -119,7 +121,7 @@ class _Planner:
                 changed |= self._for_object(problem)
         return changed
 
-    def _for_vm(self, vmi: Subject, own: tuple[Problem, ...]) -> bool:
+    def _for_vm(self, vmi: ObjectRef, own: tuple[RootProblem, ...]) -> bool:
         running = find(self.current, VMI, vmi.namespace, vmi.name)
         if running is None or all(problem.cause in _SHARED for problem in own):
             return False
@@ -135,17 +137,19 @@ class _Planner:
                 return True
         return self._back(vmi)
 
-    def _back(self, vmi: Subject) -> bool:
+    def _back(self, vmi: ObjectRef) -> bool:
         """Take back the last way of a VM that did not help; return whether there was one."""
         if not self.chosen.get(vmi):
             return False
         self.chosen[vmi].pop()
         return True
 
-    def _for_object(self, problem: Problem) -> bool:
-        if problem.cause == problems.NO_ROOM or problem.cause in _SHARED or not problem.vms:
+    def _for_object(self, problem: RootProblem) -> bool:
+        if problem.cause in _SHARED or not problem.vms:
             made = (
-                self._room(problem) if problem.cause == problems.NO_ROOM else shared_objects.step(problem, self.current)
+                self._room(problem)
+                if problem.cause == found_problems.NO_ROOM
+                else shared_objects.step(problem, self.current)
             )
             if isinstance(made, str):
                 self.refused[problem.id] = made
@@ -160,7 +164,7 @@ class _Planner:
             return True
         return False
 
-    def _room(self, problem: Problem) -> Step | str:
+    def _room(self, problem: RootProblem) -> RepairStep | str:
         """Return the fewest nodes like the one that is drained with which its VMs find room."""
         model = find(self.cluster, NODE, "", problem.subject.name)
         if model is None:
@@ -174,9 +178,9 @@ class _Planner:
 
     # --- applying ---
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[RepairStep]:
         """Return all chosen steps with what they need, in order."""
-        every: list[Step] = list(self.shared.values())
+        every: list[RepairStep] = list(self.shared.values())
         for _vmi, taken in sorted(self.chosen.items(), key=lambda item: item[0].full_name):
             for option, own in taken:
                 every += finishing.solving(option.steps, own)
@@ -216,7 +220,7 @@ class _Planner:
 
     # --- what is not needed ---
 
-    def _needed(self, steps: list[Step]) -> list[Step]:
+    def _needed(self, steps: list[RepairStep]) -> list[RepairStep]:
         """Return the steps without those that change nothing about the goal."""
         final = self.current if isinstance(self.current, ChangedCluster) else applied(steps, self.cluster)
         kept = list(steps)
@@ -235,7 +239,7 @@ class _Planner:
                 kept.remove(step)
         return finishing.without_unused(kept)
 
-    def _vm_needs(self, step: Step, kept: Sequence[Step], final: ChangedCluster) -> bool:
+    def _vm_needs(self, step: RepairStep, kept: Sequence[RepairStep], final: ChangedCluster) -> bool:
         """Return whether the VM would keep its node without a step. The rest of the cluster is as after all steps."""
         own = [each for each in kept if each.subject == step.subject and each is not step]
         partial = applied(own, self.cluster)
@@ -245,7 +249,7 @@ class _Planner:
         outcome = vm_outcomes.forecast(vmi, _As(partial, final)).outcome
         return outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
 
-    def _cluster_needs(self, step: Step, kept: Sequence[Step]) -> bool:
+    def _cluster_needs(self, step: RepairStep, kept: Sequence[RepairStep]) -> bool:
         tried = judge(self.goal, applied([each for each in kept if each is not step], self.cluster), self.nodes)
         return tried.holds is not self.last.holds or {each.id for each in tried.problems} != {
             each.id for each in self.last.problems
@@ -253,7 +257,7 @@ class _Planner:
 
     # --- the result ---
 
-    def _result(self, steps: list[Step]) -> RepairPlan:
+    def _result(self, steps: list[RepairStep]) -> RepairPlan:
         found = {**{problem.id: problem for problem in self.last.problems}, **self.found}
         proven = finishing.proven(steps, found, self.last, self.cluster)
         remaining = tuple(Remaining(problem, self._why(problem)) for problem in self.last.problems)
@@ -268,7 +272,7 @@ class _Planner:
             nodes=tuple(sorted(self.first.drainable)),
         )
 
-    def _why(self, problem: Problem) -> str:
+    def _why(self, problem: RootProblem) -> str:
         return self.refused.get(problem.id) or problem.remedy or "no step ends it"
 
 
@@ -283,7 +287,7 @@ class _As(ChangedCluster):
         return self._like.cached(function)
 
 
-_SHARED: Final = frozenset((problems.QUOTA, problems.LIMITS, problems.NO_MIGRATION))
+_SHARED: Final = frozenset((found_problems.QUOTA, found_problems.LIMITS, found_problems.NO_MIGRATION))
 """Causes at objects that several VMs share, although VMs show them."""
-_AFTER_VMS: Final = frozenset((problems.NO_ROOM,))
+_AFTER_VMS: Final = frozenset((found_problems.NO_ROOM,))
 """Causes that are repaired only when no VM can be repaired any more: room depends on what the VMs do."""

@@ -15,18 +15,18 @@ from typing import Final
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.placement import quotas
 from virt_admit.forecasts.repair import disk_sizes
-from virt_admit.forecasts.repair.problems import limits_owner
+from virt_admit.forecasts.repair.found_problems import limits_owner
 from virt_admit.forecasts.repair.repair_plan import (
     Change,
-    Check,
     Command,
     Cost,
     CostClass,
     DiskCopy,
-    Edit,
-    Stage,
-    Step,
-    Subject,
+    FieldEdit,
+    ObjectRef,
+    PlanStage,
+    RepairStep,
+    StepCheck,
     TakesEffect,
 )
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -40,13 +40,13 @@ ROLLOUT: Final = ("spec", "configuration", "vmRolloutStrategy")
 _COPY_LABEL: Final = "virt-admit.io/copy"
 
 
-def added(steps: Sequence[Step], cluster: Cluster) -> list[Step]:
+def added(steps: Sequence[RepairStep], cluster: Cluster) -> list[RepairStep]:
     """Return the steps with those that copies need, and with the ids of these in ``needs``."""
     result = [step for step in steps if not step.copies]
     copying = [step for step in steps if step.copies]
     general = list(_general(cluster)) if copying else []
     used: Counter[tuple[str, str]] = Counter()
-    quota_steps: dict[str, Step] = {}
+    quota_steps: dict[str, RepairStep] = {}
     for step in copying:
         raised = list(_quotas(step.copies, used, cluster))
         quota_steps |= {each.id: each for each in raised}
@@ -58,7 +58,7 @@ def added(steps: Sequence[Step], cluster: Cluster) -> list[Step]:
     return [*general, *quota_steps.values(), *result]
 
 
-def _general(cluster: Cluster) -> Iterator[Step]:
+def _general(cluster: Cluster) -> Iterator[RepairStep]:
     subject = limits_owner(cluster)
     found = next((obj for obj in cluster.known(subject.kind) if obj.full_name == subject.full_name), None)
     if found is not None and workload_updates.LIVE_MIGRATE not in workload_updates.methods(found):
@@ -66,28 +66,28 @@ def _general(cluster: Cluster) -> Iterator[Step]:
         value = [*(item.value for item in field.items()), workload_updates.LIVE_MIGRATE]
         risk = "KubeVirt also migrates VMs with an outdated launcher"
         yield _setting(
-            subject, "methods", "add LiveMigrate to workloadUpdateMethods", Edit(tuple(field.path), value), risk
+            subject, "methods", "add LiveMigrate to workloadUpdateMethods", FieldEdit(tuple(field.path), value), risk
         )
     kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
     if kubevirt is not None and kubevirt.at(*ROLLOUT).text == "Stage":
         risk = "changes that were staged for VMs with this strategy may take effect at once: look at RestartRequired"
-        owner = Subject.of(KUBEVIRT, kubevirt)
-        yield _setting(owner, "rollout", "set vmRolloutStrategy LiveUpdate", Edit(ROLLOUT, "LiveUpdate"), risk)
+        owner = ObjectRef.of(KUBEVIRT, kubevirt)
+        yield _setting(owner, "rollout", "set vmRolloutStrategy LiveUpdate", FieldEdit(ROLLOUT, "LiveUpdate"), risk)
 
 
-def _setting(subject: Subject, name: str, title: str, edit: Edit, risk: str) -> Step:
+def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: str) -> RepairStep:
     path = ".".join(map(str, edit.path))
     namespace = ("-n", subject.namespace) if subject.namespace else ()
     query = ("get", subject.kind.resource, subject.name, *namespace, f"-o=jsonpath={{.{path}}}")
-    return Step(
+    return RepairStep(
         id=f"{PREFIX}{name}",
-        stage=Stage.SETTINGS,
+        stage=PlanStage.SETTINGS,
         title=title,
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
         changes=(Change(subject, Command.PATCH, (edit,)),),
-        verify=(Check("the setting is in force", query),),
+        verify=(StepCheck("the setting is in force", query),),
         risk=risk,
     )
 
@@ -95,7 +95,7 @@ def _setting(subject: Subject, name: str, title: str, edit: Edit, risk: str) -> 
 # --- storage quotas ------------------------------------------------------------------------------------------------
 
 
-def _quotas(copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster: Cluster) -> Iterator[Step]:
+def _quotas(copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster: Cluster) -> Iterator[RepairStep]:
     """Yield a step for each quota that the copies so far do not fit into. ``used`` has what they take, by quota."""
     found = list(copies)
     for quota in cluster.known(RESOURCE_QUOTA, found[0].namespace):
@@ -105,7 +105,7 @@ def _quotas(copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster:
         for name, more in _usage(found).items():
             used[quota.full_name, name] += more
         edits = [
-            Edit(("spec", "hard", name), disk_sizes.quantity(needed))
+            FieldEdit(("spec", "hard", name), disk_sizes.quantity(needed))
             for name, limit in sorted(hard.items())
             if used[quota.full_name, name] and (needed := _used(quota, name) + used[quota.full_name, name]) > limit
         ]
@@ -113,24 +113,24 @@ def _quotas(copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster:
             yield _raised(quota, edits, hard)
 
 
-def _raised(quota: Object, edits: list[Edit], hard: Mapping[str, int]) -> Step:
-    subject = Subject.of(RESOURCE_QUOTA, quota)
+def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> RepairStep:
+    subject = ObjectRef.of(RESOURCE_QUOTA, quota)
     words = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
     more = max(
         (disk_sizes.parsed(edit.value) - hard[str(edit.path[-1])] for edit in edits if "storage" in str(edit.path[-1])),
         default=0,
     )
     query = ("get", "resourcequota", quota.name, "-n", quota.namespace, "-o=jsonpath={.status.hard}")
-    return Step(
+    return RepairStep(
         id=f"{PREFIX}quota:{subject.full_name}",
-        stage=Stage.QUOTAS,
+        stage=PlanStage.QUOTAS,
         title=f"raise {words}",
         subject=subject,
         cost=Cost(CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
         takes_effect=TakesEffect.AT_ONCE,
         changes=(Change(subject, Command.PATCH, tuple(edits)),),
-        verify=(Check("the new limits are in force", query),),
-        risk="the tenant keeps the old disks until somebody removes them; the limit can be set back then",
+        verify=(StepCheck("the new limits are in force", query),),
+        risk="the tenant keeps the old disks until its owner removes them; the limit can be set back then",
     )
 
 
@@ -153,7 +153,7 @@ def _used(quota: Object, name: str) -> int:
 # --- time ----------------------------------------------------------------------------------------------------------
 
 
-def _policy(step: Step, cluster: Cluster) -> Iterator[Step]:
+def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
     """Yield the migration policy without which a copy never ends: its limit is memory and disks × seconds per GiB."""
     vmi = _get(step.subject, cluster)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if vmi is not None else None
@@ -165,7 +165,7 @@ def _policy(step: Step, cluster: Cluster) -> Iterator[Step]:
     seconds = -(-disk_sizes.GIB * 3 // (int(bandwidth) * 2 or 1))
     name = f"virt-admit-copy-{step.subject.namespace}-{step.subject.name}"[:63].rstrip("-.")
     label = {_COPY_LABEL: step.subject.name[:63].rstrip("-.")}
-    policy = Subject(MIGRATION_POLICY, "", name)
+    policy = ObjectRef(MIGRATION_POLICY, "", name)
     manifest = {
         "apiVersion": MIGRATION_POLICY.api_version,
         "kind": MIGRATION_POLICY.kind,
@@ -178,21 +178,21 @@ def _policy(step: Step, cluster: Cluster) -> Iterator[Step]:
             },
         },
     }
-    own = Subject(VMI, step.subject.namespace, step.subject.name)
-    edit = Edit(("metadata", "labels", _COPY_LABEL), label[_COPY_LABEL])
-    yield Step(
+    own = ObjectRef(VMI, step.subject.namespace, step.subject.name)
+    edit = FieldEdit(("metadata", "labels", _COPY_LABEL), label[_COPY_LABEL])
+    yield RepairStep(
         id=f"{PREFIX}time:{step.subject.full_name}",
-        stage=Stage.SETTINGS,
+        stage=PlanStage.SETTINGS,
         title=f"allow its copy {seconds} seconds for each GiB",
         subject=policy,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
         changes=(Change(policy, Command.APPLY, manifest=manifest), Change(own, Command.PATCH, (edit,))),
-        verify=(Check("the policy exists", ("get", MIGRATION_POLICY.resource, name, "-o=name")),),
+        verify=(StepCheck("the policy exists", ("get", MIGRATION_POLICY.resource, name, "-o=name")),),
     )
 
 
-def _get(vm: Subject, cluster: Cluster) -> Object | None:
+def _get(vm: ObjectRef, cluster: Cluster) -> Object | None:
     try:
         return cluster.get(VMI, vm.namespace, vm.name)
     except Unseen:

@@ -13,7 +13,7 @@ from virt_admit.model.kubernetes.objects import Object
 
 
 class Goal(enum.StrEnum):
-    """What shall hold after the steps."""
+    """The goal of the steps."""
 
     DRAIN = "drain"
     UPGRADE = "upgrade"
@@ -58,7 +58,7 @@ class Proof(enum.StrEnum):
     UNKNOWN = "cannot be determined"
 
 
-class Stage(enum.IntEnum):
+class PlanStage(enum.IntEnum):
     """The order of steps. Cluster settings come before what needs them, roll-outs come last."""
 
     SETTINGS = 1
@@ -70,7 +70,7 @@ class Stage(enum.IntEnum):
     ROLLOUT = 7
 
 
-class Subject(NamedTuple):
+class ObjectRef(NamedTuple):
     """The object that a problem or a change is about."""
 
     kind: Kind
@@ -85,12 +85,12 @@ class Subject(NamedTuple):
         return f"{self.kind.kind} {self.full_name}"
 
     @classmethod
-    def of(cls, kind: Kind, obj: Object) -> Subject:
+    def of(cls, kind: Kind, obj: Object) -> ObjectRef:
         """Return the subject that is this object."""
         return cls(kind, obj.namespace if kind.namespaced else "", obj.name)
 
 
-def problem_id(cause: str, subject: Subject) -> str:
+def problem_id(cause: str, subject: ObjectRef) -> str:
     """Return the id of a problem, the same in every verb: ``DisksNotLiveMigratable:shop/db``."""
     return f"{cause}:{subject.full_name}"
 
@@ -100,20 +100,20 @@ class Witness(NamedTuple):
 
     rule: str
     """Empty: no rule does, only a forecast."""
-    subject: Subject
+    subject: ObjectRef
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RootProblem:
     """One cause at one root object."""
 
     cause: str
-    subject: Subject
+    subject: ObjectRef
     nodes: tuple[str, ...]
     """The nodes that it keeps from being drained."""
     reason: str
     shown_by: tuple[Witness, ...] = ()
-    vms: tuple[Subject, ...] = ()
+    vms: tuple[ObjectRef, ...] = ()
     """The VMIs that it keeps on their nodes."""
     remedy: str = ""
     """What a person can do about it where no step does."""
@@ -128,7 +128,7 @@ class Problem:
         return self.subject.namespace
 
 
-class Edit(NamedTuple):
+class FieldEdit(NamedTuple):
     """A new value of a field."""
 
     path: tuple[str | int, ...]
@@ -149,9 +149,9 @@ REMOVED: Final = _Removed()
 class Change:
     """One change of one object, as it is wanted: the patch is made from it."""
 
-    subject: Subject
+    subject: ObjectRef
     command: Command
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[FieldEdit, ...] = ()
     manifest: Mapping[str, Any] | None = None
     """A new object. With ``PERSON``: an example of it."""
     arguments: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class Cost:
     """GiB by which a storage quota is raised."""
 
 
-class Check(NamedTuple):
+class StepCheck(NamedTuple):
     """What must be true, and the query that shows it."""
 
     text: str
@@ -204,22 +204,22 @@ class DiskCopy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """One step of a plan."""
 
     id: str
-    stage: Stage
+    stage: PlanStage
     title: str
     """An order: ``copy disk db-root to class ceph-block``."""
-    subject: Subject
+    subject: ObjectRef
     cost: Cost
     takes_effect: TakesEffect
     changes: tuple[Change, ...]
     solves: tuple[str, ...] = ()
     frees: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    preconditions: tuple[Check, ...] = ()
-    verify: tuple[Check, ...] = ()
+    preconditions: tuple[StepCheck, ...] = ()
+    verify: tuple[StepCheck, ...] = ()
     risk: str = ""
     gitops: str = ""
     proof: Proof = Proof.UNKNOWN
@@ -251,7 +251,7 @@ class Alternative:
 class Remaining(NamedTuple):
     """A problem without a step, and why."""
 
-    problem: Problem
+    problem: RootProblem
     why: str
 
 
@@ -264,8 +264,8 @@ class RepairPlan:
     """Whether the goal holds today."""
     reaches: bool | None
     """Whether it holds after the steps."""
-    steps: tuple[Step, ...]
-    problems: tuple[Problem, ...]
+    steps: tuple[RepairStep, ...]
+    problems: tuple[RootProblem, ...]
     remaining: tuple[Remaining, ...]
     unseen: tuple[str, ...]
     nodes: tuple[str, ...]

@@ -9,7 +9,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.forecasts.repair import problems
+from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.causes import (
     added_nodes,
     disk_copies,
@@ -22,15 +22,15 @@ from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
     Alternative,
     Change,
-    Check,
     Command,
     Cost,
     CostClass,
-    Edit,
-    Problem,
-    Stage,
-    Step,
-    Subject,
+    FieldEdit,
+    ObjectRef,
+    PlanStage,
+    RepairStep,
+    RootProblem,
+    StepCheck,
     TakesEffect,
 )
 from virt_admit.forecasts.repair.wishes import Wishes
@@ -56,7 +56,7 @@ class Option:
     """One way to repair a VM."""
 
     id: str
-    steps: tuple[Step, ...]
+    steps: tuple[RepairStep, ...]
     protection: int
     """0: it migrates at later drains; 1: it stops at each of them."""
 
@@ -80,7 +80,7 @@ class Ways:
     refused: tuple[str, ...] = ()
 
 
-def ways(vmi: Object, found: Sequence[Problem], cluster: Cluster, wishes: Wishes) -> Ways:
+def ways(vmi: Object, found: Sequence[RootProblem], cluster: Cluster, wishes: Wishes) -> Ways:
     """Return how the problems of one running VM can be repaired."""
     vm, why = _vm(vmi, cluster)
     if vm is None:
@@ -123,28 +123,30 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
 
 
 def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
-    if problems.EXTERNAL in causes:
+    if found_problems.EXTERNAL in causes:
         yield from _external(vmi, vm, cluster)
-    elif problems.NO_TARGET in causes:
+    elif causes & found_problems.NOWHERE:
         yield from _no_target(vmi, vm, cluster, wishes)
-    elif problems.VM_BUDGET in causes:
+    elif found_problems.BUDGET in causes:
         yield _migrating(vmi, vm, cluster, wishes, strategy="LiveMigrate")
-    elif problems.NOT_REPORTED in causes:
+    elif found_problems.SEVERAL_BUDGETS in causes:
+        yield "several budgets select its pod: their owners leave it to one of them"
+    elif found_problems.NOT_REPORTED in causes:
         yield "wait until KubeVirt has reported LiveMigratable"
-    elif problems.STALE_MARK in causes:
+    elif found_problems.STALE_MARK in causes:
         yield _unmark(vmi, vm)
     elif causes & _WAITING:
         yield "wait until it has ended, or look at the events of the VMI"
-    elif causes & {problems.QUOTA, problems.LIMITS, problems.NO_MIGRATION}:
+    elif causes & {found_problems.QUOTA, found_problems.LIMITS, found_problems.NO_MIGRATION}:
         return
-    elif problems.FAILING in causes:
+    elif found_problems.FAILING in causes:
         yield _accepted(vmi, vm, cluster, because="its migrations fail")
     else:
         yield _migrating(vmi, vm, cluster, wishes)
         yield _accepted(vmi, vm, cluster, because=_hardware(causes))
 
 
-_WAITING: Final = {problems.STUCK, problems.OLD_POD, problems.QUEUE}
+_WAITING: Final = {found_problems.STUCK, found_problems.OLD_POD, found_problems.QUEUE}
 
 
 def _hardware(causes: Iterable[str]) -> str:
@@ -157,9 +159,9 @@ def _hardware(causes: Iterable[str]) -> str:
 
 def _migrating(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, strategy: str = "") -> Option | str:
     """Return the steps after which KubeVirt can migrate a VM, or why that is not possible."""
-    steps: list[Step] = []
+    steps: list[RepairStep] = []
     changes: list[GuestChange] = []
-    for name, words in problems.causes(vmi, cluster) if vmis.migratable(vmi) is False else ():
+    for name, words in found_problems.causes(vmi, cluster) if vmis.migratable(vmi) is False else ():
         if name == _DISKS:
             made = _copied(vmi, vm, cluster, wishes)
             if isinstance(made, str):
@@ -172,15 +174,15 @@ def _migrating(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, strate
         changes.append(change)
     if strategy and vms.vmi_spec(vm)["evictionStrategy"].text != strategy:
         risk = "KubeVirt answers the eviction with a migration, before the budget is asked"
-        changes.append(GuestChange(f"set evictionStrategy {strategy}", (Edit(STRATEGY, strategy),), risk))
+        changes.append(GuestChange(f"set evictionStrategy {strategy}", (FieldEdit(STRATEGY, strategy),), risk))
     if changes:  # a copy is a live migration, so what else keeps the VM from migrating goes first
-        steps = [restart(vmi, vm, changes), *(replace(step, stage=Stage.RESTARTS) for step in steps)]
+        steps = [restart(vmi, vm, changes), *(replace(step, stage=PlanStage.RESTARTS) for step in steps)]
     if not steps:
         return "nothing known keeps it from migrating"
     return Option("migrate", tuple(steps), 0)
 
 
-def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Step | str:
+def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> RepairStep | str:
     claims: list[str] = []
     for reason in migratability.assess(vmi, cluster).reasons:
         if reason.name == _DISKS:
@@ -195,15 +197,15 @@ def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Step |
     return found if isinstance(found, str) else disk_copies.step(vm, found, cluster)
 
 
-def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> Step:
+def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairStep:
     """Return the one restart in which all these changes take effect."""
-    subject = Subject.of(VM, vm)
+    subject = ObjectRef.of(VM, vm)
     edits = tuple(edit for change in changes for edit in change.edits)
     title = ", ".join(change.title for change in changes)
     commands = ("restart", vm.name, "-n", subject.namespace)
-    return Step(
+    return RepairStep(
         id=f"restart:{subject.full_name}",
-        stage=Stage.RESTARTS,
+        stage=PlanStage.RESTARTS,
         title=f"{title}, and restart it while its node is cordoned",
         subject=subject,
         cost=Cost(CostClass.RESTART, downtime=durations.restart(vmi).seconds.high),
@@ -213,17 +215,17 @@ def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> Step:
             Change(subject, Command.VIRTCTL, arguments=commands),
         ),
         preconditions=(
-            Check(
+            StepCheck(
                 "no migration or copy of it runs",
                 ("get", "vmi", vm.name, "-n", subject.namespace, "-o=jsonpath={.status.migratedVolumes}"),
             ),
         ),
         verify=(
-            Check(
+            StepCheck(
                 "the VM runs with the new template",
                 _condition("vm", vm, "RestartRequired"),
             ),
-            Check(
+            StepCheck(
                 "the VM is ready",
                 ("get", "vm", vm.name, "-n", subject.namespace, "-o=jsonpath={.status.ready}"),
                 "true",
@@ -249,10 +251,10 @@ def _accepted(vmi: Object, vm: Object, cluster: Cluster, because: str = "", *, m
         if migratable or because == "its migrations fail" or not _has_second_node(cluster)
         else "LiveMigrateIfPossible"
     )
-    edits = [Edit(STRATEGY, strategy)]
+    edits = [FieldEdit(STRATEGY, strategy)]
     words = f"accept its downtime: set evictionStrategy {strategy}"
     if vms.vm_spec(vm)["runStrategy"].text in ("Manual", "RerunOnFailure"):
-        edits.append(Edit(("spec", "runStrategy"), "Always"))
+        edits.append(FieldEdit(("spec", "runStrategy"), "Always"))
         words += " and runStrategy Always"
     risk = f"{because}; {_ACCEPTED_RISK}" if because else _ACCEPTED_RISK
     return Option("accept", (restart(vmi, vm, [GuestChange(words, tuple(edits), risk)]),), 1)
@@ -277,23 +279,25 @@ def _external(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option | st
         return
     migrates = migratability.assess(vmi, cluster).migratable is Migratable.YES
     strategy = "LiveMigrate" if migrates else "LiveMigrateIfPossible"
-    change = GuestChange(f"set evictionStrategy {strategy}", (Edit(STRATEGY, strategy),), "its owner may revert it")
+    change = GuestChange(
+        f"set evictionStrategy {strategy}", (FieldEdit(STRATEGY, strategy),), "its owner may revert it"
+    )
     yield Option("strategy", (restart(vmi, vm, [change]),), 0 if migrates else 1)
 
 
 def _unmark(vmi: Object, vm: Object) -> Option:
-    subject = Subject.of(VM, vm)
+    subject = ObjectRef.of(VM, vm)
     arguments = ("evacuate-cancel", "vmi", vmi.name, "-n", subject.namespace)
-    step = Step(
+    step = RepairStep(
         id=f"unmark:{subject.full_name}",
-        stage=Stage.LIVE,
+        stage=PlanStage.LIVE,
         title="cancel the evacuation that is left over",
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),),
+        changes=(Change(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),),
         verify=(
-            Check(
+            StepCheck(
                 "the mark is gone",
                 ("get", VMI.resource, vmi.name, "-n", subject.namespace, "-o=jsonpath={.status.evacuationNodeName}"),
             ),
@@ -347,25 +351,25 @@ def _processors(vmi: Object, vm: Object, causes: Sequence[str], cluster: Cluster
         yield "no CPU model is known that all its nodes offer"
 
 
-def _widened(vmi: Object, vm: Object, widening: node_constraints.Widening, cluster: Cluster) -> Step:
+def _widened(vmi: Object, vm: Object, widening: node_constraints.Widening, cluster: Cluster) -> RepairStep:
     """Return the step that widens the placement of a VM: live, or with a restart where nothing takes effect live."""
     title = f"{widening.title}, so that node {widening.node} can run it"
     risk = "the VM may need something that only its node has, such as a licence or a device: ask its owner"
     staged = _is_staged(cluster) or vm.condition("RestartRequired")["status"].text == "True"
     if staged:
         return restart(vmi, vm, [GuestChange(title, widening.edits, risk)])
-    subject = Subject.of(VM, vm)
-    return Step(
+    subject = ObjectRef.of(VM, vm)
+    return RepairStep(
         id=f"place:{subject.full_name}",
-        stage=Stage.LIVE,
+        stage=PlanStage.LIVE,
         title=title,
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.LIVE,
         changes=(Change(subject, Command.PATCH, widening.edits),),
-        preconditions=(Check("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),),
+        preconditions=(StepCheck("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),),
         verify=(
-            Check(
+            StepCheck(
                 "the running VMI has the new placement",
                 ("get", "vmi", vmi.name, "-n", subject.namespace, "-o=jsonpath={.spec.nodeSelector}{.spec.affinity}"),
             ),

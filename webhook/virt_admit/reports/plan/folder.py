@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from virt_admit.forecasts.repair.repair_plan import Check, Command, Patched, RepairPlan, Step
+from virt_admit.forecasts.repair.repair_plan import Command, Patched, RepairPlan, RepairStep, StepCheck
 from virt_admit.model import sanitize
 from virt_admit.reports.plan import json as plan_json
 from virt_admit.reports.plan.report import answer
@@ -101,13 +101,13 @@ def files(plan: RepairPlan, evidence: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def is_script(step: Step) -> bool:
+def is_script(step: RepairStep) -> bool:
     """Return whether a step can be written as a script: it has commands, and only DNS names in them."""
     commands = [made for made in step.patched if made.change.command is not Command.PERSON]
     return bool(commands) and len(commands) == len(step.patched)
 
 
-def _slug(step: Step) -> str:
+def _slug(step: RepairStep) -> str:
     kind = step.id.partition(":")[0].lower()
     return _file("-".join(part for part in (step.subject.namespace, step.subject.name, kind) if part))
 
@@ -120,7 +120,7 @@ def _file(name: str) -> str:
 # --- one step ------------------------------------------------------------------------------------------------------
 
 
-def _step_files(step: Step, name: str) -> dict[str, str]:
+def _step_files(step: RepairStep, name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     lines: list[str] = []
     undo: list[str] = []
@@ -175,7 +175,7 @@ def _printed(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _is_decided(check: Check) -> bool:
+def _is_decided(check: StepCheck) -> bool:
     """Return whether a query prints one known text; others are for people."""
     return bool(check.expected) or "conditions" in "".join(check.query)
 
@@ -186,7 +186,7 @@ def _target(made: Patched) -> tuple[str, ...]:
     return (subject.kind.resource, subject.name, *namespace)
 
 
-def _check(function: str, check: Check) -> str:
+def _check(function: str, check: StepCheck) -> str:
     return _words(function, check.text, check.expected, *check.query)
 
 
@@ -232,7 +232,7 @@ def _readme(plan: RepairPlan, index: list[str], evidence: str) -> str:
     )
 
 
-def _for_owner(owner: str, own: list[tuple[Step, str]]) -> str:
+def _for_owner(owner: str, own: list[tuple[RepairStep, str]]) -> str:
     lines = [f"# What has to be done in {_cell(owner)}", ""]
     for step, _how in own:
         lines += [
@@ -245,7 +245,7 @@ def _for_owner(owner: str, own: list[tuple[Step, str]]) -> str:
     return "\n".join(lines)
 
 
-def _told(step: Step) -> Iterator[str]:
+def _told(step: RepairStep) -> Iterator[str]:
     if step.risk:
         yield f"Risk: {_cell(step.risk)}."
     if step.gitops:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from virt_admit.forecasts.repair.repair_plan import CostClass, RepairPlan, Step
+from virt_admit.forecasts.repair.repair_plan import CostClass, RepairPlan, RepairStep
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.messages import names
 from virt_admit.reports.html.owners import Owners
@@ -107,7 +107,7 @@ def _notes(plan: RepairPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
 def split(plan: RepairPlan, owners: Owners, cluster: Cluster) -> dict[str, RepairPlan]:
     """Return the part of a plan for each owner of objects."""
 
-    def of(step: Step) -> str:
+    def of(step: RepairStep) -> str:
         if not owners.label:
             return step.subject.namespace
         try:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from virt_admit.forecasts.repair.repair_plan import (
-    Check,
     Command,
     CostClass,
     Goal,
+    ObjectRef,
     Patched,
-    Problem,
     Proof,
     RepairPlan,
-    Step,
-    Subject,
+    RepairStep,
+    RootProblem,
+    StepCheck,
     TakesEffect,
 )
 from virt_admit.model.messages import count
@@ -187,7 +187,7 @@ def report(plan: RepairPlan) -> PlanReport:
     )
 
 
-def totals(steps: Iterable[Step]) -> PlanTotals:
+def totals(steps: Iterable[RepairStep]) -> PlanTotals:
     """Return what steps cost together."""
     every = list(steps)
     return PlanTotals(
@@ -200,11 +200,11 @@ def totals(steps: Iterable[Step]) -> PlanTotals:
     )
 
 
-def object_of(subject: Subject) -> PlanObject:
+def object_of(subject: ObjectRef) -> PlanObject:
     return PlanObject(subject.kind.api_version, subject.kind.kind, subject.namespace, subject.name)
 
 
-def _problem(problem: Problem) -> PlannedProblem:
+def _problem(problem: RootProblem) -> PlannedProblem:
     shown = tuple(ShownBy(witness.rule, object_of(witness.subject)) for witness in problem.shown_by)
     return PlannedProblem(
         problem.id,
@@ -217,7 +217,7 @@ def _problem(problem: Problem) -> PlannedProblem:
     )
 
 
-def _step(step: Step) -> PlannedStep:
+def _step(step: RepairStep) -> PlannedStep:
     return PlannedStep(
         id=step.id,
         stage=int(step.stage),
@@ -257,11 +257,11 @@ def _change(made: Patched) -> PlannedChange:
     )
 
 
-def _check(check: Check) -> PlannedCheck:
+def _check(check: StepCheck) -> PlannedCheck:
     return PlannedCheck(check.text, check.query, check.expected)
 
 
-def undo(step: Step) -> Iterable[str]:
+def undo(step: RepairStep) -> Iterable[str]:
     """Yield how each change of a step is taken back, the last one first."""
     for made in reversed(step.patched):
         change = made.change

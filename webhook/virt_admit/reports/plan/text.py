@@ -6,27 +6,27 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.repair.repair_plan import CostClass, Proof, RepairPlan, Stage, Step
+from virt_admit.forecasts.repair.repair_plan import CostClass, PlanStage, Proof, RepairPlan, RepairStep
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.plan.report import answer
 from virt_admit.reports.unavailable_data import not_available
 
 STAGES: Final = {
-    Stage.SETTINGS: "settings of the cluster",
-    Stage.QUOTAS: "quotas, LimitRanges and budgets",
-    Stage.LIVE: "changes of running VMs",
-    Stage.ROOM: "nodes and room",
-    Stage.COPIES: "copies of disks",
-    Stage.RESTARTS: "restarts, node by node: cordon, restart, drain, uncordon",
-    Stage.ROLLOUT: "roll-out",
+    PlanStage.SETTINGS: "settings of the cluster",
+    PlanStage.QUOTAS: "quotas, LimitRanges and budgets",
+    PlanStage.LIVE: "changes of running VMs",
+    PlanStage.ROOM: "nodes and room",
+    PlanStage.COPIES: "copies of disks",
+    PlanStage.RESTARTS: "restarts, node by node: cordon, restart, drain, uncordon",
+    PlanStage.ROLLOUT: "roll-out",
 }
 
 
 def text(plan: RepairPlan) -> str:
     """Return a plan as text."""
     lines = [answer(plan)]
-    for stage in Stage:
+    for stage in PlanStage:
         own = [step for step in plan.steps if step.stage is stage]
         if own:
             lines += ["", f"{int(stage)}. {STAGES[stage]}"]
@@ -44,7 +44,7 @@ def summary(plan: RepairPlan) -> str:
     stages = Counter(step.stage for step in plan.steps)
     owners = Counter(step.owner or "cluster administrator" for step in plan.steps)
     lines = [answer(plan)]
-    lines += [f"  {count(stages[stage], 'step')}: {STAGES[stage]}" for stage in Stage if stages[stage]]
+    lines += [f"  {count(stages[stage], 'step')}: {STAGES[stage]}" for stage in PlanStage if stages[stage]]
     lines += [f"  {owner}: {count(number, 'step')}" for owner, number in sorted(owners.items())]
     causes = Counter(each.problem.cause for each in plan.remaining)
     lines += [f"  not repaired: {cause} ({number})" for cause, number in sorted(causes.items())]
@@ -52,7 +52,7 @@ def summary(plan: RepairPlan) -> str:
     return "\n".join(map(indented, lines))
 
 
-def cost(step: Step) -> str:
+def cost(step: RepairStep) -> str:
     """Return what a step costs, in a few words."""
     match step.cost.kind:
         case CostClass.COPY:
@@ -66,7 +66,7 @@ def cost(step: Step) -> str:
     return "no cost"
 
 
-def _step(step: Step) -> Iterator[str]:
+def _step(step: RepairStep) -> Iterator[str]:
     frees = f" (frees {names(step.frees)})" if step.frees else ""
     yield f"  [{cost(step)}] {step.subject.kind.kind} {step.subject.full_name}: {step.title}{frees}"
     if step.proof in (Proof.DOES_NOT_FLIP, Proof.UNKNOWN):

@@ -10,9 +10,9 @@ from virt_admit.forecasts.repair.repair_plan import (
     Command,
     Cost,
     CostClass,
-    Stage,
-    Step,
-    Subject,
+    ObjectRef,
+    PlanStage,
+    RepairStep,
     TakesEffect,
 )
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -25,14 +25,14 @@ _HOST: Final = "kubernetes.io/hostname"
 _PLAIN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
-def step(model: Object, number: int, cluster: Cluster) -> Step:
+def step(model: Object, number: int, cluster: Cluster) -> RepairStep:
     """Return the step that adds so many nodes like one that exists, without its local volumes and devices."""
-    subject = Subject(NODE, "", model.name)
+    subject = ObjectRef(NODE, "", model.name)
     title = f"add {count(number, 'node')} like {model.name}"
     made = [made for index in range(1, number + 1) for made in _clone(model, index, cluster)]
-    return Step(
+    return RepairStep(
         id=f"add-nodes:{model.name}",
-        stage=Stage.ROOM,
+        stage=PlanStage.ROOM,
         title=title,
         subject=subject,
         cost=Cost(CostClass.DECISION),

@@ -15,15 +15,15 @@ from virt_admit.forecasts.repair import disk_sizes, storage_classes
 from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
     Change,
-    Check,
     Command,
     Cost,
     CostClass,
     DiskCopy,
-    Edit,
-    Stage,
-    Step,
-    Subject,
+    FieldEdit,
+    ObjectRef,
+    PlanStage,
+    RepairStep,
+    StepCheck,
     TakesEffect,
 )
 from virt_admit.forecasts.repair.wishes import Wishes
@@ -138,17 +138,17 @@ def _free_name(claim: str, namespace: str, cluster: Cluster) -> str:
     return f"{claim}-shared-100"
 
 
-def step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> Step:
+def step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
     """Return the step that copies these disks of a VM, all of them at once."""
-    subject = Subject.of(VM, vm)
+    subject = ObjectRef.of(VM, vm)
     bytes_ = sum(disk_sizes.of_claim(each.size, each.volume_mode) for each in found)
     classes = ", ".join(dict.fromkeys(each.storage_class for each in found))
     disks = ", ".join(each.claim for each in found)
     edits = tuple(_edits(vm, found))
     controlled = _by_controller(vm, found, cluster)
-    return Step(
+    return RepairStep(
         id=f"copy:{subject.full_name}",
-        stage=Stage.COPIES,
+        stage=PlanStage.COPIES,
         title=f"copy {disks} to class {classes}",
         subject=subject,
         cost=Cost(CostClass.COPY, gib=disk_sizes.gib(bytes_)),
@@ -161,7 +161,7 @@ def step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> Step:
     )
 
 
-def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[Edit]:
+def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[FieldEdit]:
     """Yield the changes of the VM: each volume, its template, and the strategy, all in one patch."""
     by_claim = {each.claim: each for each in found}
     templates = vms.vm_spec(vm)["dataVolumeTemplates"]
@@ -175,19 +175,19 @@ def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[Edit]:
         own["dataVolume"] = {"name": copy.copy} | ({"hotpluggable": True} if before.get("hotpluggable") else {})
         if "dataVolume" in vms.vmi_spec(vm)["volumes"][volume.place].map:
             own["dataVolume"] = {**vms.vmi_spec(vm)["volumes"][volume.place]["dataVolume"].map, "name": copy.copy}
-        yield Edit(path, own)
+        yield FieldEdit(path, own)
         for index, template in enumerate(templates.items()):
             if template.at("metadata", "name").text == volume.claim:
                 yield from _template(template, index, copy)
-    yield Edit(("spec", "updateVolumesStrategy"), _MIGRATION)
+    yield FieldEdit(("spec", "updateVolumesStrategy"), _MIGRATION)
 
 
-def _template(template: Field, index: int, copy: DiskCopy) -> Iterator[Edit]:
+def _template(template: Field, index: int, copy: DiskCopy) -> Iterator[FieldEdit]:
     """Yield the name, class, modes and size of the copy for a template of a data volume; its source stays out of sight."""
     path = ("spec", "dataVolumeTemplates", index)
     key = "pvc" if template.at("spec", "pvc").present else "storage"
-    yield Edit((*path, "metadata", "name"), copy.copy)
-    yield Edit((*path, "spec", key), {**template.at("spec", key).map, **_storage(copy)})
+    yield FieldEdit((*path, "metadata", "name"), copy.copy)
+    yield FieldEdit((*path, "spec", key), {**template.at("spec", key).map, **_storage(copy)})
 
 
 def _storage(copy: DiskCopy) -> dict[str, Any]:
@@ -199,10 +199,10 @@ def _storage(copy: DiskCopy) -> dict[str, Any]:
     }
 
 
-def _by_hand(subject: Subject, found: list[DiskCopy], edits: tuple[Edit, ...]) -> tuple[Change, ...]:
+def _by_hand(subject: ObjectRef, found: list[DiskCopy], edits: tuple[FieldEdit, ...]) -> tuple[Change, ...]:
     blanks = tuple(
         Change(
-            Subject(DATA_VOLUME, subject.namespace, each.copy),
+            ObjectRef(DATA_VOLUME, subject.namespace, each.copy),
             Command.APPLY,
             manifest={
                 "apiVersion": DATA_VOLUME.api_version,
@@ -224,7 +224,9 @@ def _by_controller(vm: Object, found: list[DiskCopy], cluster: Cluster) -> bool:
     return release is not None and release >= _CONTROLLER_SINCE and all(map(_CRD_NAME.fullmatch, names))
 
 
-def _storage_plan(subject: Subject, vm: Object, found: list[DiskCopy], edits: tuple[Edit, ...]) -> tuple[Change, ...]:
+def _storage_plan(
+    subject: ObjectRef, vm: Object, found: list[DiskCopy], edits: tuple[FieldEdit, ...]
+) -> tuple[Change, ...]:
     """Return the objects for the migration controller, and the access modes that it leaves in the templates."""
     by_claim = {each.claim: each for each in found}
     targets = [
@@ -249,8 +251,8 @@ def _storage_plan(subject: Subject, vm: Object, found: list[DiskCopy], edits: tu
     )
     run = _object(STORAGE_MIGRATION, subject.namespace, name, {"virtualMachineStorageMigrationPlanRef": {"name": name}})
     return (
-        Change(Subject(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan),
-        Change(Subject(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run),
+        Change(ObjectRef(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan),
+        Change(ObjectRef(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run),
         Change(subject, Command.PATCH, edits, text="after the copy: the controller leaves the old access modes"),
     )
 
@@ -260,24 +262,24 @@ def _object(kind: Kind, namespace: str, name: str, spec: dict[str, Any]) -> dict
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
 
 
-def _preconditions(vm: Subject) -> Iterator[Check]:
+def _preconditions(vm: ObjectRef) -> Iterator[StepCheck]:
     condition = "-o=jsonpath={.status.conditions[?(@.type=='RestartRequired')].status}"
-    yield Check("the VM has no RestartRequired", _get(VM, vm, condition), "")
-    yield Check("the VM is ready", _get(VM, vm, "-o=jsonpath={.status.ready}"), "true")
-    yield Check("no snapshot of it is in progress", _get(VM, vm, "-o=jsonpath={.status.snapshotInProgress}"), "")
+    yield StepCheck("the VM has no RestartRequired", _get(VM, vm, condition), "")
+    yield StepCheck("the VM is ready", _get(VM, vm, "-o=jsonpath={.status.ready}"), "true")
+    yield StepCheck("no snapshot of it is in progress", _get(VM, vm, "-o=jsonpath={.status.snapshotInProgress}"), "")
 
 
-def _verify(vm: Subject, controlled: bool) -> Iterator[Check]:
+def _verify(vm: ObjectRef, controlled: bool) -> Iterator[StepCheck]:
     if controlled:
         name = f"virt-admit-{vm.name}"[:63].rstrip("-")
         query = ("get", STORAGE_MIGRATION.resource, name, "-n", vm.namespace, "-o=jsonpath={.status.phase}")
-        yield Check("the storage migration is completed", query, "Completed")
+        yield StepCheck("the storage migration is completed", query, "Completed")
     else:
         changing = "-o=jsonpath={.status.conditions[?(@.type=='VolumesChange')].status}"
-        yield Check("within a minute the VMI reports VolumesChange, later no more", _get(VMI, vm, changing), "")
+        yield StepCheck("within a minute the VMI reports VolumesChange, later no more", _get(VMI, vm, changing), "")
     migratable = "-o=jsonpath={.status.conditions[?(@.type=='LiveMigratable')].status}"
-    yield Check("the VMI can migrate", _get(VMI, vm, migratable), "True")
+    yield StepCheck("the VMI can migrate", _get(VMI, vm, migratable), "True")
 
 
-def _get(kind: Kind, vm: Subject, *output: str) -> tuple[str, ...]:
+def _get(kind: Kind, vm: ObjectRef, *output: str) -> tuple[str, ...]:
     return ("get", kind.resource, vm.name, "-n", vm.namespace, *output)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.repair.controllers import TEMPLATE
-from virt_admit.forecasts.repair.repair_plan import REMOVED, Alternative, CostClass, Edit
+from virt_admit.forecasts.repair.repair_plan import REMOVED, Alternative, CostClass, FieldEdit
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 
@@ -19,7 +19,7 @@ class GuestChange(NamedTuple):
     """What ends a reason why a VM cannot migrate."""
 
     title: str
-    edits: tuple[Edit, ...]
+    edits: tuple[FieldEdit, ...]
     risk: str
     alternatives: tuple[Alternative, ...] = ()
 
@@ -44,16 +44,16 @@ def masquerade(vm: Object) -> GuestChange | None:
     interfaces, networks = list(devices["interfaces"].items()), list(vms.vmi_spec(vm)["networks"].items())
     title = "use masquerade on the pod network"
     if not interfaces and not networks:
-        edits: tuple[Edit, ...] = (
-            Edit((*TEMPLATE, "networks"), [{"name": "default", "pod": {}}]),
-            Edit(_INTERFACES, [{"name": "default", "masquerade": {}}]),
+        edits: tuple[FieldEdit, ...] = (
+            FieldEdit((*TEMPLATE, "networks"), [{"name": "default", "pod": {}}]),
+            FieldEdit(_INTERFACES, [{"name": "default", "masquerade": {}}]),
         )
         return GuestChange(title, edits, _RISK, _OTHERS)
     pod = next((network["name"].text for network in networks if network["pod"].is_map), None)
     for index, interface in enumerate(interfaces):
         if pod is not None and interface["name"].text == pod:
             kept = {key: value for key, value in interface.map.items() if key not in _BINDINGS}
-            edits = (Edit((*_INTERFACES, index), {**kept, "masquerade": {}}),)
+            edits = (FieldEdit((*_INTERFACES, index), {**kept, "masquerade": {}}),)
             return GuestChange(title, edits, _RISK, _OTHERS)
     return None
 
@@ -64,7 +64,7 @@ def without_reenlightenment(vm: Object) -> GuestChange | None:
     if not vm.at(*path).present:
         return None
     risk = "the guest may need it: Hyper-V inside the guest loses its clock when it moves"
-    return GuestChange("remove Hyper-V reenlightenment", (Edit(path, REMOVED),), risk)
+    return GuestChange("remove Hyper-V reenlightenment", (FieldEdit(path, REMOVED),), risk)
 
 
 _CHANGES: Final[Mapping[str, Callable[[Object], GuestChange | None]]] = {
@@ -101,14 +101,14 @@ def optional_feature(vm: Object, features: tuple[str, ...]) -> GuestChange | Non
     return GuestChange(f"make CPU features optional: {', '.join(features)}", edits, "the guest may need them")
 
 
-def _optional(items: list[Any], features: tuple[str, ...]) -> Iterator[Edit]:
+def _optional(items: list[Any], features: tuple[str, ...]) -> Iterator[FieldEdit]:
     for index, item in enumerate(items):
         if isinstance(item, dict) and item.get("name") in features and item.get("policy") in (None, "require", "force"):
-            yield Edit((*TEMPLATE, "domain", "cpu", "features", index), {**item, "policy": "optional"})
+            yield FieldEdit((*TEMPLATE, "domain", "cpu", "features", index), {**item, "policy": "optional"})
 
 
 def cpu_model(model: str, lost: tuple[str, ...] = ()) -> GuestChange:
     """Return the change that gives a VM a named CPU model."""
     losing = f"the guest loses {', '.join(lost)}" if lost else "the guest may lose features of its processor"
     risk = f"{losing}; guests that run VMs themselves and Windows licences may notice"
-    return GuestChange(f"set CPU model {model}", (Edit((*TEMPLATE, "domain", "cpu", "model"), model),), risk)
+    return GuestChange(f"set CPU model {model}", (FieldEdit((*TEMPLATE, "domain", "cpu", "model"), model),), risk)

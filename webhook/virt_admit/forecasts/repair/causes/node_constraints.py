@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.repair.controllers import TEMPLATE
-from virt_admit.forecasts.repair.repair_plan import REMOVED, Edit
+from virt_admit.forecasts.repair.repair_plan import REMOVED, FieldEdit
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -28,7 +28,7 @@ class Widening(NamedTuple):
     """Changed placement fields of a VM, and the node that can run it then."""
 
     title: str
-    edits: tuple[Edit, ...]
+    edits: tuple[FieldEdit, ...]
     node: str
 
 
@@ -54,7 +54,7 @@ def widenings(vm: Object, target: SchedulingTarget, cluster: Cluster) -> Iterato
 def _widened(
     vm: Object, causes: tuple[str, ...], name: str, labels: Mapping[str, Any], taints: list[Mapping[str, Any]]
 ) -> Widening | None:
-    edits: list[Edit] = []
+    edits: list[FieldEdit] = []
     words: list[str] = []
     for cause in causes:
         made = _for_cause(vm, cause, labels, taints)
@@ -66,14 +66,14 @@ def _widened(
     return Widening(", ".join(dict.fromkeys(words)), _distinct(edits), name)
 
 
-def _distinct(edits: list[Edit]) -> tuple[Edit, ...]:
+def _distinct(edits: list[FieldEdit]) -> tuple[FieldEdit, ...]:
     by_path = {edit.path: edit for edit in edits}
     return tuple(by_path.values())
 
 
 def _for_cause(
     vm: Object, cause: str, labels: Mapping[str, Any], taints: list[Mapping[str, Any]]
-) -> tuple[str, list[Edit]] | None:
+) -> tuple[str, list[FieldEdit]] | None:
     if cause.startswith(_SELECTOR):
         return _selector(vm, cause.removeprefix(_SELECTOR))
     if cause == _AFFINITY:
@@ -85,14 +85,14 @@ def _for_cause(
     return None
 
 
-def _selector(vm: Object, demand: str) -> tuple[str, list[Edit]] | None:
+def _selector(vm: Object, demand: str) -> tuple[str, list[FieldEdit]] | None:
     key = demand.partition("=")[0]
     if key not in vms.vmi_spec(vm)["nodeSelector"].map:
         return None
-    return f"remove node selector {key}", [Edit((*TEMPLATE, "nodeSelector", key), REMOVED)]
+    return f"remove node selector {key}", [FieldEdit((*TEMPLATE, "nodeSelector", key), REMOVED)]
 
 
-def _node_affinity(vm: Object, labels: Mapping[str, Any]) -> tuple[str, list[Edit]] | None:
+def _node_affinity(vm: Object, labels: Mapping[str, Any]) -> tuple[str, list[FieldEdit]] | None:
     """Return the required node affinity with the node's values added to the alternatives that it misses."""
     path = (*TEMPLATE, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms = vm.at(*path)
@@ -101,7 +101,7 @@ def _node_affinity(vm: Object, labels: Mapping[str, Any]) -> tuple[str, list[Edi
     widened = [made for term in copy.deepcopy(terms.value) if (made := _with_values(term, labels))]
     if not widened:
         return None
-    return "allow more nodes in the node affinity", [Edit(path, widened)]
+    return "allow more nodes in the node affinity", [FieldEdit(path, widened)]
 
 
 def _with_values(term: Any, labels: Mapping[str, Any]) -> Any:
@@ -121,7 +121,7 @@ def _with_values(term: Any, labels: Mapping[str, Any]) -> Any:
     return term
 
 
-def _tolerations(vm: Object, key: str, taints: list[Mapping[str, Any]]) -> tuple[str, list[Edit]] | None:
+def _tolerations(vm: Object, key: str, taints: list[Mapping[str, Any]]) -> tuple[str, list[FieldEdit]] | None:
     missing = [taint for taint in taints if taint.get("key") == key]
     if not missing:
         return None
@@ -133,10 +133,10 @@ def _tolerations(vm: Object, key: str, taints: list[Mapping[str, Any]]) -> tuple
         for taint in missing
     ]
     before = list(present.value) if present.is_list else []
-    return f"tolerate taint {key}", [Edit((*TEMPLATE, "tolerations"), [*before, *added])]
+    return f"tolerate taint {key}", [FieldEdit((*TEMPLATE, "tolerations"), [*before, *added])]
 
 
-def _pod_affinity(vm: Object) -> tuple[str, list[Edit]] | None:
+def _pod_affinity(vm: Object) -> tuple[str, list[FieldEdit]] | None:
     """Return required affinity to other pods as a preference: the term stays, the latency may grow."""
     path = (*TEMPLATE, "affinity", "podAffinity")
     own = vm.at(*path)
@@ -146,6 +146,6 @@ def _pod_affinity(vm: Object) -> tuple[str, list[Edit]] | None:
     preferred = own[PREFERRED].value if own[PREFERRED].is_list else []
     terms = [{"weight": 100, "podAffinityTerm": term} for term in required.value]
     return "prefer the affinity to other pods instead of requiring it", [
-        Edit((*path, REQUIRED), REMOVED),
-        Edit((*path, PREFERRED), [*preferred, *terms]),
+        FieldEdit((*path, REQUIRED), REMOVED),
+        FieldEdit((*path, PREFERRED), [*preferred, *terms]),
     ]

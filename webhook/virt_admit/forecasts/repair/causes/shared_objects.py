@@ -5,25 +5,25 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.placement import candidates, migration_demand, quotas
-from virt_admit.forecasts.repair import controllers, problems
+from virt_admit.forecasts.repair import controllers, found_problems
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
     Change,
-    Check,
     Command,
     Cost,
     CostClass,
-    Edit,
-    Problem,
-    Stage,
-    Step,
-    Subject,
+    FieldEdit,
+    ObjectRef,
+    PlanStage,
+    RepairStep,
+    RootProblem,
+    StepCheck,
     TakesEffect,
 )
 from virt_admit.model.kubernetes import selectors, workloads
@@ -31,6 +31,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
     HCO,
+    LIMIT_RANGE,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     NODE,
@@ -49,18 +50,18 @@ from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.resources import CPU, amount
 
 
-def step(problem: Problem, cluster: Cluster) -> Step | str:
+def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Return the step that repairs a problem of a shared object, or why there is none."""
     repair = _REPAIRS.get(problem.cause)
     if repair is None:
-        return problem.remedy or _BY_PERSON.get(problem.cause, "no change of an object ends it")
+        return problem.remedy or "no change of an object ends it"
     try:
         return repair(problem, cluster)
     except Unseen as unseen:
         return f"{unseen.what} cannot be read"
 
 
-def _object(problem: Problem, cluster: Cluster) -> Object:
+def _object(problem: RootProblem, cluster: Cluster) -> Object:
     """Return the root object of a problem.
 
     Raises:
@@ -72,9 +73,11 @@ def _object(problem: Problem, cluster: Cluster) -> Object:
     return found
 
 
-def _settings(problem: Problem, stage: Stage, title: str, edits: Iterable[Edit], risk: str, verify: Check) -> Step:
+def _settings(
+    problem: RootProblem, stage: PlanStage, title: str, edits: Iterable[FieldEdit], risk: str, verify: StepCheck
+) -> RepairStep:
     """Return a step that costs nothing and takes effect at once."""
-    return Step(
+    return RepairStep(
         id=f"{problem.cause}:{problem.subject.full_name}",
         stage=stage,
         title=title,
@@ -90,7 +93,7 @@ def _settings(problem: Problem, stage: Stage, title: str, edits: Iterable[Edit],
 # --- quotas and LimitRanges ----------------------------------------------------------------------------------------
 
 
-def _quota(problem: Problem, cluster: Cluster) -> Step | str:
+def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Raise a quota by what the largest VM lacks, so that they migrate one after another."""
     quota = _object(problem, cluster)
     most: dict[str, int] = {}
@@ -103,11 +106,13 @@ def _quota(problem: Problem, cluster: Cluster) -> Step | str:
                 return f"it demands {name} of each container, which launcher pods do not set"
             most[name] = max(most.get(name, 0), lack)
     hard = quotas.hard_limits(quota)
-    edits = [Edit(("spec", "hard", name), exact(name, hard[name] + lack)) for name, lack in sorted(most.items())]
+    edits = [FieldEdit(("spec", "hard", name), exact(name, hard[name] + lack)) for name, lack in sorted(most.items())]
     raised = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
     risk = "the quota is part of the contract with the tenant; its VMs migrate one after another"
     query = ("get", "resourcequota", quota.name, "-n", quota.namespace, "-o=jsonpath={.status.hard}")
-    return _settings(problem, Stage.QUOTAS, f"raise {raised}", edits, risk, Check("the new limits are in force", query))
+    return _settings(
+        problem, PlanStage.QUOTAS, f"raise {raised}", edits, risk, StepCheck("the new limits are in force", query)
+    )
 
 
 def exact(name: str, value: int) -> str:
@@ -118,30 +123,27 @@ def exact(name: str, value: int) -> str:
     return quantity(value)
 
 
-def _limit_range(problem: Problem, cluster: Cluster) -> Step | str:
-    """Raise the maxima, defaults and ratios that refuse a second launcher pod."""
-    found = _object(problem, cluster)
-    limits = copy.deepcopy(found.at("spec", "limits").value)
+def _limit_range(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
+    """Raise the maxima, defaults and ratios of the LimitRange that refuses a second launcher pod."""
     for vm in problem.vms:
         vmi = cluster.get(VMI, vm.namespace, vm.name)
-        if vmi is None:
-            continue
-        for size in (candidates.new_pod(vmi, cluster), migration_demand.demand(vmi, cluster).launcher):
-            for item in limits:
-                _raise(item, limit_ranges.defaulted(size, [found]))
+        for found in limit_ranges.of_namespace(cluster, vm.namespace) if vmi is not None else ():
+            edits = _raised(found, candidates.new_pod(vmi, cluster)) if vmi is not None else []
+            if edits:
+                owner = replace(problem, subject=ObjectRef.of(LIMIT_RANGE, found))
+                query = ("get", "limitrange", found.name, "-n", found.namespace, "-o=jsonpath={.spec.limits}")
+                check = StepCheck("the new limits are in force", query)
+                risk = "larger pods may be made in this namespace"
+                return _settings(owner, PlanStage.QUOTAS, "raise its limits", edits, risk, check)
+    return "its minimum or a missing request refuses the pod: its owner decides"
+
+
+def _raised(found: Object, size: PodSize) -> list[FieldEdit]:
     before = found.at("spec", "limits").value
-    edits = [
-        Edit(("spec", "limits", index), item)
-        for index, (item, old) in enumerate(zip(limits, before, strict=True))
-        if item != old
-    ]
-    if not edits:
-        return "its minimum or a missing request refuses the pod: its owner decides"
-    query = ("get", "limitrange", found.name, "-n", found.namespace, "-o=jsonpath={.spec.limits}")
-    risk = "larger pods may be made in this namespace"
-    return _settings(
-        problem, Stage.QUOTAS, "raise its limits", edits, risk, Check("the new limits are in force", query)
-    )
+    limits = copy.deepcopy(before) if isinstance(before, list) else []
+    for item in limits:
+        _raise(item, limit_ranges.defaulted(size, [found]))
+    return [FieldEdit(("spec", "limits", index), item) for index, item in enumerate(limits) if item != before[index]]
 
 
 def _raise(item: Any, size: PodSize) -> None:
@@ -168,14 +170,16 @@ def _raise(item: Any, size: PodSize) -> None:
 # --- limits of migrations ------------------------------------------------------------------------------------------
 
 
-def _migration_limits(problem: Problem, cluster: Cluster) -> Step | str:
+def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Let migrations start: KubeVirt's own limits where one is below 1."""
     found = _object(problem, cluster)
     block = migration_limits.block(found)
     defaults = {PER_CLUSTER: 5, PER_NODE: 1 if problem.subject.kind is HCO else 2}
     in_force = {key: block[key].integer for key in defaults}
     edits = [
-        Edit((*block.path, key), defaults[key]) for key, value in in_force.items() if value is not None and value < 1
+        FieldEdit((*block.path, key), defaults[key])
+        for key, value in in_force.items()
+        if value is not None and value < 1
     ]
     if not edits:
         return "another object sets its limits"
@@ -184,7 +188,9 @@ def _migration_limits(problem: Problem, cluster: Cluster) -> Step | str:
     path = ".".join(str(step) for step in block.path)
     query = ("get", problem.subject.kind.resource, found.name, *namespace, f"-o=jsonpath={{.{path}}}")
     risk = "migrations use the network of the nodes"
-    return _settings(problem, Stage.SETTINGS, f"set {words}", edits, risk, Check("the limits are above 0", query))
+    return _settings(
+        problem, PlanStage.SETTINGS, f"set {words}", edits, risk, StepCheck("the limits are above 0", query)
+    )
 
 
 # --- budgets of other pods -----------------------------------------------------------------------------------------
@@ -199,9 +205,11 @@ class _Scaled:
     replicas: int
 
 
-def _replica(problem: Problem, cluster: Cluster) -> Step | str:
+def _replica(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Add a replica to the workload whose budget allows no eviction."""
     budget = _object(problem, cluster)
+    if not pod_evictions.never_allows(budget, cluster):
+        return "wait until its pods are healthy, or repair them"
     if budget.at("spec", "maxUnavailable").present or not budget.at("spec", "minAvailable").present:
         return "the budget itself allows no eviction, whatever the number of pods: its owner decides"
     selector = selectors.parse(budget.at("spec", "selector").value)
@@ -224,17 +232,17 @@ def _replica(problem: Problem, cluster: Cluster) -> Step | str:
         return "no node has room for one replica more"
     spec = {**more["spec"].map, "nodeName": placement.candidates[0]}
     bound = Object({**more.data, "spec": spec}, more.namespace)
-    subject = Subject.of(scaled.kind, scaled.obj)
+    subject = ObjectRef.of(scaled.kind, scaled.obj)
     query = ("get", "poddisruptionbudget", budget.name, "-n", budget.namespace)
-    return Step(
+    return RepairStep(
         id=f"replicas:{subject.full_name}",
-        stage=Stage.QUOTAS,
+        stage=PlanStage.QUOTAS,
         title=f"run {scaled.replicas + 1} replicas instead of {scaled.replicas}",
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.PATCH, (Edit(("spec", "replicas"), scaled.replicas + 1),)),),
-        verify=(Check("the budget allows an eviction", (*query, "-o=jsonpath={.status.disruptionsAllowed}"), "1"),),
+        changes=(Change(subject, Command.PATCH, (FieldEdit(("spec", "replicas"), scaled.replicas + 1),)),),
+        verify=(StepCheck("the budget allows an eviction", (*query, "-o=jsonpath={.status.disruptionsAllowed}"), "1"),),
         risk="one pod more needs room all the time",
         predicted=(bound, changed),
     )
@@ -264,7 +272,7 @@ def _workload(pod: Object, cluster: Cluster) -> _Scaled | str:
 # --- pools ---------------------------------------------------------------------------------------------------------
 
 
-def _unpause(problem: Problem, cluster: Cluster) -> Step | str:
+def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Unpause a pool, the last step of all: the roll-out starts at once."""
     pool = _object(problem, cluster)
     if not pool.at("spec", "paused").boolean:
@@ -272,36 +280,33 @@ def _unpause(problem: Problem, cluster: Cluster) -> Step | str:
     subject = problem.subject
     namespace = ("-n", subject.namespace) if subject.namespace else ()
     query = ("get", subject.kind.resource, subject.name, *namespace, "-o=jsonpath={.spec.paused}")
-    return Step(
+    return RepairStep(
         id=f"unpause:{subject.full_name}",
-        stage=Stage.ROLLOUT,
+        stage=PlanStage.ROLLOUT,
         title="unpause the pool, after everything else",
         subject=subject,
         cost=Cost(CostClass.DECISION),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.PATCH, (Edit(("spec", "paused"), False),)),),
-        verify=(Check("the pool is not paused", query, "false"),),
+        changes=(Change(subject, Command.PATCH, (FieldEdit(("spec", "paused"), False),)),),
+        verify=(StepCheck("the pool is not paused", query, "false"),),
         risk="the roll-out starts at once",
     )
 
 
 POOL_KINDS: Final = (MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT)
 
-_REPAIRS: Final[Mapping[str, Callable[[Problem, Cluster], Step | str]]] = {
-    problems.QUOTA: _quota,
-    problems.LIMITS: _limit_range,
-    problems.NO_MIGRATION: _migration_limits,
-    problems.POD_BUDGET: _replica,
-    problems.POOL: _unpause,
-}
-_BY_PERSON: Final[Mapping[str, str]] = {
-    problems.POD_BUDGET_NOW: "wait until its pods are healthy, or repair them",
+_REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]] = {
+    found_problems.QUOTA: _quota,
+    found_problems.LIMITS: _limit_range,
+    found_problems.NO_MIGRATION: _migration_limits,
+    found_problems.BUDGET: _replica,
+    found_problems.POOL: _unpause,
 }
 
 
-def uncordon(node: Object) -> Step:
+def uncordon(node: Object) -> RepairStep:
     """Return the step that lets VMs onto a node again."""
-    subject = Subject.of(NODE, node)
+    subject = ObjectRef.of(NODE, node)
     taints = [
         taint.value
         for taint in node.at("spec", "taints").items()
@@ -310,15 +315,15 @@ def uncordon(node: Object) -> Step:
     spec = {key: value for key, value in node["spec"].map.items() if key not in ("unschedulable", "taints")}
     freed = Object({**node.data, "spec": spec | ({"taints": taints} if taints else {})})
     query = ("get", "node", node.name, "-o=jsonpath={.spec.unschedulable}")
-    return Step(
+    return RepairStep(
         id=f"uncordon:{subject.full_name}",
-        stage=Stage.ROOM,
+        stage=PlanStage.ROOM,
         title="uncordon the node",
         subject=subject,
         cost=Cost(CostClass.DECISION),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.PATCH, (Edit(("spec", "unschedulable"), REMOVED),)),),
-        verify=(Check("the node accepts pods", query),),
+        changes=(Change(subject, Command.PATCH, (FieldEdit(("spec", "unschedulable"), REMOVED),)),),
+        verify=(StepCheck("the node accepts pods", query),),
         risk="it was cordoned for a reason: ask who did it",
         predicted=(freed,),
     )
