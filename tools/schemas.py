@@ -12,10 +12,16 @@ from tools.paths import ROOT
 from virt_admit.reports.drain.report import DrainReport
 from virt_admit.reports.explain.node.report import NodeReport
 from virt_admit.reports.explain.vm.report import VmReport
+from virt_admit.reports.outage.report import OutageReport
 from virt_admit.reports.plan.report import PlanReport
 from virt_admit.reports.upgrade.report import UpgradeReport
 
-REPORTS: Final[dict[str, type]] = {"drain": DrainReport, "plan": PlanReport, "upgrade": UpgradeReport}
+REPORTS: Final[dict[str, type]] = {
+    "drain": DrainReport,
+    "outage": OutageReport,
+    "plan": PlanReport,
+    "upgrade": UpgradeReport,
+}
 """The type of the report of each verb."""
 _ADDITIONS: Final = "Only additions: readers ignore keys that they do not know. Times are whole seconds, or RFC 3339."
 

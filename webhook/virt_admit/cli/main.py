@@ -18,6 +18,7 @@ VERBS: Final = {
     "check": "Judge manifest files as the webhook would.",
     "scan": "Judge a live cluster or a snapshot of one.",
     "drain": "Show what draining a node would do to its virtual machines.",
+    "outage": "Show whether the cluster survives the loss of nodes.",
     "upgrade": "Rehearse an upgrade: order, waves, hours, and what stops it.",
     "plan": "Plan the changes after which nodes can be drained.",
     "explain": "Show one VM, one node or one health check: what would happen, and why.",

@@ -302,16 +302,19 @@ class SchedulingTarget(NamedTuple):
     """Pods that have ended when this one starts."""
 
 
-def target(vmi: Object, cluster: Cluster, *, moves: bool) -> SchedulingTarget:
+def target(vmi: Object, cluster: Cluster, *, moves: bool, preemptor: Preemption | None = None) -> SchedulingTarget:
     """Return where a running VMI could go, without its own node.
 
     While a migration runs its source pod still counts: for room, anti-affinity and topology spread. A VMI that is
     shut down first has none.
+
+    ``preemptor``: kube-scheduler over another state than that of the cluster now, such as after a loss of nodes.
     """
     networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
     pod = _demanding(pod_to_place(vmi, cluster, moves=moves), networks.enforced)
     here = vmi.at("status", "nodeName").text or ""
-    filters = scheduler(cluster)
+    preemptor = preemptor or preemption(cluster)
+    filters = preemptor.scheduler
     gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
     placement = filters.place(pod, without=here, gone=gone)
     unseen = (*_unseen_of(vmi, pod, cluster, moves=moves), *networks.unseen)
@@ -326,8 +329,27 @@ def target(vmi: Object, cluster: Cluster, *, moves: bool) -> SchedulingTarget:
         unseen += tuple(_out_of_reach(launched_on, placement, "the hotplugged volumes"))
     if unseen_size(vmi, cluster) or ((pod.affinity or pod.spread) and (filters.unseen or _more_namespaces(cluster))):
         placement = replace(placement, guessed=True)
-    placement = preemption(cluster).weigh(pod, placement, gone)
+    placement = preemptor.weigh(pod, placement, gone)
     return SchedulingTarget(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
+
+
+class FreshPod(NamedTuple):
+    """The pod with which a VMI starts again after its old one is gone."""
+
+    pod: Pod
+    unseen: tuple[str, ...]
+    """What could not be read although it may add to the demands of the pod."""
+    plain: bool
+    """Whether all that decides on its nodes is in the pod. Else ``target`` tells more."""
+
+
+def fresh(vmi: Object, cluster: Cluster) -> FreshPod:
+    """Return the pod with which a running VMI starts again, without looking at any node."""
+    networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
+    pod = _demanding(pod_to_place(vmi, cluster, moves=False), networks.enforced)
+    attached = next(iter(launcher_pod.attached_claims(vmi["spec"])), None)
+    unseen = (*_unseen_of(vmi, pod, cluster, moves=False), *networks.unseen)
+    return FreshPod(pod, unseen, not (networks.ignored or attached or unseen_size(vmi, cluster)))
 
 
 def _demanding(pod: Pod, labels: Sequence[NodeLabel]) -> Pod:

@@ -32,7 +32,8 @@ def obstacles(
     """Yield the reasons why a check currently does nothing, given its unhealthy objects."""
     yield from lasting(check, cluster)
     if check.kind is kinds.NHC:
-        yield from _postponed(check, selection, unhealthy, cluster)
+        yield from postponed(check, unhealthy, cluster)
+        yield from _excluded(selection)
         yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
     for reason, kept in machine_owners.kept(check, selection).items():
         yield f"to {names(machine.name for machine in kept)}: {reason}"
@@ -96,16 +97,19 @@ def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
         yield unseen
 
 
-def _postponed(
-    check: HealthCheck, selection: Selection, unhealthy: Sequence[UnhealthyObject], cluster: Cluster
-) -> Iterator[str | Unseen]:
-    """Yield what postpones remediation for now (nodehealthcheck_controller.go#Reconcile)."""
+def _excluded(selection: Selection) -> Iterator[str]:
+    found = [node.name for node in selection.objects if node.labels.get(unhealthy_objects.EXCLUDED) == "true"]
+    if found:
+        yield f"to {names(found)}: the label {unhealthy_objects.EXCLUDED} excludes it"
+
+
+def postponed(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield what postpones every remediation of a NodeHealthCheck for now (nodehealthcheck_controller.go#Reconcile)."""
+    if check.kind is not kinds.NHC:
+        return
     yield from _upgrade(unhealthy, cluster)
     if check.obj.at("spec", "stormCooldownDuration").present and check.obj.condition(STORM)["status"].text == "True":
         yield "too many nodes were unhealthy, and stormCooldownDuration has not passed since"
-    excluded = [node.name for node in selection.objects if node.labels.get(unhealthy_objects.EXCLUDED) == "true"]
-    if excluded:
-        yield f"to {names(excluded)}: the label {unhealthy_objects.EXCLUDED} excludes it"
 
 
 def _upgrade(unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:

@@ -120,6 +120,17 @@ def latency_profile(cluster: Cluster) -> str:
     return (config.at("spec", "workerLatencyProfile").text or "") if config else ""
 
 
+def grace_period(cluster: Cluster) -> int:
+    """Return how long a node may be silent until Ready becomes Unknown, in nanoseconds.
+
+    The flag of kube-controller-manager cannot be read, so its default is assumed, as is that of OpenShift.
+    """
+    try:
+        return GRACE.get(latency_profile(cluster), DEFAULT_GRACE)
+    except Unseen:
+        return DEFAULT_GRACE
+
+
 def patience(check: HealthCheck) -> int | None:
     """Return how long Ready must be Unknown until the check acts; None if it never acts on a node that stops reporting."""
     times = [symptom.time for symptom in remediation_steps.symptoms(check) if symptom[:2] == ("Ready", "Unknown")]

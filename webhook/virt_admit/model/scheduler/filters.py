@@ -6,7 +6,7 @@ once for all pods that demand the same, because a cluster has thousands of VMs o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -119,6 +119,8 @@ class FilterPipeline:
     _last: tuple[_Demand, Sequence[Pod], int] | None = None
     """What ``accepts`` was asked last, with the generation of the state."""
     _limited: bool | None = None
+    _before: FilterPipeline | None = None
+    """The filters over the cluster before it lost nodes. What labels decide is derived from theirs."""
 
     def fork(self, state: SchedulerSnapshot | None = None) -> FilterPipeline:
         """Return the same filters over a copy of the state to try placements on, or over other pods on its nodes."""
@@ -131,6 +133,19 @@ class FilterPipeline:
             self._static,
             self._reach,
             _limited=self.limits_volumes,
+            _before=self._before,
+        )
+
+    def without_nodes(self, lost: Container[str]) -> FilterPipeline:
+        """Return the filters over the cluster without these nodes and the pods on them."""
+        return FilterPipeline(
+            self.state.without_nodes(lost),
+            self.volumes,
+            self.unseen,
+            self.complete,
+            self.most_terms,
+            _limited=self.limits_volumes,
+            _before=self,
         )
 
     def place(self, pod: Pod, without: str = "", gone: Sequence[Pod] = ()) -> Placement:
@@ -192,8 +207,11 @@ class FilterPipeline:
         key = claim.node_affinity, claim.zones
         found = self._reach.get(key)
         if found is None:
-            nodes = self.state.nodes.values()
-            found = frozenset(node.name for node in nodes if claim.refusal(node.name, node.labels))
+            if self._before is not None:
+                found = self._before._out_of_reach(claim).intersection(self.state.nodes)
+            else:
+                nodes = self.state.nodes.values()
+                found = frozenset(node.name for node in nodes if claim.refusal(node.name, node.labels))
             self._reach[key] = found
         return found
 
@@ -303,6 +321,12 @@ class FilterPipeline:
     def _by_labels(self, pod: Pod) -> ByLabels:
         key = tuple(pod.node_selector.items()), pod.node_affinity, pod.forbidden_labels, repr(pod.tolerations)
         found = self._static.get(key)
+        if found is None and self._before is not None:
+            before, nodes = self._before._by_labels(pod), self.state.nodes
+            found = self._static[key] = ByLabels(
+                tuple(name for name in before.accepting if name in nodes),
+                {name: why for name, why in before.refusing.items() if name in nodes},
+            )
         if found is None:
             causes = {}
             for name, node in self.state.nodes.items():

@@ -29,7 +29,7 @@ class Preemption:
     """What preemption could do in one state of a cluster. It costs nothing where all pods have the same priority."""
 
     def __init__(self, scheduler: FilterPipeline) -> None:
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._lowest = min((pod.priority for pod in scheduler.state.all_pods()), default=HIGHEST)
         self._emptied = functools.cache(self._without_lower)
         self.victims = functools.cache(self._lower_on)
@@ -52,12 +52,16 @@ class Preemption:
             if not placement.judged.get(name) or name in short:
                 continue
             victims = self.victims(name, pod.priority)
-            if victims and not emptied.refuses(pod, name, (*gone, *victims), self._scheduler):
+            if victims and not emptied.refuses(pod, name, (*gone, *victims), self.scheduler):
                 yield name
 
     def may_help(self, pods: Iterable[Pod]) -> bool:
         """Return whether one of these pods could preempt another one, or a pod that runs now."""
         return self._highest(pods) is not None
+
+    def outranks_running(self, pods: Iterable[Pod]) -> bool:
+        """Return whether one of these pods could preempt a pod that runs now."""
+        return any(_outranks(pod, self._lowest) for pod in pods)
 
     def may_fit(self, items: Sequence[Item]) -> bool:
         """Return whether pods that do not fit at the same time might do so after preemption.
@@ -85,13 +89,13 @@ class Preemption:
 
     def _lower_on(self, node: str, priority: int) -> tuple[Pod, ...]:
         """Return the pods of a node that a pod of this priority may preempt."""
-        return tuple(pod for pod in self._scheduler.state.pods.get(node, ()) if pod.priority < priority)
+        return tuple(pod for pod in self.scheduler.state.pods.get(node, ()) if pod.priority < priority)
 
     def _without_lower(self, priority: int) -> FilterPipeline:
         """Return the filters over the cluster without all pods of lower priority."""
-        state = self._scheduler.state
+        state = self.scheduler.state
         kept = (pod for pod in state.all_pods() if pod.priority >= priority)
-        return self._scheduler.fork(SchedulerSnapshot.of(state.nodes.values(), kept, state.namespaces))
+        return self.scheduler.fork(SchedulerSnapshot.of(state.nodes.values(), kept, state.namespaces))
 
 
 def _fits_nowhere(item: Item, items: Sequence[Item]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -136,6 +136,22 @@ class SchedulerSnapshot:
             dict(self.by_label),
             dict(self.repelling),
             self.unsearched,
+            self.generation,
+        )
+
+    def without_nodes(self, lost: Container[str]) -> SchedulerSnapshot:
+        """Return the state without these nodes and the pods on them.
+
+        It is not for placements: ``fork`` it first. Indexes still hold the pods of these nodes, which count nowhere.
+        """
+        return SchedulerSnapshot(
+            {name: node for name, node in self.nodes.items() if name not in lost},
+            self.namespaces,
+            {name: used for name, used in self.used.items() if name not in lost},
+            {name: some for name, some in self.pods.items() if name not in lost},
+            self.by_label,
+            self.repelling,
+            tuple(pod for pod in self.unsearched if pod.node not in lost),
             self.generation,
         )
 

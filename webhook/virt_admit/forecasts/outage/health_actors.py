@@ -1,0 +1,462 @@
+"""Who acts after the loss of a node, when its pods are gone, and which health check refuses.
+
+Sources: medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile,
+#isControlPlaneRemediationAllowed; medik8s/common:pkg/etcd/etcd.go; openshift/machine-api-operator:
+pkg/controller/machine/drain_controller.go; kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/filters.go.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline, unhealthy_objects
+from virt_admit.forecasts.remediation.coverage import CHECKS
+from virt_admit.forecasts.remediation.remediation_steps import Budget, Span, Step
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import SECOND, parse_duration
+from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.messages import names
+from virt_admit.model.remediation import check_scope, machines, remediators, selected_nodes
+from virt_admit.model.remediation.check_scope import WatchedNodes
+
+ETCD: Final = "openshift-etcd"
+_UNDRAINED: Final = ("machine.openshift.io/exclude-node-draining", "machine.cluster.x-k8s.io/exclude-node-draining")
+_TOLERATED: Final = 300
+"""Seconds that a pod without its own toleration stays on an unreachable node (defaulttolerationseconds)."""
+_GRACE: Final = 30
+"""Seconds that KubeVirt gives a guest of a VMI without its own grace period (DefaultGracePeriodSeconds)."""
+_LAUNCHER_GRACE: Final = 30
+"""Seconds that virt-launcher gets in addition (template.go#renderLaunchManifest)."""
+_SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+
+
+class Seconds(NamedTuple):
+    """A range of whole seconds. ``high`` is None if nothing bounds it."""
+
+    low: int
+    high: int | None
+
+    def plus(self, other: Seconds) -> Seconds:
+        """Return the sum."""
+        high = None if self.high is None or other.high is None else self.high + other.high
+        return Seconds(self.low + other.low, high)
+
+
+def seconds(span: Span) -> Seconds:
+    """Return a span of nanoseconds in whole seconds, rounded outwards."""
+    return Seconds(span.least // SECOND, None if span.most is None else -(-span.most // SECOND))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the time line of a VM, in the order of time."""
+
+    what: str
+    low: int
+    high: int | None
+
+
+class Detach(enum.Enum):
+    """When volumes that one node alone may attach leave the lost node."""
+
+    AT_ONCE = "the out-of-service taint detaches them"
+    FORCED = "kube-controller-manager detaches them by force 6 minutes after the pod is gone"
+    UNKNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A health check that watches a lost node, and what it does."""
+
+    node: str
+    check: str
+    remediator: str
+    parts: tuple[Part, ...] = ()
+    """Until the pods of the node are gone; empty if it refuses."""
+    refuses: str = ""
+    detach: Detach = Detach.UNKNOWN
+    unseen: tuple[str, ...] = ()
+    """What could not be read, so that it may refuse, or may act after all."""
+
+    @property
+    def at(self) -> Seconds | None:
+        """When the pods of the node are gone, counted from the loss. None: never."""
+        return None if self.refuses else total(self.parts)
+
+    @property
+    def certain(self) -> bool:
+        """Whether it certainly acts."""
+        return not self.refuses and not self.unseen
+
+
+def total(parts: tuple[Part, ...]) -> Seconds:
+    """Return when all parts are over."""
+    found = Seconds(0, 0)
+    for part in parts:
+        found = found.plus(Seconds(part.low, part.high))
+    return found
+
+
+def detection(loss: Loss) -> Part:
+    """Return how long it takes until Ready is Unknown.
+
+    kube-controller-manager looks every 5 s. A new leader counts from its own first look
+    (node_lifecycle_controller.go#updateNodeHealth), after the Lease of the old one.
+    """
+    grace = timeline.grace_period(loss.cluster) // SECOND
+    return Part("detected", grace, grace + _PERIOD + (_LEASE if loss.leader_moves else 0))
+
+
+_PERIOD: Final = 5
+_LEASE: Final = 17
+"""``leader-elect-lease-duration`` of 15 s and a retry after 2 s."""
+POD_GONE: Final = Part("pod gone", 0, 20)
+"""PodGC looks every 20 s (podgc/gc_controller.go#gcTerminating)."""
+_NODE_GONE: Final = Part("pod gone", 40, 60)
+"""After the Node was deleted PodGC waits for 40 s (…#gcOrphaned)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCoverage:
+    """The health checks that watch one lost node."""
+
+    actors: tuple[Actor, ...]
+    unseen: tuple[str, ...]
+    """What could not be read, so that another check may act."""
+
+    @property
+    def first(self) -> Actor | None:
+        """The check that certainly acts first; None: none certainly acts."""
+        acting = [(actor.at, actor) for actor in self.actors if actor.certain]
+        return min(acting, key=lambda each: each[0] or Seconds(0, 0), default=(None, None))[1]
+
+    @property
+    def nobody(self) -> bool:
+        """Whether certainly no check acts."""
+        return not self.unseen and all(actor.refuses and not actor.unseen for actor in self.actors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """A health check with what does not depend on the loss."""
+
+    watch: WatchedNodes
+    nodes: Mapping[str, Object]
+    """The selected Nodes, or the Machines, by the name of the node."""
+    budget: Budget
+    unhealthy: frozenset[str]
+    """Names of selected objects that are unhealthy before the loss."""
+    unread: tuple[str, ...]
+    """What could not be read of that."""
+    idle: str
+    """Why it does nothing for any node; empty: it acts."""
+    refused: Mapping[str, str]
+    """Why it never remediates single nodes."""
+    blind: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.watch.check.obj.kind} {self.watch.check.obj.name}"
+
+
+def coverage(node: str, loss: Loss) -> NodeCoverage:
+    """Return which health checks act after the loss of a node, and which refuse."""
+    known, unseen = loss.cluster.cached(_watches)
+    found = tuple(_actor(each, node, loss) for each in known if node in each.nodes)
+    return NodeCoverage(found, tuple(dict.fromkeys((*unseen, *_elsewhere(node, loss.cluster)))))
+
+
+def _elsewhere(node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield that the health checks of a node may be in the management cluster of Cluster API."""
+    try:
+        found = cluster.get(kinds.NODE, "", node)
+    except Unseen:
+        return
+    name = found.annotations.get(unhealthy_objects.CAPI_MACHINE_OF) if found is not None else None
+    if name and all(machine.name != name for machine in cluster.known(kinds.CAPI_MACHINE)):
+        yield f"the management cluster of Cluster API, which has Machine {name} of node {node}"
+
+
+def _watches(cluster: Cluster) -> tuple[tuple[_Watch, ...], tuple[str, ...]]:
+    found: list[_Watch] = []
+    unseen: list[str] = []
+    for kind in CHECKS:
+        watches = check_scope.watches(cluster, kind)
+        unseen += [watches.unseen] if watches.unseen else []
+        for some in watches.by_namespace.values():
+            found += [_view(watch, cluster) for watch in some if not watch.check.handler]
+            unseen += [watch.selection.unseen for watch in some if watch.selection.unseen]
+    return tuple(found), tuple(dict.fromkeys(unseen))
+
+
+def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
+    check, selection = watch.check, watch.selection
+    direct = check.kind is kinds.NHC
+    nodes = {(obj.name if direct else machines.node_name(obj)): obj for obj in selection.objects}
+    states = list(unhealthy_objects.unhealthy(check, selection, cluster))
+    unhealthy = [state for state in states if not isinstance(state, Unseen)]
+    lasting = [*inactive_reasons.lasting(check, cluster), *inactive_reasons.postponed(check, unhealthy, cluster)]
+    course = timeline.timeline(check, cluster)
+    reasons = [reason for reason in lasting if isinstance(reason, str)]
+    refused = {node: why for why, some in inactive_reasons.refused(check, selection, cluster).items() for node in some}
+    if direct:
+        refused |= {
+            node.name: f"the label {unhealthy_objects.EXCLUDED} excludes it"
+            for node in selection.objects
+            if node.labels.get(unhealthy_objects.EXCLUDED) == "true"
+        }
+    return _Watch(
+        watch,
+        {name: obj for name, obj in nodes.items() if name},
+        remediation_steps.budget(check, selection),
+        frozenset(state.name for state in unhealthy),
+        tuple(state.what for state in states if isinstance(state, Unseen)),
+        next(iter(reasons), course.never),
+        refused,
+        tuple(dict.fromkeys(reason.what for reason in lasting if isinstance(reason, Unseen))),
+    )
+
+
+# --- what a check does about one node ----------------------------------------------------------------------------
+
+
+def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
+    check = view.watch.check
+    course = _acting(view, loss.cluster)
+    remediator = course.stage.name if course.stage is not None else ""
+    refuses, unseen = _refusal(view, node, loss)
+    unseen = (*unseen, *view.blind)
+    freed = refuses or _freed(view, course, node, loss)
+    if isinstance(freed, str):
+        return Actor(node, view.title, remediator, refuses=freed, unseen=unseen)
+    wait = (timeline.patience(check) or 0) // SECOND
+    parts = [detection(loss), Part("waited", wait, wait)]
+    if course.wasted:
+        parts.append(Part("earlier remediators", course.wasted // SECOND, course.wasted // SECOND))
+    spent = total(tuple(parts)).low
+    remediated, gone = freed.takes, freed.gone
+    if freed.not_before is not None:
+        low = max(remediated.low, freed.not_before - spent)
+        remediated = Seconds(low, None if remediated.high is None else max(low, remediated.high))
+    parts += [Part("remediated", *remediated), gone]
+    return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, unseen)
+
+
+class _Course(NamedTuple):
+    """The first remediator of a check that has enough time."""
+
+    stage: timeline.Stage | None
+    step: Step | None
+    """None: the check deletes the Machine itself, or the bare metal operator acts."""
+    wasted: int
+    """Nanoseconds of remediators before it."""
+
+
+def _acting(view: _Watch, cluster: Cluster) -> _Course:
+    check = view.watch.check
+    steps = remediation_steps.steps(check)
+    stages = [stage for stage in timeline.stages(check, cluster) if isinstance(stage, timeline.Stage)]
+    wasted = 0
+    for number, stage in enumerate(stages):
+        if not stage.cut_off and not stage.fails:
+            return _Course(stage, steps[number] if number < len(steps) else None, wasted)
+        wasted += stage.timeout or 0
+    return _Course(None, None, wasted)
+
+
+def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
+    """Return why a check does nothing for a lost node, and what could not be read of that."""
+    if view.idle:
+        return view.idle, ()
+    if node in view.refused:
+        return view.refused[node], ()
+    lost = {obj.name for name, obj in view.nodes.items() if name in loss.lost}
+    down = len(view.unhealthy | lost)
+    limited = _over_limit(view, down)
+    if limited:
+        return limited, view.unread if view.budget.least > 1 else ()
+    unseen = view.unread if view.budget.most is None or down + len(view.unread) > view.budget.most else ()
+    if view.budget.most is None:
+        unseen = (*unseen, f"how many nodes {view.title} selects")
+    return _control_plane(view, node, loss), tuple(unseen)
+
+
+def _over_limit(view: _Watch, down: int) -> str:
+    budget = view.budget
+    if budget.never:
+        return f"{budget.limit} {budget.limit_text}"
+    if budget.most is not None and down > budget.most:
+        selected = f" of {budget.total}" if budget.total is not None else ""
+        return f"{budget.limit} allows {budget.most}{selected} to be unhealthy, and {down} are"
+    if down < budget.least:
+        return f"{budget.limit} requires {budget.least} unhealthy, and {down} are"
+    return ""
+
+
+def _control_plane(view: _Watch, node: str, loss: Loss) -> str:
+    """Return why a NodeHealthCheck does not remediate a control-plane node; empty: it does, or the node is a worker."""
+    if view.watch.check.kind is not kinds.NHC:
+        return ""
+    members = {each.name for each in selected_nodes.control_plane(view.watch.selection).objects}
+    if node not in members:
+        return ""
+    earlier = sorted(name for name in members if name in view.unhealthy or name in loss.lost)
+    if earlier.index(node) > 0:
+        return f"one control-plane node is remediated at a time, and {earlier[0]} does not return"
+    return loss.cluster.cached(_etcd)
+
+
+def _etcd(cluster: Cluster) -> str:
+    """Return why NodeHealthCheck may not disrupt etcd on OpenShift: it demands exactly one budget there."""
+    if not cluster.known(kinds.CLUSTER_VERSION):
+        return ""
+    found, unseen = gather(cluster.list(kinds.PDB, ETCD))
+    if unseen or len(found) == 1:
+        return ""
+    return f"namespace {ETCD} has {len(found) or 'no'} PodDisruptionBudgets, and one is required"
+
+
+# --- how the pods go ---------------------------------------------------------------------------------------------
+
+
+class _Freed(NamedTuple):
+    takes: Seconds
+    gone: Part
+    detach: Detach
+    not_before: int | None = None
+    """Seconds from the loss before which a drain of the dead node does not end."""
+
+
+def _freed(view: _Watch, course: _Course, node: str, loss: Loss) -> _Freed | str:
+    """Return how the pods of a node go after its remediator begins; as text why they never go."""
+    stage, step = course.stage, course.step
+    if stage is None:
+        return "no remediator is set"
+    if step is None and not view.watch.check.external:
+        return _by_deletion(_machine_of(view, node, loss.cluster), node, loss)
+    kind = step.kind if step is not None else None
+    if kind is kinds.MDR_TEMPLATE:
+        return _by_deletion(_machine_of(view, node, loss.cluster), node, loss)
+    if kind is kinds.SNR_TEMPLATE:
+        own = view.nodes.get(node)
+        measured = [own] if own is not None and view.watch.check.kind is kinds.NHC else None
+        takes = remediators.snr_duration(loss.cluster, measured) // SECOND
+        return _Freed(Seconds(takes, takes), POD_GONE, _strategy(step, loss.cluster, automatic=True))
+    if kind is kinds.FAR_TEMPLATE:
+        return _Freed(Seconds(0, None), POD_GONE, _strategy(step, loss.cluster, automatic=False))
+    return _Freed(seconds(stage.takes), POD_GONE, Detach.UNKNOWN)
+
+
+def _strategy(step: Step | None, cluster: Cluster, *, automatic: bool) -> Detach:
+    """Return how the remediator frees volumes: by the out-of-service taint, or by deleting pods alone."""
+    try:
+        template = step.template(cluster) if step is not None else None
+    except Unseen:
+        return Detach.UNKNOWN
+    if template is None:
+        return Detach.UNKNOWN
+    strategy = template.at("spec", "template", "spec", "remediationStrategy").text
+    if strategy == "OutOfServiceTaint":
+        return Detach.AT_ONCE
+    if strategy in (None, "Automatic") and automatic:
+        release = versions.parse_version(cluster.server_version)
+        return Detach.AT_ONCE if release is None or release >= _SINCE_OUT_OF_SERVICE else Detach.FORCED
+    return Detach.FORCED
+
+
+def _machine_of(view: _Watch, node: str, cluster: Cluster) -> Object | None:
+    own = view.nodes.get(node)
+    if view.watch.check.kind is not kinds.NHC:
+        return own
+    return next((each for each in cluster.known(kinds.MACHINE) if machines.node_name(each) == node), None)
+
+
+def _by_deletion(machine: Object | None, node: str, loss: Loss) -> _Freed | str:
+    """Return how the pods of a node go when its Machine is deleted: its controller drains the dead node first."""
+    if machine is not None and any(machine.annotation(key).present for key in _UNDRAINED):
+        return _Freed(Seconds(0, None), _NODE_GONE, Detach.FORCED)
+    limit = _drain_timeout(machine)
+    ends = _drain_end(node, loss)
+    if ends is None and limit is None:
+        return (
+            "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
+            "deletes their pods"
+        )
+    takes = Seconds(0, None)
+    if limit is not None and (ends is None or ends > limit):
+        return _Freed(Seconds(limit, None), _NODE_GONE, Detach.FORCED)
+    return _Freed(takes, _NODE_GONE, Detach.FORCED, not_before=ends)
+
+
+def _drain_timeout(machine: Object | None) -> int | None:
+    """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
+    if machine is None or kinds.of(machine) is not kinds.CAPI_MACHINE:
+        return None
+    newer = machine.at("spec", "deletion", "nodeDrainTimeoutSeconds").integer
+    if newer is not None:
+        return newer or None
+    try:
+        return parse_duration(machine.at("spec", "nodeDrainTimeout").value) // SECOND or None
+    except ValueError:
+        return None
+
+
+def _drain_end(node: str, loss: Loss) -> int | None:
+    """Return how many seconds after the loss a drain of a dead node ends at the earliest; None: never.
+
+    KubeVirt refuses the eviction of VMs that must migrate. Their pods are skipped once their deletion time has passed.
+    """
+    refusing = [vmi for vmi in loss.vmis(node) if _stays(vmi, loss.cluster)]
+    if not refusing:
+        return 0
+    if loss.deletion_interval(node) is None:
+        return None
+    tolerated = [_tolerated(vmi) for vmi in refusing]
+    grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
+    ends = [
+        None if seconds is None else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
+        for seconds, period in zip(tolerated, grace, strict=True)
+    ]
+    known = [end for end in ends if end is not None]
+    return detection(loss).low + max(known) + 1 if len(known) == len(ends) else None
+
+
+def _stays(vmi: Object, cluster: Cluster) -> bool:
+    try:
+        strategy = expand.strategy(vmi, cluster).value
+    except Unseen:
+        return False
+    return lifecycle.eviction(strategy, vmis.migratable(vmi)) is not Eviction.SHUTS_DOWN
+
+
+def _tolerated(vmi: Object) -> int | None:
+    """Return how many seconds the pod of a VMI stays on an unreachable node; None: forever."""
+    for toleration in vmi.at("spec", "tolerations").items():
+        key, effect = toleration["key"].text, toleration["effect"].text
+        if key in (None, "", UNREACHABLE) and effect in (None, "", "NoExecute"):
+            return toleration["tolerationSeconds"].integer
+    return _TOLERATED
+
+
+def by_hand(loss: Loss) -> tuple[Part, ...]:
+    """Return the parts until the pods are gone if an administrator sets the out-of-service taint at once."""
+    return detection(loss), POD_GONE
+
+
+def taint(nodes: tuple[str, ...]) -> str:
+    """Return what an administrator must type, after the power-off is confirmed."""
+    which = " ".join(nodes)
+    verb = "is" if len(nodes) == 1 else "are"
+    return (
+        f"as a decision, confirm that {names(nodes)} {verb} powered off, then: "
+        f"kubectl taint nodes {which} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    )

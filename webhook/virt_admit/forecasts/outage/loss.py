@@ -1,0 +1,232 @@
+"""The loss of nodes: they stop at the same moment and do not return. Nothing else changes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
+from virt_admit.model.kubernetes.nodes import is_control_plane
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.pods import FINISHED, Pod
+from virt_admit.model.scheduler.preemption import Preemption
+
+READS: Final[Reads] = {
+    NODE: ("metadata.labels", *CONDITIONS),
+    POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase"),
+}
+
+ZONE: Final = "topology.kubernetes.io/zone"
+_REGION: Final = "topology.kubernetes.io/region"
+
+_STAY: Final = frozenset(("DaemonSet", "Node", "VirtualMachineInstance", "Pod"))
+"""Owners whose pods need no room after a loss: pods of daemons and static pods belong to their node. Launcher pods are
+counted as VMs, and the pods that attach their volumes with them."""
+
+SLOW_ZONE: Final = 50
+"""Nodes up to which the node controller deletes no pod in a zone in trouble (``large-cluster-size-threshold``)."""
+_UNHEALTHY_SHARE: Final = (55, 100)
+"""The share of not ready nodes from which a zone is in trouble (``unhealthy-zone-threshold``)."""
+
+
+class Quorum(NamedTuple):
+    """The control-plane nodes after a loss."""
+
+    nodes: int
+    """As far as they are in the cluster. 0: the control plane is assumed to be outside."""
+    left: int
+    kept: bool | None
+    """Whether more than half of them are left. None: nodes that are not Ready decide."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of some nodes."""
+
+    nodes: tuple[str, ...]
+    """Sorted."""
+    cluster: Cluster
+    lost: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lost", frozenset(self.nodes))
+
+    @functools.cached_property
+    def scheduler(self) -> FilterPipeline:
+        """kube-scheduler's filters over what is left. Target pods of migrations that end with their source are gone."""
+        left = candidates.scheduler(self.cluster).without_nodes(self.lost)
+        orphans = list(self._orphans(left))
+        if not orphans:
+            return left
+        left = left.fork()
+        for pod in orphans:
+            left.state.unbind(pod)
+        return left
+
+    def _orphans(self, left: FilterPipeline) -> Iterator[Pod]:
+        second = self.cluster.cached(_second_pods)
+        for node in self.nodes:
+            for name in second.get(node, ()):
+                for bound in left.state.pods.values() if name else ():
+                    yield from (pod for pod in bound if pod.full_name == name)
+
+    @functools.cached_property
+    def preemption(self) -> Preemption:
+        """What kube-scheduler's preemption could do on what is left."""
+        return Preemption(self.scheduler)
+
+    @functools.cached_property
+    def others(self) -> tuple[Pod, ...]:
+        """The ordinary pods of the lost nodes that their controllers create again."""
+        owned = self.cluster.cached(_owned_pods)
+        state = candidates.scheduler(self.cluster).state
+        return tuple(
+            replace(pod, node="") for node in self.nodes for pod in state.pods.get(node, ()) if pod.full_name in owned
+        )
+
+    def vmis(self, node: str) -> tuple[Object, ...]:
+        """Return the known VMIs on a node."""
+        found: list[Object] = []
+        with contextlib.suppress(Unseen):  # after those that are known; the forecast says it
+            found.extend(vmis.on_node(self.cluster, node))
+        return tuple(found)
+
+    @functools.cached_property
+    def quorum(self) -> Quorum:
+        """What is left of the control plane."""
+        members = self.cluster.cached(_control_plane)
+        left = [name for name in members if name not in self.lost]
+        ready = sum(members[name] for name in left)
+        needed = len(members) // 2 + 1
+        if not members or ready >= needed:
+            return Quorum(len(members), len(left), kept=True)
+        return Quorum(len(members), len(left), kept=False if len(left) < needed else None)
+
+    @functools.cached_property
+    def leader_moves(self) -> bool:
+        """Whether the leader of kube-controller-manager may be on a lost node."""
+        return not self.lost.isdisjoint(self.cluster.cached(_control_plane))
+
+    def deletion_interval(self, node: str) -> int | None:
+        """Return how many seconds pass between the taints of two lost nodes of the node's zone.
+
+        None: kube-controller-manager taints none there, so it deletes no pod
+        (pkg/controller/nodelifecycle/node_lifecycle_controller.go#ComputeZoneState, #ReducedQPSFunc).
+        """
+        zones = self._zones
+        if all(zone.ready == 0 for zone in zones.values()):
+            return None
+        zone = zones[self.cluster.cached(_zone_of).get(node, ())]
+        down, total = zone.total - zone.ready, zone.total
+        if zone.ready == 0 or down <= 2 or down * _UNHEALTHY_SHARE[1] < total * _UNHEALTHY_SHARE[0]:
+            return 10
+        return None if total <= SLOW_ZONE else 100
+
+    def lost_with(self, node: str) -> int:
+        """Return how many nodes of the node's zone are lost."""
+        zone_of = self.cluster.cached(_zone_of)
+        return sum(zone_of.get(each, ()) == zone_of.get(node, ()) for each in self.nodes)
+
+    @functools.cached_property
+    def _zones(self) -> Mapping[tuple[str, ...], _Zone]:
+        found = dict(self.cluster.cached(_zones))
+        ready = self.cluster.cached(_ready)
+        zone_of = self.cluster.cached(_zone_of)
+        for node in self.nodes:
+            zone = found.get(zone_of.get(node, ()), _Zone(1, 1))
+            found[zone_of.get(node, ())] = zone._replace(ready=zone.ready - (node in ready or node not in zone_of))
+        return found
+
+
+class _Zone(NamedTuple):
+    total: int
+    ready: int
+
+
+def every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
+    """Return the known nodes by name, and what could not be read."""
+    return cluster.cached(_every_node)
+
+
+def _every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
+    found, unseen = gather(cluster.list(NODE))
+    return {node.name: node for node in found}, unseen
+
+
+def _control_plane(cluster: Cluster) -> Mapping[str, bool]:
+    """Return the control-plane nodes, and whether each of them is Ready."""
+    ready = cluster.cached(_ready)
+    return {name: name in ready for name, node in every_node(cluster)[0].items() if is_control_plane(node)}
+
+
+def _ready(cluster: Cluster) -> frozenset[str]:
+    nodes = every_node(cluster)[0].items()
+    return frozenset(name for name, node in nodes if node.condition("Ready")["status"].text in (None, "True"))
+
+
+def _zone_of(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
+    """Return the zone of each node, as kube-controller-manager sees zones: region and zone."""
+    return {
+        name: tuple(node.labels.get(key, "") for key in (_REGION, ZONE))
+        for name, node in every_node(cluster)[0].items()
+    }
+
+
+def _zones(cluster: Cluster) -> Mapping[tuple[str, ...], _Zone]:
+    ready = cluster.cached(_ready)
+    found: dict[tuple[str, ...], _Zone] = {}
+    for name, zone in cluster.cached(_zone_of).items():
+        total, up = found.get(zone, _Zone(0, 0))
+        found[zone] = _Zone(total + 1, up + (name in ready))
+    return found
+
+
+def of_zone(cluster: Cluster, zone: str, key: str) -> Iterable[str]:
+    """Return the names of the nodes whose label ``key`` names this zone, sorted."""
+    return sorted(name for name, node in every_node(cluster)[0].items() if node.labels.get(key) == zone)
+
+
+def zones(cluster: Cluster, key: str) -> Iterable[str]:
+    """Return the zones that the nodes name, sorted."""
+    return sorted({node.labels[key] for node in every_node(cluster)[0].values() if key in node.labels})
+
+
+def _owned_pods(cluster: Cluster) -> frozenset[str]:
+    """Return ``namespace/name`` of the pods that a controller creates again elsewhere."""
+    return frozenset(
+        f"{pod.namespace or 'default'}/{pod.name}"
+        for pod in cluster.known(POD)
+        if pod.at("status", "phase").text not in FINISHED and not pod.deleted and _comes_again(pod)
+    )
+
+
+def _comes_again(pod: Object) -> bool:
+    owner = pod.controller
+    return owner is not None and owner["kind"].text not in _STAY
+
+
+def _second_pods(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
+    """Return the launcher pods on other nodes than that of their VMI, by the node of the VMI."""
+    by_vmi = candidates.launchers(cluster).by_vmi
+    found: dict[str, list[str]] = {}
+    for vmi, some in by_vmi.items():
+        if len(some) > 1:
+            here = cluster.cached(_node_of_vmi).get(vmi, "")
+            found.setdefault(here, []).extend(
+                f"{pod.namespace or 'default'}/{pod.name}" for pod in some if pod.at("spec", "nodeName").text != here
+            )
+    return {node: tuple(names) for node, names in found.items()}
+
+
+def _node_of_vmi(cluster: Cluster) -> Mapping[tuple[str, str], str]:
+    return {
+        (vmi.namespace or "default", vmi.name): vmi.at("status", "nodeName").text or "" for vmi in cluster.known(VMI)
+    }

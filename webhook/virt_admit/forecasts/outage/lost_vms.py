@@ -1,0 +1,286 @@
+"""What becomes of each VM of lost nodes: a word, a reason, a time line."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.forecasts.outage import health_actors, room_left
+from virt_admit.forecasts.outage.health_actors import Detach, NodeCoverage, Part, Seconds, total
+from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import POD, PV, PVC
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.pods import Pod
+
+START: Final = (10, 120)
+"""Seconds of a start of which no earlier one is known: schedule, attach, pull, boot."""
+DETACH: Final = 360
+"""Seconds after the pod is gone (attach_detach_controller.go#DefaultTimerConfig)."""
+_SPREAD: Final = 366
+"""Seconds after the loss at which virt-controller has certainly marked the lost nodes: 5 minutes after the last
+heartbeat, looked at every minute (pkg/virt-controller/watch/node/node.go)."""
+_WAITS_FOR: Final = ("ReadWriteOnce", "ReadWriteOncePod")
+
+
+class LossOutcome(enum.StrEnum):
+    """What becomes of a VM after its node is lost, the worst first."""
+
+    LOST = "lost"
+    NEVER = "never restarts"
+    NODE = "waits for its node"
+    ROOM = "waits for room"
+    UNKNOWN = "unknown"
+    OFF = "stays off"
+    RESTARTS = "restarts"
+
+
+NOT_BACK: Final = (LossOutcome.LOST, LossOutcome.NEVER, LossOutcome.NODE, LossOutcome.ROOM)
+"""Outcomes with which a cluster does not survive."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostVm:
+    """A VM of a lost node."""
+
+    vmi: Object
+    node: str
+    outcome: LossOutcome
+    reason: str
+    remedy: str = ""
+    to: str | None = None
+    """A node of one possible packing. None: none is certain."""
+    parts: tuple[Part, ...] = ()
+    """The time line until the guest runs again; empty: it does not, or that is not known."""
+    by_hand: Seconds | None = None
+    """When it would run if an administrator freed its pod at once. None: not then either."""
+    fresh: bool = False
+    """Whether it comes back without the data of some disks."""
+    returning: ReturningVm | None = None
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def at(self) -> Seconds | None:
+        """When the guest runs again, counted from the loss."""
+        return total(self.parts) if self.parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What the run strategy of a VM says."""
+
+    comes: bool | None
+    outcome: LossOutcome
+    reason: str
+    remedy: str = ""
+    unseen: str = ""
+
+
+def fate(vmi: Object, cluster: Cluster) -> Fate:
+    """Return whether the run strategy starts a VM again after its node was lost."""
+    try:
+        after = vmis.comes_back(vmi, cluster, lost=True)
+    except Unseen as unseen:
+        return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
+    if after.comes:
+        return Fate(True, LossOutcome.RESTARTS, after.why)
+    strategy = after.why.startswith("runStrategy ") or after.why.endswith("is being deleted")
+    return Fate(False, LossOutcome.OFF if strategy else LossOutcome.LOST, after.why, after.remedy)
+
+
+# --- the time line -----------------------------------------------------------------------------------------------
+
+
+def start(vmi: Object) -> Part:
+    """Return how long a VM takes to start: as its last start took, else an assumed range."""
+    took = _last_start(vmi)
+    return Part("started", *START) if took is None else Part("started", took, max(took + 1, took * 3 // 2))
+
+
+def is_estimated(vmi: Object) -> bool:
+    """Return whether no earlier start of a VM is known."""
+    return _last_start(vmi) is None
+
+
+def _last_start(vmi: Object) -> int | None:
+    begin = clock.instant(migrations.entered(vmi, "Pending")) or clock.instant(migrations.entered(vmi, "Scheduling"))
+    end = clock.instant(migrations.entered(vmi, "Running"))
+    if begin is None or end is None or end < begin:
+        return None
+    return max(1, round((end - begin).total_seconds()))
+
+
+def detach(vmi: Object, pod: Pod, how: Detach, cluster: Cluster) -> Part:
+    """Return how long the volumes of a VM keep it waiting after its pod is gone."""
+    held = how is not Detach.AT_ONCE and [claim for claim in pod.claims if _is_held(vmi, claim, cluster)]
+    if not held:
+        return Part("detached", 0, 0)
+    return Part("detached", DETACH if how is Detach.FORCED else 0, DETACH)
+
+
+def _is_held(vmi: Object, name: str, cluster: Cluster) -> bool:
+    """Return whether a volume may be attached to one node alone. Yes also if the claim cannot be read."""
+    try:
+        claim = cluster.get(PVC, vms.namespace_of(vmi), name)
+        if claim is None:
+            return False
+        modes = [mode.text for mode in claim.at("spec", "accessModes").items()]
+        if not modes or any(mode not in _WAITS_FOR for mode in modes):
+            return False
+        volume = cluster.get(PV, "", claim.at("spec", "volumeName").text or "")
+    except Unseen:
+        return True
+    return volume is not None and volume.at("spec", "csi").present
+
+
+def loses_data(vmi: Object) -> bool:
+    """Return whether a VM has disks that a new pod starts with empty or as in their image."""
+    kinds_of_volumes = ("containerDisk", "emptyDisk", "ephemeral")
+    return any(volume[kind].present for volume in vmi.at("spec", "volumes").items() for kind in kinds_of_volumes)
+
+
+# --- all VMs of a loss -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A VM with everything that decides on it."""
+
+    vmi: Object
+    node: str
+    fate: Fate
+    returning: ReturningVm | None
+
+
+def returning(vmi: Object, cluster: Cluster) -> ReturningVm:
+    """Return a VM with the pod that it starts again with."""
+    known = cluster.cached(_fresh_pods)
+    found = known.get(id(vmi))
+    if found is None:
+        found = known[id(vmi)] = ReturningVm(vmi, candidates.fresh(vmi, cluster))
+    return found
+
+
+def _fresh_pods(_cluster: Cluster) -> dict[int, ReturningVm]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LostVms:
+    """The VMs of lost nodes, and the room for those that start again."""
+
+    vms: tuple[LostVm, ...]
+    room: RoomLeft
+
+
+def lost_vms(loss: Loss, coverages: Mapping[str, NodeCoverage]) -> LostVms:
+    """Return what becomes of each VM of the lost nodes."""
+    cases = [_case(vmi, node, loss) for node in loss.nodes for vmi in loss.vmis(node)]
+    bound = {id(case.vmi): why for case in cases if (why := _bound(case, loss))}
+    placeable = [case.returning for case in cases if case.returning is not None and id(case.vmi) not in bound]
+    room = room_left.room(placeable, loss)
+    handless = _controllers_lost(loss)
+    rows = (_row(case, loss, coverages[case.node], room, bound.get(id(case.vmi), ""), handless) for case in cases)
+    return LostVms(tuple(rows), room)
+
+
+def _case(vmi: Object, node: str, loss: Loss) -> _Case:
+    found = fate(vmi, loss.cluster)
+    return _Case(vmi, node, found, returning(vmi, loss.cluster) if found.comes is not False else None)
+
+
+def _bound(case: _Case, loss: Loss) -> str:
+    """Return why no node that is left can ever run a VM; empty: one can, or that is not known."""
+    if case.returning is None:
+        return ""
+    pod = case.returning.fresh.pod
+    if case.returning.fresh.plain and loss.scheduler.accepting(pod) and not loss.scheduler.lacking(pod.requests):
+        return ""
+    if loss.scheduler.ever(pod, "", SCHEDULABLE) is not False:
+        return ""
+    found = room_left.target(case.returning, loss)
+    return room_left.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
+
+
+def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str, handless: Part | None) -> LostVm:
+    vmi, node, found = case.vmi, case.node, case.fate
+    fresh = found.comes is not False and loses_data(vmi)
+    if found.comes is False or case.returning is None:
+        return LostVm(vmi, node, found.outcome, found.reason, found.remedy)
+    pod = case.returning.fresh.pod
+    hand = (*health_actors.by_hand(loss), start(vmi))
+    by_hand = total(hand if handless is None else (*hand, handless))
+    first = coverage.first
+
+    def row(outcome: LossOutcome, reason: str, remedy: str = "", **more: object) -> LostVm:
+        return LostVm(vmi, node, outcome, reason, remedy, fresh=fresh, returning=case.returning, **more)  # type: ignore[arg-type]
+
+    comes = found.comes is True
+    if comes and coverage.nobody:
+        nowhere = bool(bound) or pod.full_name in room.nowhere
+        return row(
+            LossOutcome.NEVER,
+            _nobody(node, coverage),
+            f"create a health check that acts for {node}; or, {health_actors.taint((node,))}",
+            by_hand=None if nowhere else by_hand,
+        )
+    if comes and bound:
+        return row(LossOutcome.NODE, f"no other node can run it: {bound}", "let other nodes run it")
+    if comes and pod.full_name in room.nowhere:
+        return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", "free room or add a node")
+    doubts = tuple(_doubts(case, pod.full_name, coverage, room))
+    if doubts or first is None:
+        return row(LossOutcome.UNKNOWN, doubts[0][0], by_hand=by_hand, unseen=tuple(what for _, what in doubts if what))
+    parts = [*first.parts, detach(vmi, pod, first.detach, loss.cluster), start(vmi)]
+    parts += [handless] if handless is not None else []
+    if pod.spread:
+        passed = total(tuple(parts)).low
+        if passed < _SPREAD:
+            parts.append(Part("topology spread counts the lost nodes", 0, _SPREAD - passed))
+    return row(
+        LossOutcome.RESTARTS,
+        f"{found.reason}; {first.check} acts",
+        to=room.placed.get(pod.full_name) if room.fits else None,
+        parts=tuple(parts),
+        by_hand=by_hand,
+    )
+
+
+def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft) -> Iterator[tuple[str, str]]:
+    """Yield why it cannot be determined whether a VM restarts, each with what could not be read."""
+    if case.fate.comes is None:
+        yield case.fate.reason, case.fate.unseen
+    if coverage.first is None:
+        unseen = (*coverage.unseen, *(what for actor in coverage.actors for what in actor.unseen))
+        yield f"it is not known which health check acts for {case.node}", names(unseen)
+    if room.fits is not True and pod not in room.safe:
+        if room.fits is False:
+            yield "not all VMs find a place, and which of them do depends on who starts first", ""
+        else:
+            yield room.because, next(iter(room.unseen), "")
+
+
+def _nobody(node: str, coverage: NodeCoverage) -> str:
+    refusing = [f"{actor.check} refuses: {actor.refuses}" for actor in coverage.actors]
+    return "; ".join(refusing) if refusing else f"no health check watches {node}"
+
+
+def _controllers_lost(loss: Loss) -> Part | None:
+    """Return the wait for virt-controller where all its pods are on lost nodes; None: one is left, or none is known."""
+    nodes = loss.cluster.cached(_controllers)
+    if not nodes or not nodes <= loss.lost:
+        return None
+    return Part("virt-controller started elsewhere", 5, 120)
+
+
+def _controllers(cluster: Cluster) -> frozenset[str]:
+    pods = (pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-controller")
+    return frozenset(node for pod in pods if (node := pod.at("spec", "nodeName").text))

@@ -1,0 +1,310 @@
+"""Whether a cluster survives the loss of named nodes, of a zone, or of any N nodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain import selection
+from virt_admit.forecasts.outage import health_actors, loss, lost_vms
+from virt_admit.forecasts.outage.health_actors import Actor
+from virt_admit.forecasts.outage.loss import Loss, Quorum
+from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
+from virt_admit.forecasts.outage.room_left import RoomLeft
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.remediation import coverage, explanation
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, Kind
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.messages import count, did_you_mean, names
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, show
+
+READS: Final[Reads] = union(
+    candidates.READS,
+    coverage.READS,
+    loss.READS,
+    vmis.OWNER_READS,
+    selection.READS,
+    dict.fromkeys((*explanation.LOOKS_UP, kinds.PDB), ()),
+)
+"""The fields that decide on an outage."""
+
+MOST_SETS: Final = 2_000
+"""Sets of nodes that ``--worst`` tries."""
+CAPACITY: Final = (MEMORY, CPU, PODS)
+
+
+class Question(NamedTuple):
+    """The nodes that are lost: exactly one of these is given."""
+
+    nodes: tuple[str, ...] = ()
+    zone: str | None = None
+    worst: int | None = None
+    zone_key: str = loss.ZONE
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """What the loss of one set of nodes costs."""
+
+    loss: Loss
+    survives: bool | None
+    because: tuple[str, ...]
+    """Why it does not survive, or why that is not known."""
+    vms: tuple[LostVm, ...]
+    """The worst first."""
+    room: RoomLeft
+    actors: tuple[Actor, ...]
+    unseen: tuple[str, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return self.loss.nodes
+
+    @property
+    def quorum(self) -> Quorum:
+        return self.loss.quorum
+
+    def having(self, *outcomes: LossOutcome) -> tuple[LostVm, ...]:
+        """Return the VMs with one of these outcomes."""
+        return tuple(vm for vm in self.vms if vm.outcome in outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Outages:
+    """The answer to one question."""
+
+    question: Question
+    survives: bool | None
+    because: tuple[str, ...]
+    unseen: tuple[str, ...]
+    outages: tuple[Outage, ...]
+    """The worst first: each set that the cluster does not certainly survive, else the worst one."""
+    tried: int
+    """The number of sets."""
+    total: int
+    """The number of sets that the question is about."""
+    capacity: dict[str, int | None]
+    """What can still start before the loss leaves too little, by sum; negative: short. None: not known."""
+
+    @property
+    def quorum(self) -> Quorum:
+        """The control plane after the worst loss."""
+        return self.outages[0].quorum if self.outages else Quorum(0, 0, None)
+
+
+def outages(question: Question, cluster: Cluster) -> Outages:
+    """Return whether the cluster survives.
+
+    Raises:
+        LookupError: a node or the zone does not exist.
+    """
+    every, unread = loss.every_node(cluster)
+    sets, total, complete = _sets(question, cluster)
+    found = sorted((outage(nodes, cluster) for nodes in sets), key=_badness)
+    verdicts = {each.survives for each in found}
+    survives = False if False in verdicts else None if None in verdicts or not found or not complete else True
+    because = tuple(dict.fromkeys(why for each in found if each.survives is survives for why in each.because))
+    if not complete and survives is not False:
+        because = (*because, f"{len(found):,} of {total:,} sets of nodes were tried")
+    unseen = tuple(dict.fromkeys((*_unread(question, every, unread), *(w for each in found for w in each.unseen))))
+    if survives and question.nodes == () and unread:
+        survives = None
+    shown = tuple(each for each in found if each.survives is not True) or tuple(found[:1])
+    if question.worst is None:
+        shown = tuple(found)
+    return Outages(
+        question, survives, because[:_MOST_CAUSES], unseen, shown, len(found), total, capacity(question, found, cluster)
+    )
+
+
+_MOST_CAUSES: Final = 20
+
+
+def _unread(question: Question, every: object, unread: str) -> Iterator[str]:
+    if not every:
+        yield "the nodes of the cluster: none is known"
+    elif unread and not question.nodes:
+        yield unread
+
+
+def _sets(question: Question, cluster: Cluster) -> tuple[list[tuple[str, ...]], int, bool]:
+    """Return the sets of nodes to try, how many there are, and whether all of them are tried."""
+    if question.nodes:
+        query = selection.NodeQuery(question.nodes)
+        return [tuple(sorted(selection.select(query, cluster).names))], 1, True
+    if question.zone is not None:
+        return [_zone(question.zone, question.zone_key, cluster)], 1, True
+    every = sorted(
+        {*loss.every_node(cluster)[0], *vmis.occupied(cluster)}, key=lambda name: (-_held(name, cluster), name)
+    )
+    size = min(question.worst or 1, len(every))
+    sets = list(itertools.islice(itertools.combinations(every, size), MOST_SETS)) if size else []
+    number = _choose(len(every), size) if size else 0
+    return [tuple(sorted(each)) for each in sets], number, number <= MOST_SETS
+
+
+def _zone(zone: str, key: str, cluster: Cluster) -> tuple[str, ...]:
+    found = tuple(loss.of_zone(cluster, zone, key))
+    if not found:
+        known = loss.zones(cluster, key)
+        meant = did_you_mean(zone, list(known)) if known else None
+        hint = f"Did you mean {meant}?" if meant else f"The zones are: {names(known) or 'none'}"
+        raise LookupError(f"no node has the label {key}={zone}. {hint}")
+    return found
+
+
+def _held(name: str, cluster: Cluster) -> int:
+    """Return the memory that the pods of a node request: sets of the fullest nodes are tried first."""
+    return candidates.scheduler(cluster).state.used.get(name, {}).get(MEMORY, 0)
+
+
+def _choose(every: int, size: int) -> int:
+    found = 1
+    for index in range(size):
+        found = found * (every - index) // (index + 1)
+    return found
+
+
+# --- one loss ----------------------------------------------------------------------------------------------------
+
+
+def outage(nodes: Iterable[str], cluster: Cluster) -> Outage:
+    """Return what the loss of these nodes costs."""
+    lost = Loss(tuple(sorted(nodes)), cluster)
+    watched = {name: health_actors.coverage(name, lost) for name in lost.nodes}
+    found = lost_vms.lost_vms(lost, watched)
+    rows = tuple(sorted(found.vms, key=_rank))
+    unread = cluster.cached(_unread_kinds)
+    doubts = [what for vm in rows for what in vm.unseen]
+    doubts += found.room.unseen if found.room.fits is not True else ()
+    survives, because = _verdict(lost, rows, found.room, unread)
+    unseen = tuple(dict.fromkeys((*unread, *doubts)))
+    actors = tuple(actor for name in lost.nodes for actor in watched[name].actors)
+    return Outage(lost, survives, because, rows, found.room, actors, unseen)
+
+
+def _verdict(
+    lost: Loss, rows: Sequence[LostVm], room: RoomLeft, unread: Sequence[str]
+) -> tuple[bool | None, tuple[str, ...]]:
+    causes = list(_no(lost, rows, room))
+    if causes:
+        return False, tuple(causes)
+    doubts = list(_perhaps(lost, rows, room))
+    if doubts or unread:
+        return None, tuple(dict.fromkeys((*doubts, *(f"not all could be read: {what}" for what in unread))))
+    return True, ()
+
+
+def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
+    quorum = lost.quorum
+    if quorum.kept is False:
+        yield (
+            f"{quorum.left} of {count(quorum.nodes, 'control-plane node')} are left: the API stops, no VM restarts and "
+            "no health check acts"
+        )
+    if room.fits is False:
+        yield room.because
+    for outcome in NOT_BACK:
+        some = [vm for vm in rows if vm.outcome is outcome]
+        if some and not (outcome is LossOutcome.ROOM and room.fits is False):
+            verb = (
+                str(outcome) if len(some) == 1 else str(outcome).replace("restarts", "restart").replace("waits", "wait")
+            )
+            are = {"lost": "is lost" if len(some) == 1 else "are lost", "never restart": "never restart"}.get(
+                verb, verb
+            )
+            yield f"{count(len(some), 'VM')} {are}: {some[0].reason}"
+
+
+def _perhaps(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
+    if lost.quorum.kept is None:
+        yield "control-plane nodes that are not Ready decide whether the API stops"
+    if room.fits is None:
+        yield room.because
+    unknown = [vm for vm in rows if vm.outcome is LossOutcome.UNKNOWN]
+    if unknown:
+        yield f"the outcome for {count(len(unknown), 'VM')} cannot be determined: {unknown[0].reason}"
+
+
+def _unread_kinds(cluster: Cluster) -> tuple[str, ...]:
+    """Return the kinds of which more objects may exist, although every one of them must be known for a yes."""
+    found = (gather(cluster.list(kind))[1] for kind in _NEEDED)
+    return tuple(dict.fromkeys(what for what in found if what))
+
+
+_NEEDED: Final[tuple[Kind, ...]] = (NODE, POD, VMI)
+
+
+_WORST: Final = {outcome: rank for rank, outcome in enumerate(LossOutcome)}
+
+
+def _rank(vm: LostVm) -> tuple[int, int, str]:
+    at = vm.at
+    return _WORST[vm.outcome], -(at.low if at is not None else 0), vm.vmi.full_name
+
+
+def _badness(found: Outage) -> tuple[int, int, int, tuple[str, ...]]:
+    """Return a key that sorts the worst loss first: by answer, then VMs that do not come back, then missing memory."""
+    verdict = {False: 0, None: 1, True: 2}[found.survives]
+    missing = sum(short.amount for short in found.room.short if short.resource == MEMORY)
+    return verdict, -len(found.having(*NOT_BACK, LossOutcome.UNKNOWN)), -missing, found.nodes
+
+
+# --- what can still start ----------------------------------------------------------------------------------------
+
+
+def capacity(question: Question, found: Sequence[Outage], cluster: Cluster) -> dict[str, int | None]:
+    """Return what can still start at most, by sum, until the loss leaves VMs without room.
+
+    Wherever a VM starts, the room after a loss falls by its size (free room before, less what the lost node has free
+    and what its VMs need). Fragmentation may leave less.
+    """
+    if cluster.cached(_unread_kinds):
+        return dict.fromkeys(CAPACITY)
+    state = candidates.scheduler(cluster).state
+    hosts = {
+        name: node
+        for name, node in state.nodes.items()
+        if node.labels.get(SCHEDULABLE) == "true" and node.ready and not node.cordoned
+    }
+    if any(node.allocatable is None for node in hosts.values()):
+        return dict.fromkeys(CAPACITY)
+    free = {name: state.free(node) for name, node in hosts.items()}
+    amounts: dict[str, int | None] = {}
+    for resource in CAPACITY:
+        weight = {name: max(0, free[name].get(resource, 0)) + _need(name, resource, cluster) for name in hosts}
+        total = sum(max(0, each.get(resource, 0)) for each in free.values())
+        if question.worst is not None:
+            lost = sorted(weight.values(), reverse=True)[: question.worst]
+        else:
+            lost = [weight[name] for name in (found[0].nodes if found else ()) if name in weight]
+        amounts[resource] = total - sum(lost)
+    return amounts
+
+
+def _need(node: str, resource: str, cluster: Cluster) -> int:
+    """Return what the VMs of a node need elsewhere after its loss."""
+    return cluster.cached(_needs).get(node, {}).get(resource, 0)
+
+
+def _needs(cluster: Cluster) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for node in vmis.occupied(cluster):
+        total = found.setdefault(node, dict.fromkeys(CAPACITY, 0))
+        for vmi in Loss((node,), cluster).vmis(node):
+            if lost_vms.fate(vmi, cluster).comes is not False:
+                requests = candidates.requests(vmi, cluster)
+                for resource in CAPACITY:
+                    total[resource] += 1 if resource == PODS else requests.get(resource, 0)
+    return found
+
+
+def amount(resource: str, value: int) -> str:
+    """Return an amount for people: ``14Gi of memory``, ``3 pods``."""
+    return f"{show(resource, value)} {resource}" if resource == PODS else f"{show(resource, value)} of {resource}"

@@ -1,0 +1,156 @@
+"""An outage as text: the answer, one line for each loss, and the VMs that do not come back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from virt_admit.forecasts.outage import outages as outages_module
+from virt_admit.forecasts.outage.health_actors import Seconds
+from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
+from virt_admit.forecasts.outage.outages import Outage, Outages
+from virt_admit.model.messages import count, names
+from virt_admit.model.sanitize import indented, line, name
+from virt_admit.model.scheduler.resources import MEMORY, show
+from virt_admit.reports.unavailable_data import not_available
+
+_MOST_VMS: Final = 200
+"""VMs of one loss that the text lists one by one."""
+WORDS: Final = {True: "Yes", False: "No", None: "Unknown"}
+
+
+def text(found: Outages) -> str:
+    """Return an answer as text: each loss with its VMs."""
+    lines = [*_head(found), ""]
+    for one in found.outages:
+        lines += [*_outage(one), ""]
+    lines += _tail(found)
+    return "\n".join(map(indented, lines)).rstrip("\n")
+
+
+def summary(found: Outages) -> str:
+    """Return one line for each loss that the cluster does not certainly survive."""
+    lines = [*_head(found)]
+    lines += [_row(one) for one in found.outages]
+    lines += _tail(found)
+    return "\n".join(map(indented, lines))
+
+
+def subject(found: Outages) -> str:
+    """Return what is lost, in words."""
+    question = found.question
+    if question.zone is not None:
+        return f"of zone {question.zone}"
+    if question.worst is not None:
+        return "of any one node" if question.worst == 1 else f"of any {question.worst} nodes"
+    return f"of {names(question.nodes)}"
+
+
+def headline(found: Outages) -> str:
+    """Return the answer in one line."""
+    why = ""
+    if found.question.worst is not None and found.survives is not True and found.outages:
+        what = "node" if found.question.worst == 1 else "set"
+        bad = sum(one.survives is found.survives for one in found.outages)
+        why = f": {bad} of {count(found.total, what)}"
+    elif found.because and found.survives is not True:
+        why = f": {found.because[0]}"
+    return f"Does the cluster survive the loss {subject(found)}? {WORDS[found.survives]}{why}."
+
+
+def _head(found: Outages) -> Iterator[str]:
+    yield headline(found)
+    if found.quorum.nodes == 0:
+        yield "The control plane is not in this cluster: it is assumed outside and to go on."
+
+
+def _row(one: Outage) -> str:
+    reason = one.because[0] if one.because else _slowest(one)
+    lost = [vm for vm in one.vms if vm.outcome is not LossOutcome.RESTARTS]
+    word = {True: "survives", False: "no", None: "unknown"}[one.survives]
+    return f"  {names(one.nodes)}  {count(len(lost) or len(one.vms), 'VM')}  {word}  {line(reason)}"
+
+
+def _slowest(one: Outage) -> str:
+    timed = [(vm.at, vm) for vm in one.having(LossOutcome.RESTARTS) if vm.at is not None]
+    if not timed:
+        return "no VM has to restart"
+    at, vm = max(timed, key=lambda each: (each[0].high is None, each[0]))
+    return f"slowest {period(at)}: {name(vm.vmi.full_name)}"
+
+
+def _outage(one: Outage) -> Iterator[str]:
+    counts = Counter(vm.outcome for vm in one.vms)
+    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in LossOutcome if counts[outcome])
+    yield f"loss of {names(one.nodes)}: {WORDS[one.survives].lower()}; {count(len(one.vms), 'VM')}{': ' if said else ''}{said}"
+    for why in one.because:
+        yield f"  because: {why}"
+    for short in one.room.short:
+        amount = outages_module.amount(short.resource, short.amount)
+        yield f"  short: {amount}, at least {count(short.vms, 'VM')} without a place"
+    yield from _actors(one)
+    yield from _table(one.vms[:_MOST_VMS])
+    if len(one.vms) > _MOST_VMS:
+        yield f"  and {len(one.vms) - _MOST_VMS} more VMs (see -o json)"
+    others = len(one.loss.others)
+    if others:
+        yield f"  {count(others, 'other pod')} of these nodes restart too and take room; drain counts VMs alone"
+    if any(vm.parts and is_estimated(vm.vmi) for vm in one.vms):
+        yield "  an earlier start of some VMs is not known: 10 to 120 seconds are assumed"
+
+
+def _actors(one: Outage) -> Iterator[str]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for actor in one.actors:
+        if actor.refuses:
+            what = f"refuses: {actor.refuses}"
+        else:
+            at = actor.at
+            by = f" by {actor.remediator}" if actor.remediator else ""
+            what = f"frees the pods{by} after {period(at) if at is not None else 'an unknown time'}"
+        groups.setdefault((actor.check, what), []).append(actor.node)
+    for (check, what), nodes in groups.items():
+        yield f"  {line(check)} ({names(nodes)}) {line(what)}"
+
+
+def _table(rows: Sequence[LostVm]) -> Iterator[str]:
+    width = max((len(row.outcome) for row in rows), default=0)
+    vms = [name(row.vmi.full_name) for row in rows]
+    name_width = max(map(len, vms), default=0)
+    for row, vm in zip(rows, vms, strict=True):
+        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {_what(row)}"
+        if row.remedy:
+            yield f"  {'':{width}}  {'':{name_width}}  to do: {row.remedy}"
+
+
+def _what(row: LostVm) -> str:
+    hand = f"; by hand: after {period(row.by_hand)}" if row.by_hand is not None and row.at is None else ""
+    if row.at is None:
+        return f"{row.reason}{hand}"
+    where = f" on {row.to}" if row.to else ""
+    data = "; without the data of its container, empty and ephemeral disks" if row.fresh else ""
+    return f"after {period(row.at)}{where}: {row.reason}{data}"
+
+
+def period(span: Seconds) -> str:
+    """Return a range of seconds for people: ``9-11 min``, ``at least 8 min``."""
+    if span.high is None:
+        return f"at least {_minutes(span.low)} min"
+    low, high = _minutes(span.low), _minutes(span.high)
+    return f"{low} min" if low == high else f"{low}-{high} min"
+
+
+def _minutes(seconds: int) -> int:
+    return max(1, (seconds + 30) // 60)
+
+
+def _tail(found: Outages) -> Iterator[str]:
+    if found.tried < found.total:
+        yield f"Not every set of nodes was tried: {found.tried:,} of {found.total:,}."
+    memory = found.capacity[MEMORY]
+    if memory is not None:
+        amount = f"at most {show(MEMORY, memory)} of memory" if memory > 0 else "nothing"
+        short = f" ({show(MEMORY, -memory)} are short already)" if memory < 0 else ""
+        yield f"Can still start before such a loss leaves VMs without room: {amount}{short}."
+    yield from not_available(found.unseen)
