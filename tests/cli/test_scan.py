@@ -16,7 +16,7 @@ from virt_admit.cli.cluster_source import list_live
 from virt_admit.cli.options import ClusterOptions, selected_rules
 from virt_admit.cli.output import progress
 from virt_admit.kube import snapshots
-from virt_admit.kube.cache import stores
+from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, MACHINE_DEPLOYMENT, MHC, NODE, PVC, VM, VMI
 from virt_admit.policy import parser

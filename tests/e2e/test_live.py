@@ -19,9 +19,10 @@ from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.waiting import eventually
 from virt_admit.install import manifests
-from virt_admit.kube.cache import StoreState, stores
+from virt_admit.kube.cache import StoreState
 from virt_admit.kube.client import ApiClient
 from virt_admit.kube.informers import InformerTimeouts, LiveCluster, snapshot
+from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import LEASE, MHC, PVC, VM, Kind
 from virt_admit.rules import load_rules

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from virt_admit.kube.cache import ClusterCache, StoreState, lookup_stores
+from virt_admit.kube.cache import ClusterCache, StoreState
 from virt_admit.kube.informers import InformerTimeouts
+from virt_admit.kube.stores import lookup_stores
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.reads import union

@@ -11,9 +11,10 @@ import pytest
 from tests.fake_api import path_of
 from tests.kube.lookups import answer, looking_up, obj
 from tests.waiting import eventually
-from virt_admit.kube.cache import StoreState, stores
+from virt_admit.kube.cache import StoreState
 from virt_admit.kube.client import ApiClient, ApiError
 from virt_admit.kube.informers import read, snapshot
+from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import LEASE, NODE, PVC, VM
 from virt_admit.model.kubernetes.objects import Object

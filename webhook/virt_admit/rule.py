@@ -135,6 +135,16 @@ def duration(default: str, doc: str) -> Any:
     return field(default=parse_duration(default), metadata={"doc": doc, "unit": "duration"})
 
 
+def percent(default: int, doc: str) -> Any:
+    """A parameter that policies write as a percentage (``25%``) and that the check reads as a number."""
+    return field(default=default, metadata={"doc": doc, "unit": "percent"})
+
+
+def choice(default: str, choices: tuple[str, ...], doc: str) -> Any:
+    """A parameter with a few possible texts."""
+    return field(default=default, metadata={"doc": doc, "choices": choices})
+
+
 class Judgement(NamedTuple):
     """What the policy says about an object that another controller would create because of the request."""
 

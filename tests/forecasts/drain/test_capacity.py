@@ -7,7 +7,8 @@ from tests.builders import kubevirt, manifest, node, vmi
 from tests.kube.lookups import in_webhook
 from virt_admit.forecasts.drain import capacity, drain_plan
 from virt_admit.forecasts.remediation import timeline
-from virt_admit.kube.cache import StoreState, lookup_stores
+from virt_admit.kube.cache import StoreState
+from virt_admit.kube.stores import lookup_stores
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE, POD, PV, PVC, RESOURCE_QUOTA, VMI

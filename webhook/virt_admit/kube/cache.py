@@ -8,14 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from virt_admit.kube.field_filter import NO_READS, WHOLE, FieldSet, lookup_namespace, retained_fields
+from virt_admit.kube.field_filter import WHOLE, FieldSet
+from virt_admit.kube.observer import Observer
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, computed
-from virt_admit.model.kubernetes.kinds import POD, Kind
+from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubevirt.launcher import pod_summary
-from virt_admit.rules import Rules
 
 T = TypeVar("T")
 
@@ -90,47 +88,57 @@ class KindStore:
         self._packed = packed or kind.numerous
         self._type = {"apiVersion": kind.api_version, "kind": kind.kind}  # lists leave them out of their items
         self._alike: dict[bytes, bytes] = {}
+        self.observer: Observer | None = None
 
     # --- writing
 
     def add(self, by_namespace: ByNamespace, obj: dict[str, Any]) -> None:
         """Add an object to objects that ``replace`` will store later."""
-        namespace, name = _names(obj)
-        packed = self._pack(obj)
-        if packed is not None:
-            by_namespace.setdefault(namespace, {})[name] = packed
+        namespace, name = names_of(obj)
+        small = self._small(obj)
+        if small is not None:
+            by_namespace.setdefault(namespace, {})[name] = self._pack(small)
+        if self.observer is not None:
+            self.observer.listed(by_namespace, obj, small)
 
     def replace(self, by_namespace: ByNamespace, state: StoreState) -> None:
         """Replace all objects and the state of the kind."""
         if self._view != (by_namespace, state):
             self._view = View(by_namespace, state)
+            if self.observer is not None:
+                self.observer.replaced(by_namespace)
             self.generation += 1
 
     def upsert(self, obj: dict[str, Any]) -> None:
         """Add an object, or replace it."""
-        namespace, name = _names(obj)
-        packed = self._pack(obj)
-        if packed is None:
+        namespace, name = names_of(obj)
+        small = self._small(obj)
+        if small is None:
             self.delete(obj)
             return
+        packed = self._pack(small)
         objects = self._view.by_namespace.setdefault(namespace, {})
         if objects.get(name) != packed:
             objects[name] = packed
+            if self.observer is not None:
+                self.observer.upserted(obj, small)
             self.generation += 1  # last: a reader that takes the generation before the object never misses a change
 
     def delete(self, obj: dict[str, Any]) -> None:
         """Remove an object."""
-        namespace, name = _names(obj)
+        namespace, name = names_of(obj)
         objects = self._view.by_namespace.get(namespace, {})
         if objects.pop(name, None) is not None:
             if not objects:
                 del self._view.by_namespace[namespace]
+            if self.observer is not None:
+                self.observer.deleted(obj)
             self.generation += 1
 
     def twin(self) -> KindStore:
         """Return an empty store that ``follow`` fills from this one."""
         twin = copy.copy(self)
-        twin._view, twin.generation = View({}, StoreState.WAITING), -1
+        twin._view, twin.generation, twin.observer = View({}, StoreState.WAITING), -1, None
         return twin
 
     def follow(self, other: KindStore) -> None:
@@ -140,13 +148,13 @@ class KindStore:
             objects = {namespace: dict(found) for namespace, found in view.by_namespace.copy().items()}
             self._view, self.generation = View(objects, view.state), generation
 
-    def _pack(self, obj: dict[str, Any]) -> Any:
-        """Return what is stored of an object; None if it is not kept."""
-        small: dict[str, Any] | None = {**self._type, **self._fields.filter(obj)}
-        if self._summary is not None and small is not None:
-            small = self._summary.summarize(small)
-        if small is None:
-            return None
+    def _small(self, obj: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the fields that are stored of an object; None if it is not kept."""
+        small: dict[str, Any] = {**self._type, **self._fields.filter(obj)}
+        return self._summary.summarize(small) if self._summary is not None else small
+
+    def _pack(self, small: dict[str, Any]) -> Any:
+        """Return these fields as they are stored."""
         if not self._packed:
             return small
         metadata = _without(small["metadata"], "name", "namespace")
@@ -166,6 +174,11 @@ class KindStore:
     @property
     def state(self) -> StoreState:
         return self._view.state
+
+    @property
+    def summarizes(self) -> bool:
+        """Whether less is kept of an object than the fields that are read."""
+        return self._summary is not None
 
     def __len__(self) -> int:
         return sum(len(objects) for objects in tuple(self._view.by_namespace.values()))
@@ -227,42 +240,12 @@ class KindStore:
         return Object({**self._type, **data, "metadata": {**names, **data.get("metadata", {})}})
 
 
-def stores(rules: Rules, also: Reads = NO_READS, *, whole: bool = False) -> list[KindStore]:
-    """Return stores for everything that these rules judge or look up, and what is ``also`` looked up.
-
-    Of kinds that are only looked up the stores keep the fields that are read, or every field if ``whole``.
-    """
-    retained = retained_fields(rules, also)
-    complete = {kind for kind in (*rules.kinds, *retained) if whole or kind in rules.by_kind}
-    return [
-        KindStore(
-            kind,
-            lookup_namespace(kind, rules),
-            WHOLE if kind in complete else retained[kind],
-            packed=kind in complete,
-        )
-        for kind in sorted({*rules.kinds, *retained})
-    ]
-
-
-def lookup_stores(rules: Rules) -> list[KindStore]:
-    """Return stores for everything that rules look up at admission, with the fields that they read."""
-    return [
-        KindStore(kind, lookup_namespace(kind, rules), fields, summary=_SUMMARIES.get(kind))
-        for kind, fields in retained_fields(rules).items()
-        if not kind.not_at_admission
-    ]
-
-
-_SUMMARIES: Final = {POD: Summary(pod_summary.summarize, pod_summary.compress, pod_summary.decompress)}
-"""Kinds of which the webhook keeps less than the fields that rules read."""
-
-
 def _without(fields: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key not in keys}
 
 
-def _names(obj: Mapping[str, Any]) -> tuple[str, str]:
+def names_of(obj: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the namespace (empty for what has none) and the name of an object."""
     metadata = obj["metadata"]
     return sys.intern(metadata.get("namespace") or ""), metadata["name"]
 
@@ -288,6 +271,7 @@ class ClusterCache:
         self.server_version = server_version
         self.time: str | None = None
         self._derived: dict[Callable[[Cluster], Any], _Derived] = {}
+        self._provided: dict[Callable[[Cluster], Any], tuple[Callable[[], Any], tuple[KindStore, ...]]] = {}
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         namespace = namespace if kind.namespaced else ""
@@ -325,7 +309,14 @@ class ClusterCache:
         value: T = self._derive(function).value
         return value
 
+    def provide(self, function: Callable[[Cluster], T], value: Callable[[], T], rests_on: Iterable[Kind]) -> None:
+        """Let ``cached(function)`` return this value, which follows the objects of some kinds by itself."""
+        self._provided[function] = value, tuple(self.stores[kind] for kind in rests_on)
+
     def _derive(self, function: Callable[[Cluster], Any]) -> _Derived:
+        if function in self._provided:
+            value, stores = self._provided[function]
+            return _Derived(value(), {store: store.generation for store in stores}, self.server_version)
         derived = self._derived.get(function)
         if derived is None or not self._holds(derived):
             watcher = _Watcher(self)

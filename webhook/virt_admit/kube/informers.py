@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from virt_admit.kube.cache import ByNamespace, ClusterCache, Informed, KindStore, StoreState, lookup_stores
+from virt_admit.kube import vm_ledger_feed
+from virt_admit.kube.cache import ByNamespace, ClusterCache, Informed, KindStore, StoreState
 from virt_admit.kube.client import (
     LONGEST,
     PATIENCE,
@@ -32,6 +33,7 @@ from virt_admit.kube.client import (
     pause,
 )
 from virt_admit.kube.field_filter import looked_up_at_admission
+from virt_admit.kube.stores import lookup_stores
 from virt_admit.model.kubernetes import clock, json_codec
 from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, Kind
 from virt_admit.rules import Rules
@@ -237,6 +239,7 @@ class LiveCluster(ClusterCache):
         super().__init__(lookup_stores(rules) if stores is None else stores)
         self._api, self._timeouts = api, timeouts
         self._stopped = threading.Event()
+        vm_ledger_feed.follow(self)
         self._informers = [Informer(api, store, timeouts, self._stopped) for store in self.stores.values()]
         self._threads: list[threading.Thread] = []
 

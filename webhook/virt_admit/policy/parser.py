@@ -270,7 +270,14 @@ class _Reader:
 def _param(param: dataclasses.Field[Any], value: Any) -> Any:
     if param.metadata.get("unit") == "duration":
         return parse_duration(value)
+    if param.metadata.get("unit") == "percent":
+        return _percent(value)
+    choices = param.metadata.get("choices")
+    if choices and value not in choices:
+        raise ValueError(f"must be one of {', '.join(choices)}{_near(value, choices)}")
     default = param.default
+    if dataclasses.is_dataclass(default) and not isinstance(default, type):
+        return _group(default, value)
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise ValueError("must be true or false")
@@ -284,6 +291,20 @@ def _param(param: dataclasses.Field[Any], value: Any) -> Any:
     elif not isinstance(value, str):
         raise ValueError("must be a string")
     return value
+
+
+def _percent(value: Any) -> int:
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,3}%", value) or int(value[:-1]) > 100:
+        raise ValueError("must be a percentage from 0% to 100%")
+    return int(value[:-1])
+
+
+def _group(default: Any, value: Any) -> Any:
+    """Return a parameter of several parts. Parts that are not given keep their default."""
+    parts = {part.name: part for part in dataclasses.fields(default)}
+    if not isinstance(value, dict) or not value.keys() <= parts.keys():
+        raise ValueError(f"must be a map with some of {', '.join(parts)}")
+    return dataclasses.replace(default, **{name: _param(parts[name], each) for name, each in value.items()})
 
 
 def _near(word: Any, known: Any) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import manifest
-from virt_admit.kube.cache import lookup_stores
+from virt_admit.kube.stores import lookup_stores
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.launcher.pod_summary import decompress, summarize

@@ -29,6 +29,8 @@ from virt_admit.documents.files import Exclude
 from virt_admit.documents.reader import Document
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
+from virt_admit.forecasts.outage import failover_demand
+from virt_admit.forecasts.outage.failover_demand import Planned
 from virt_admit.model.kubernetes import kinds, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
@@ -290,6 +292,7 @@ class _FileJudge(NamedTuple):
         old = {_identity(obj): obj for obj in self.old}
         documents = _documents(sources)
         cluster = with_objects(self.cluster, self._looked_up(documents))
+        cluster.provide(failover_demand.planned, tuple(self._planned(documents, old)))
         results: list[ObjectResult] = []
         other_kinds = 0
         judge = partial(self._judged, cluster=cluster, old=old, include_opt_in_fixes=include_opt_in_fixes)
@@ -321,6 +324,13 @@ class _FileJudge(NamedTuple):
                     result = self._result(document, obj, kind, old.get(_identity(obj)), cluster, include_opt_in_fixes)
             found.append(result)
         return found, other_kinds
+
+    def _planned(self, documents: Sequence[Document], old: Mapping[_Identity, Object]) -> Iterator[Planned]:
+        """Yield the objects that are judged, which may take room from each other."""
+        for document in documents:
+            obj = namespaced_object(document, self.namespace)
+            if self.selector.matches(obj.labels):
+                yield Planned(obj, old.get(_identity(obj)))
 
     def _looked_up(self, documents: Sequence[Document]) -> Iterator[Object]:
         """Yield the objects that rules may look up, those of numerous kinds with the fields that rules read alone."""

@@ -147,8 +147,14 @@ def _setting_schema(rule: Rule, action: dict[str, Any]) -> dict[str, Any]:
 
 def _param_schema(param: dataclasses.Field[Any]) -> dict[str, Any]:
     doc = {"description": param.metadata.get("doc", "")}
+    if "choices" in param.metadata:
+        return {"enum": list(param.metadata["choices"]), **doc}
     if param.metadata.get("unit") == "duration" or isinstance(param.default, str):
         return {"type": "string", **doc}
+    if param.metadata.get("unit") == "percent":
+        return {"type": "string", "pattern": "^[0-9]{1,3}%$", **doc}
+    if dataclasses.is_dataclass(param.default):
+        return _closed({each.name: _param_schema(each) for each in dataclasses.fields(param.default)}) | doc
     if isinstance(param.default, bool):
         return {"type": "boolean", **doc}
     if isinstance(param.default, int):
@@ -162,5 +168,13 @@ def _closed(properties: dict[str, Any], required: list[str] | None = None) -> di
 
 
 def _default(rule: Rule, param: dataclasses.Field[Any]) -> Any:
-    value = getattr(rule.params, param.name)
+    return _written(param, getattr(rule.params, param.name))
+
+
+def _written(param: dataclasses.Field[Any], value: Any) -> Any:
+    """Return a value of a parameter as a policy writes it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _written(each, getattr(value, each.name)) for each in dataclasses.fields(value)}
+    if param.metadata.get("unit") == "percent":
+        return f"{value}%"
     return format_duration(value) if param.metadata.get("unit") == "duration" else value

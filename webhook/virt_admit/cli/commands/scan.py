@@ -36,8 +36,9 @@ from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
 from virt_admit.kube import snapshots
-from virt_admit.kube.cache import ClusterCache, KindStore, stores
+from virt_admit.kube.cache import ClusterCache, KindStore
 from virt_admit.kube.field_filter import NO_READS
+from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes import kinds, selectors, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.objects import Object

@@ -14,7 +14,7 @@ from virt_admit import __version__
 from virt_admit.cli.certs_options import flag
 from virt_admit.cli.commands.serve import IN_CLUSTER
 from virt_admit.cli.output import failure
-from virt_admit.kube.cache import stores
+from virt_admit.kube.stores import stores
 from virt_admit.policy.files import PolicyConfigMap, load_policy
 from virt_admit.reports.findings.formats.policy_reports import WRITTEN
 from virt_admit.rules import load_rules

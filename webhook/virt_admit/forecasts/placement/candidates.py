@@ -20,7 +20,7 @@ from virt_admit.model.kubevirt.instances import expand as effective_module
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
-from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target
+from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target, vm_ledger
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler import pod_size, pods, search_cost, volumes
@@ -99,20 +99,10 @@ def _launchers(cluster: Cluster) -> Launchers:
     found, unseen = gather(cluster.list(POD))
     by_vmi: dict[tuple[str, str], list[Object]] = {}
     for pod in found:
-        name = vmi_name(pod)
+        name = vm_ledger.vmi_name(pod)
         if name and pod.at("status", "phase").text not in FINISHED:
             by_vmi.setdefault((pod.namespace or "default", name), []).append(pod)
     return Launchers({key: tuple(some) for key, some in by_vmi.items()}, unseen)
-
-
-def vmi_name(pod: Object) -> str:
-    """Return the name of the VMI of a launcher pod; empty for other pods."""
-    if pod.labels.get("kubevirt.io") != "virt-launcher":
-        return ""
-    for owner in pod.metadata["ownerReferences"].items():
-        if owner["kind"].text == "VirtualMachineInstance":
-            return owner["name"].text or ""
-    return pod.labels.get(launcher_pod.NAME, "")
 
 
 # --- the state that kube-scheduler would see ---------------------------------------------------------------------

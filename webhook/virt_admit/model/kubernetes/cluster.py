@@ -305,6 +305,10 @@ class Snapshot:
         value: T = self._derived[function]
         return value
 
+    def provide(self, function: Callable[[Cluster], Any], value: Any) -> None:
+        """Let ``cached(function)`` return this value."""
+        self._derived[function] = value
+
     def __iter__(self) -> Iterator[Object]:
         for by_namespace in self._objects.values():
             for objects in by_namespace.values():

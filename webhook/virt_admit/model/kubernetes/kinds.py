@@ -333,6 +333,11 @@ AUTOSCALER: Final = Kind(
 SCALED_OBJECT: Final = Kind(
     "keda.sh", ("v1alpha1",), "scaledobjects", "ScaledObject", snapshot_filtered=True, not_at_admission=True
 )
+CLUSTER_AUTOSCALER: Final = Kind(
+    "autoscaling.openshift.io", ("v1",), "clusterautoscalers", "ClusterAutoscaler", namespaced=False
+)
+MACHINE_AUTOSCALER: Final = Kind("autoscaling.openshift.io", ("v1beta1",), "machineautoscalers", "MachineAutoscaler")
+KARPENTER_NODE_POOL: Final = Kind("karpenter.sh", ("v1", "v1beta1"), "nodepools", "NodePool", namespaced=False)
 INFRASTRUCTURE: Final = Kind("config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False)
 CLUSTER_VERSION: Final = Kind("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False)
 CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vms
-from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.launcher import launcher_pod, vm_ledger
 from virt_admit.model.scheduler.pods import FINISHED
 
 JOB: Final = "kubevirt.io/migrationJobUID"
@@ -52,7 +51,7 @@ def _motion(cluster: Cluster) -> Motion:
             for owner in pod.metadata["ownerReferences"].items():
                 attachments.setdefault(owner["uid"].text or "", []).append(pod)
         elif kind == "virt-launcher":
-            pods.setdefault((vms.namespace_of(pod), candidates.vmi_name(pod)), []).append(pod)
+            pods.setdefault((vms.namespace_of(pod), vm_ledger.vmi_name(pod)), []).append(pod)
             job = pod.labels.get(JOB)
             if job:
                 targets[job] = pod

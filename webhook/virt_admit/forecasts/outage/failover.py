@@ -1,0 +1,238 @@
+"""Whether a VM takes the room that others need after the loss of a node. Only what is certain is said.
+
+The sum of free room decides first. Where the sum suffices, the pieces may still be too small: then a VM may fit on so few
+nodes that it has no second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.outage import failover_demand
+from virt_admit.forecasts.outage.failover_demand import RoomDemand
+from virt_admit.forecasts.outage.failover_room import Loss, Room, RoomView, Tolerance
+from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time
+from virt_admit.model.kubernetes.kinds import (
+    CLUSTER_AUTOSCALER,
+    KARPENTER_NODE_POOL,
+    MACHINE_AUTOSCALER,
+    PV,
+    PVC,
+    STORAGE_CLASS,
+    VMI,
+)
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import NAME, Reads, union
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.scheduler import volumes
+from virt_admit.model.scheduler.ledger import Shape
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+
+READS: Final[Reads] = union(
+    failover_demand.READS,
+    {
+        PVC: ("spec.accessModes", "spec.storageClassName", "spec.volumeName", "status.phase"),
+        PV: ("metadata.labels", "spec.nodeAffinity", "spec.csi.driver", "spec.csi.volumeHandle"),
+        STORAGE_CLASS: ("volumeBindingMode",),
+        CLUSTER_AUTOSCALER: NAME,
+        MACHINE_AUTOSCALER: NAME,
+        KARPENTER_NODE_POOL: NAME,
+    },
+)
+
+_MOST_LOSSES: Final = 8
+"""The losses whose VMs are looked at one by one, the heaviest first."""
+_FIRST: Final = (MEMORY, CPU, PODS)
+
+
+class Shortage(NamedTuple):
+    """A certain shortage after a loss, once a demand is met."""
+
+    resource: str
+    missing: int
+    room: int
+    """What could start before the loss leaves VMs without room; negative: it does already."""
+    loss: Loss | None
+    """None: less than the reserve stays free."""
+    crosses: bool
+    """Whether it was enough before."""
+    seen: bool = True
+    """Whether that holds without VMs that are not on a node yet."""
+
+
+def shortage(
+    room: Room, asked: RoomDemand, ahead: Resources, tolerance: Tolerance, cluster: Cluster, *, everything: bool = False
+) -> Shortage | None:
+    """Return the first resource that is certainly short after a loss once a demand is met; None: none is.
+
+    Args:
+        room: the room of the cluster.
+        asked: the demand.
+        ahead: what other new VMs take first.
+        tolerance: the losses that count.
+        cluster: for the VMs of nodes that would be lost.
+        everything: whether other pods need a new place too.
+
+    Raises:
+        Unseen: a node does not report what it offers.
+    """
+    view = asked.view._replace(everything=everything)
+    if len(room.open(view)) < 2:
+        return None
+    found = [
+        each
+        for resource in _in_order(asked.requests)
+        if (each := _short_of(resource, room, asked, ahead, tolerance, cluster, view)) is not None
+    ]
+    return next((each for each in found if each.crosses), found[0] if found else None)
+
+
+def _in_order(requests: Resources) -> Iterator[str]:
+    yield from (resource for resource in _FIRST if resource in requests)
+    yield from sorted(resource for resource in requests if resource not in _FIRST)
+
+
+def _short_of(
+    resource: str,
+    room: Room,
+    asked: RoomDemand,
+    ahead: Resources,
+    tolerance: Tolerance,
+    cluster: Cluster,
+    view: RoomView,
+) -> Shortage | None:
+    wanted, before, pending = asked.requests[resource], ahead.get(resource, 0), room.pending(resource)
+    margin = wanted + before + pending
+    slacks = sorted(_slacks(resource, room, margin, tolerance, cluster, view), key=lambda each: each[0])
+    if not asked.returns:  # on the node that is lost it takes nothing from others
+        slacks = [each for each in slacks if each[1] is None] or slacks[1:]
+    if not slacks:
+        return None
+    slack, loss = slacks[0]
+    left = slack - before
+    seen = left >= 0 > left - wanted
+    crosses = seen or left - pending >= 0 > left - pending - wanted
+    counted = 0 if seen else pending
+    return Shortage(resource, wanted + counted - left, left - counted, loss, crosses, seen)
+
+
+def _slacks(
+    resource: str, room: Room, margin: int, tolerance: Tolerance, cluster: Cluster, view: RoomView
+) -> Iterator[tuple[int, Loss | None]]:
+    """Yield for the losses after which less than the margin is certainly free, how much that is."""
+    free = room.free(resource, view)
+    if tolerance.reserve > 0 and free - room.reserve(resource, tolerance, view) < margin:
+        yield free - room.reserve(resource, tolerance, view), None
+    for number, (weight, loss) in enumerate(room.losses(resource, tolerance, view)):
+        if free - weight >= margin or number >= _MOST_LOSSES:
+            return
+        slack = free - weight + bound(room, loss, cluster).get(resource, 0)
+        if slack < margin:
+            yield slack, loss
+
+
+def bound(room: Room, loss: Loss, cluster: Cluster) -> dict[str, int]:
+    """Return what VMs on lost nodes request that no other node can ever run: they wait for their node and need no room.
+
+    VMs of which that cannot be determined count as such.
+    """
+    total: dict[str, int] = {}
+    for node in loss.nodes:
+        for namespace, name, shape in _returning_on(room, node):
+            check_time()
+            if not _has_other_node(namespace, name, loss, cluster):
+                for resource, amount in (*shape.requests, (PODS, 1)):
+                    total[resource] = total.get(resource, 0) + amount
+    return total
+
+
+def _returning_on(room: Room, node: str) -> Iterator[tuple[str, str, Shape]]:
+    """Yield namespace, name and shape of the VMIs on a node that start again elsewhere."""
+    yield from room.vms.returning_on(frozenset((node,)))
+    yield from ((*key, shape) for key, (where, shape) in room.computed.items() if where == node)
+
+
+def _has_other_node(namespace: str, name: str, loss: Loss, cluster: Cluster) -> bool:
+    """Return whether it is certain that a node that is not lost may run a VM, whatever is free there."""
+    try:
+        vmi = cluster.get(VMI, namespace, name)
+        return vmi is not None and next(_other_nodes(vmi, loss, cluster), None) is not None
+    except Unseen:
+        return False
+
+
+def _other_nodes(vmi: Object, loss: Loss, cluster: Cluster) -> Iterator[str]:
+    given = expand(vmi, cluster)
+    claims = [
+        volumes.claim(cluster, vmi.namespace, claim)
+        for claim in (*launcher_pod.claims(given.spec), *launcher_pod.attached_claims(given.spec))
+    ]
+    for host in permanent_constraints.hosts(given, cluster):
+        unmounted = (claim for claim in claims if claim.refusal(host.name, host.labels))
+        if host.name not in loss.nodes and not host.refusal and next(unmounted, None) is None:
+            yield host.name
+
+
+def grows(cluster: Cluster) -> bool:
+    """Return whether an autoscaler may add nodes, or whether that cannot be determined."""
+    try:
+        return any(
+            next(iter(cluster.list(kind)), None) is not None
+            for kind in (CLUSTER_AUTOSCALER, MACHINE_AUTOSCALER, KARPENTER_NODE_POOL)
+        )
+    except Unseen:
+        return True
+
+
+# --- the pieces of free room -------------------------------------------------------------------------------------
+
+
+class OnlyPlaces(NamedTuple):
+    """A VM has room on few nodes, and each of them is the only one for it."""
+
+    nodes: tuple[str, ...]
+    other: str
+    """The node on which the least is missing; empty: there is none."""
+    missing: int
+    """Bytes of memory missing there."""
+
+
+def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces | None:
+    """Return the nodes with room for a new VM, if the loss of each of them certainly leaves one VM without memory.
+
+    Raises:
+        Unseen: a node does not report what it offers.
+    """
+    wanted = asked.requests.get(MEMORY, 0)
+    if asked.number != 1 or not asked.returns or wanted <= 0:
+        return None
+    amounts = {resource: room.amounts(resource, asked.view) for resource in asked.requests}
+    memory = amounts[MEMORY]
+    places = [
+        name
+        for name in memory
+        if all(amounts[resource][name].free >= amount for resource, amount in asked.requests.items())
+    ]
+    slots = sum(each.free // wanted for each in memory.values())
+    for name in sorted(places, key=lambda name: -memory[name].free):
+        if not room.ledger.nodes[name].can_be_lost:
+            return None
+        if slots - memory[name].free // wanted != as_large(room, name, wanted, cluster):
+            return None
+    others = sorted((wanted - each.free, name) for name, each in memory.items() if name not in places)
+    if not places:
+        return None
+    missing, other = next(((lack, name) for lack, name in others if lack > 0), (0, ""))
+    return OnlyPlaces(tuple(sorted(places)), other, missing)
+
+
+def as_large(room: Room, node: str, memory: int, cluster: Cluster, loss: Loss | None = None) -> int:
+    """Return how many VMs of a node certainly need as much memory on another one after its loss."""
+    lost = loss or Loss(frozenset((node,)))
+    return sum(
+        dict(shape.requests).get(MEMORY, 0) >= memory and _has_other_node(namespace, name, lost, cluster)
+        for namespace, name, shape in _returning_on(room, node)
+    )

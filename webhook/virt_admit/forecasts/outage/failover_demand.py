@@ -1,0 +1,254 @@
+"""How much room an object asks for that it does not have yet: a VM that starts or grows, a pool with more replicas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.outage.failover_room import RoomView
+from virt_admit.forecasts.outage.failover_room import room as room_of
+from virt_admit.forecasts.placement import permanent_constraints, quotas
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import expand as expand_module
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.launcher import launcher_resources, vm_ledger
+from virt_admit.model.kubevirt.launcher.vm_ledger import VmLedger
+from virt_admit.model.scheduler.preemption import HIGHEST
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+
+READS: Final[Reads] = union(
+    vm_ledger.READS,
+    expand_module.READS,
+    launcher_resources.READS,
+    permanent_constraints.READS,
+    quotas.READS,
+    {VMI: ("spec", "status.machine.type", "status.topologyHints.tscFrequency")},
+)
+
+STARTING: Final = ("Always", "RerunOnFailure", "Once")
+"""The run strategies with which a new VM starts."""
+_INSIGNIFICANT: Final = 100
+"""A VMI has defaults that its VM lacks. A difference below one part in so many is none."""
+
+
+class Planned(NamedTuple):
+    """An object that is judged together with others, and its current version (None: it is new, or not known)."""
+
+    obj: Object
+    old: Object | None = None
+
+
+def planned(_cluster: Cluster) -> Sequence[Planned]:
+    """Return the objects that are judged together, in their order. ``check`` provides them; a request has none."""
+    return ()
+
+
+class RoomDemand(NamedTuple):
+    """The room that an object asks for on top of what it has."""
+
+    requests: Resources
+    returns: bool
+    """Whether its VMs start on another node after the loss of theirs."""
+    view: RoomView
+    number: int
+    """VMs that start. 0: what runs already grows."""
+
+
+def demand(obj: Object, old: Object | None, cluster: Cluster) -> RoomDemand | None:
+    """Return the room that an object asks for; None: none, because nothing starts or grows.
+
+    Raises:
+        Unseen: the ledger of the cluster or the size of the VM cannot be read.
+    """
+    kind = kinds.of(obj)
+    if kind not in (VM, POOL, VMIRS) or not _may_ask(obj, old):
+        return None
+    ledger = room_of(cluster).vms
+    if kind is VM:
+        asked, number = _of_vm(obj, old, ledger, cluster)
+    else:
+        asked, number = _of_set(obj, old, ledger, cluster)
+    requests = {resource: amount for resource, amount in asked.items() if amount > 0}
+    if not requests:
+        return None
+    return RoomDemand(requests, _returns(obj, cluster), _view(obj), number)
+
+
+def _may_ask(obj: Object, old: Object | None) -> bool:
+    """Return whether anything in the object could ask for room, before anything is looked up."""
+    strategy = vms.run_strategy(vms.vm_spec(obj))
+    if kinds.of(obj) is not VMIRS and strategy not in (*STARTING, "Manual"):
+        return False
+    return old is None or obj.data.get("spec") != old.data.get("spec")
+
+
+def _of_vm(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> tuple[Resources, int]:
+    namespace = vms.namespace_of(obj)
+    starts = _starts(obj)
+    if ledger.runs(namespace, obj.name):
+        if old is not None:
+            return _more(size(obj, cluster), size(old, cluster)), 0
+        vmi = cluster.get(VMI, namespace, obj.name)
+        new = size(obj, cluster)
+        grown = _more(new, size(vmi, cluster)) if vmi is not None else {}
+        return {key: value for key, value in grown.items() if value * _INSIGNIFICANT > new[key]}, 0
+    if not starts:
+        return {}, 0
+    if old is not None and _starts(old):
+        return _more(size(obj, cluster), size(old, cluster)), 0
+    return size(obj, cluster), 1
+
+
+def _of_set(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> tuple[Resources, int]:
+    """Return the demand of a pool or replica set. Replicas that run without a known old version are not new."""
+    replicas = _replicas(obj)
+    before = _replicas(old) if old is not None else min(replicas, _running_of(obj, ledger))
+    each = size(obj, cluster)
+    then = size(old, cluster) if old is not None else each
+    asked = {key: replicas * value - before * then.get(key, 0) for key, value in each.items()}
+    return asked, max(0, replicas - before)
+
+
+def _replicas(obj: Object) -> int:
+    if kinds.of(obj) is POOL and not _starts(obj):
+        return 0
+    replicas = obj.at("spec", "replicas").integer
+    return min(max(0, 1 if replicas is None else replicas), MAX_INT32)
+
+
+def _running_of(obj: Object, ledger: VmLedger) -> int:
+    """Return how many VMIs run that the names of a pool or replica set give
+    (pkg/virt-controller/watch/pool/pool.go#indexFromName, replicaset.go: generateName)."""
+    suffix = r"-\d+" if kinds.of(obj) is POOL else r"-?[a-z0-9]{5}"
+    name = re.compile(re.escape(obj.name) + suffix)
+    namespace = vms.namespace_of(obj)
+    return sum(place == namespace and name.fullmatch(vmi) is not None for place, vmi in ledger.names(VMI))
+
+
+def _starts(obj: Object) -> bool:
+    return vms.run_strategy(vms.vm_spec(obj)) in STARTING
+
+
+def _returns(obj: Object, cluster: Cluster) -> bool:
+    """Return whether it is certain that the VM starts on another node after the loss of its own."""
+    if kinds.of(obj) is not VMIRS and vms.run_strategy(vms.vm_spec(obj)) not in ("Always", "RerunOnFailure"):
+        return False
+    return (
+        len({host.name for host in permanent_constraints.hosts(expand(obj, cluster), cluster) if not host.refusal}) > 1
+    )
+
+
+def _view(obj: Object) -> RoomView:
+    spec = vms.vmi_spec(obj)
+    return RoomView(tolerant=spec["tolerations"].present, highest=HIGHEST if spec["priorityClassName"].text else None)
+
+
+def size(obj: Object, cluster: Cluster) -> Resources:
+    """Return what one launcher pod of an object requests, with ``pods``: 1.
+
+    Raises:
+        Unseen: its instance type, or what KubeVirt adds, cannot be read.
+    """
+    given = expand(obj, cluster)
+    for what in launcher_resources.unseen(given, cluster):
+        raise Unseen(what)
+    return {**launcher_resources.pod(given, cluster).requests, PODS: 1}
+
+
+def _more(new: Resources, old: Resources) -> Resources:
+    return {key: value - old.get(key, 0) for key, value in new.items()}
+
+
+# --- the objects of one run --------------------------------------------------------------------------------------
+
+
+class Run(NamedTuple):
+    """What the objects of one run ask for together."""
+
+    ahead: Mapping[tuple[str, str, str], Resources]
+    """By kind, namespace and name: what the objects before this one ask for."""
+    total: Resources
+    demands: tuple[RoomDemand, ...]
+
+    @property
+    def number(self) -> int:
+        """The VMs that start."""
+        return sum(each.number for each in self.demands)
+
+    def that_fit(self, resource: str, room: int) -> int:
+        """Return how many VMs, in the order of the run, this much of a resource suffices for."""
+        fitting = 0
+        for asked in self.demands:
+            each = asked.requests.get(resource, 0)
+            if each > room:
+                return fitting + (room * asked.number // each if asked.number > 1 else 0)
+            room, fitting = room - each, fitting + asked.number
+        return fitting
+
+
+def identity(obj: Object) -> tuple[str, str, str]:
+    """Return what names an object in a run."""
+    return obj.kind, vms.namespace_of(obj), obj.name
+
+
+def run(cluster: Cluster) -> Run:
+    """Return what the objects that are judged together ask for."""
+    return cluster.cached(_run)
+
+
+def _run(cluster: Cluster) -> Run:
+    ahead: dict[tuple[str, str, str], Resources] = {}
+    total: dict[str, int] = {}
+    demands: list[RoomDemand] = []
+    for obj, asked in _demands(cluster):
+        if identity(obj) in ahead:
+            continue
+        ahead[identity(obj)] = dict(total)
+        demands.append(asked)
+        for resource, amount in asked.requests.items():
+            total[resource] = total.get(resource, 0) + amount
+    return Run(ahead, total, tuple(demands))
+
+
+def _demands(cluster: Cluster) -> Iterator[tuple[Object, RoomDemand]]:
+    for obj, old in cluster.cached(planned):
+        try:
+            asked = demand(obj, old, cluster)
+        except Unseen:
+            continue  # it counts as nothing: a shortage is certain without it
+        if asked is not None:
+            yield obj, asked
+
+
+# --- the field that decides --------------------------------------------------------------------------------------
+
+
+def field_of(obj: Object, resource: str, asked: RoomDemand) -> Field:
+    """Return the field that makes the VM ask for a resource, else the one that starts it."""
+    domain = vms.vmi_spec(obj)["domain"]
+    if asked.number > 1 or kinds.of(obj) is VMIRS or (kinds.of(obj) is POOL and asked.number):
+        return obj.at("spec", "replicas")
+    for found in _fields(domain, resource):
+        if found.present:
+            return found
+    spec = vms.vm_spec(obj)
+    return spec["running"] if spec["running"].present else spec["runStrategy"]
+
+
+def _fields(domain: Field, resource: str) -> Iterator[Field]:
+    if resource == MEMORY:
+        yield from (domain.at("memory", "guest"), domain.at("resources", "requests", "memory"))
+    elif resource == CPU:
+        yield from (domain.at("resources", "requests", "cpu"), domain.at("cpu", "sockets"), domain.at("cpu", "cores"))
+    else:
+        for kind in ("gpus", "hostDevices"):
+            for device in domain.at("devices", kind).items():
+                if device["deviceName"].text == resource:
+                    yield device["deviceName"]

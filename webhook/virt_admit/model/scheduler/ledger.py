@@ -1,0 +1,160 @@
+"""What the pods of each node request, as counts of shapes that single events change: no pod is read twice.
+
+A cluster has 100,000 pods and few shapes of them. One thread writes at a time. Readers need no lock: the counts of a node
+are replaced as a whole, and its sums are derived from them when they are asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from virt_admit.model.scheduler.node_labels import is_transient
+from virt_admit.model.scheduler.resources import PODS, Resources
+from virt_admit.model.scheduler.snapshot import Node
+
+
+class Role(enum.IntEnum):
+    """What becomes of a pod when its node is lost."""
+
+    RETURNS = 0
+    """The launcher pod of a VM that starts again on another node."""
+    CONTROLLED = 1
+    """A controller creates another one, such as a ReplicaSet."""
+    STAYS = 2
+    """It ends with its node: pods of DaemonSets, mirror pods, VMs that stay off."""
+
+
+class Shape(NamedTuple):
+    """What a pod takes of its node. A cluster has tens of them."""
+
+    role: Role
+    requests: tuple[tuple[str, int], ...]
+    """Positive amounts, sorted by resource, without the pod itself."""
+    priority: int = 0
+    tolerant: bool = False
+    """Whether it tolerates more than the taints that every pod tolerates for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerNode:
+    """What the ledger keeps of a node."""
+
+    allocatable: Resources | None
+    """None: the node does not report it."""
+    hosts_vms: bool
+    can_be_lost: bool
+    """Whether it is in service. A drain empties a cordoned node, and a node that is not Ready may be lost already."""
+    is_closed: bool
+    """Whether a lasting taint keeps ordinary VMs off."""
+    zone: str = ""
+
+
+ZONE: Final = "topology.kubernetes.io/zone"
+
+
+def ledger_node(node: Node, *, hosts_vms: bool) -> LedgerNode:
+    """Return what the ledger keeps of a node as kube-scheduler sees it."""
+    return LedgerNode(
+        node.allocatable,
+        hosts_vms,
+        can_be_lost=node.ready and not node.cordoned,
+        is_closed=any(not is_transient(taint) for taint in node.taints),
+        zone=str(node.labels.get(ZONE) or ""),
+    )
+
+
+class NodeSums(NamedTuple):
+    """What the pods of a node request together, each with ``pods``: their number."""
+
+    by_role: Mapping[Role, Resources]
+    preemptible: Mapping[int, Mapping[Role, Resources]]
+    """The pods that are not VMs which return, by their priority: VMs of a higher one may take their place."""
+    highest: int | None
+    """The highest priority of a VM that returns; None: there is none."""
+    tolerant: bool
+    """Whether a VM that returns tolerates lasting taints."""
+
+    def of(self, resource: str) -> int:
+        """Return how much of a resource all pods request."""
+        return sum(amounts.get(resource, 0) for amounts in self.by_role.values())
+
+
+EMPTY: Final[Mapping[Shape, int]] = {}
+
+
+class Ledger:
+    """Nodes, and how many pods of each shape they hold. Pods without a node are under the empty name."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, LedgerNode] = {}
+        self._held: dict[str, Mapping[Shape, int]] = {}
+        self._sums: dict[str, tuple[Mapping[Shape, int], NodeSums]] = {}
+
+    def add(self, node: str, shape: Shape, number: int = 1) -> None:
+        """Add pods of a shape to a node, or remove them (a negative number)."""
+        counts = dict(self._held.get(node, EMPTY))
+        counts[shape] = counts.get(shape, 0) + number
+        if not counts[shape]:
+            del counts[shape]
+        if counts:
+            self._held[node] = counts
+        else:
+            self._held.pop(node, None)
+            self._sums.pop(node, None)
+
+    def held(self, node: str) -> Mapping[Shape, int]:
+        """Return the number of pods of each shape on a node."""
+        return self._held.get(node, EMPTY)
+
+    def sums(self, node: str) -> NodeSums:
+        """Return what the pods of a node request together; computed again only if they changed."""
+        held = self._held.get(node, EMPTY)
+        known = self._sums.get(node)
+        if known is None or known[0] is not held:
+            known = self._sums[node] = held, _sums(held)
+        return known[1]
+
+    def occupied(self) -> Iterator[tuple[str, Mapping[Shape, int]]]:
+        """Yield the nodes that hold pods, with the number of each shape."""
+        yield from tuple(self._held.items())
+
+    def copy(self) -> Ledger:
+        """Return a copy that changes alone."""
+        other = Ledger()
+        other.nodes, other._held, other._sums = dict(self.nodes), dict(self._held), dict(self._sums)
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ledger) and (self.nodes, self._held) == (other.nodes, other._held)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _sums(held: Mapping[Shape, int]) -> NodeSums:
+    by_role: dict[Role, dict[str, int]] = {}
+    preemptible: dict[int, dict[Role, dict[str, int]]] = {}
+    highest, tolerant = None, False
+    for shape, number in held.items():
+        totals = [by_role.setdefault(shape.role, {})]
+        if shape.role is Role.RETURNS:
+            highest = shape.priority if highest is None else max(highest, shape.priority)
+            tolerant = tolerant or shape.tolerant
+        else:
+            totals.append(preemptible.setdefault(shape.priority, {}).setdefault(shape.role, {}))
+        for total in totals:
+            _add(total, shape, number)
+    return NodeSums(by_role, preemptible, highest, tolerant)
+
+
+def _add(total: dict[str, int], shape: Shape, number: int) -> None:
+    total[PODS] = total.get(PODS, 0) + number
+    for resource, amount in shape.requests:
+        total[resource] = total.get(resource, 0) + amount * number
+
+
+def as_requests(amounts: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Return amounts as they are in a shape."""
+    return tuple(sorted((resource, amount) for resource, amount in amounts.items() if amount > 0))

@@ -1,0 +1,73 @@
+"""The loss of this node leaves VMs without room on the others.
+
+**Why.** After the loss of a node its VMs start on the others. Those without room stay Pending until an administrator makes
+room. The rule names the node with the largest shortage: what its VMs request, and what the other nodes with KubeVirt have
+free together, or in pieces as large as its VMs. Cordoned nodes and nodes that are not Ready count as room, because that may
+be over when a node is lost.
+
+**Fix.** Add a node, make VMs smaller, or stop VMs that are not needed. ``virt-admit outage --worst 1`` names the VMs.
+"""
+
+from dataclasses import dataclass
+
+from virt_admit.forecasts.outage import failover, failover_nodes, failover_room
+from virt_admit.forecasts.outage.failover_nodes import WorstLoss
+from virt_admit.forecasts.outage.failover_room import ONE_NODE, Tolerance
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.scheduler.resources import show
+from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, first_that_fits, param, rule
+
+
+@dataclass(frozen=True)
+class Params:
+    tolerate: Tolerance = param(  # noqa: RUF009 - both are frozen
+        ONE_NODE, "what the cluster must survive; this rule is about nodes, 0 is off"
+    )
+    count: str = choice("vms", ("vms", "everything"), "what needs room after a loss: VMs, or pods of controllers too")
+
+
+@rule(
+    kinds=(NODE,),
+    reads=failover.READS,
+    action=Action.WARN,
+    event="NoFailover",
+    at_admission=False,
+    params=Params(),
+    sources=("kubernetes/kubernetes:pkg/scheduler/framework/plugins/noderesources/fit.go",),
+)
+def check(node: Object, context: Context[Params]) -> Findings:
+    params, cluster = context.params, context.cluster
+    if params.tolerate.nodes < 1:
+        return
+    tolerance = Tolerance(nodes=params.tolerate.nodes)
+    everything = params.count == "everything"
+    found = failover_nodes.cached_worst(tolerance, cluster, failover_room.room(cluster), everything=everything)
+    if found is None or min(found.loss.nodes) != node.name:
+        return
+    path = node.metadata["name"].path
+    yield Finding(
+        path,
+        first_that_fits(path, check.id, *(f"{_problem(found)}. {remedy}" for remedy in _REMEDIES)),
+        value=node.name,
+    )
+
+
+_REMEDIES = (
+    "Add a node, make VMs smaller or stop some; see virt-admit outage --worst 1.",
+    "Add a node or stop VMs.",
+)
+
+
+def _problem(found: WorstLoss) -> str:
+    where = "this node" if len(found.loss.nodes) == 1 else f"{found.loss}"
+    if found.size:
+        size = show(found.resource, found.size)
+        return (
+            f"the loss of {where} leaves VMs without room: {found.vms} of its VMs need {size} of {found.resource} each or "
+            f"more, and the other nodes have {found.places} such places"
+        )
+    needed, free = show(found.resource, found.needed), show(found.resource, found.free)
+    return (
+        f"the loss of {where} leaves VMs without room: they need {needed} of {found.resource} on the other nodes, "
+        f"which have {free} free"
+    )
