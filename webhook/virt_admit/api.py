@@ -25,7 +25,8 @@ from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.kube import snapshots
-from virt_admit.kube.cache import ClusterCache, stores
+from virt_admit.kube.cache import ClusterCache
+from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.json_patch import Patch

@@ -316,7 +316,7 @@ class ClusterCache:
     def _derive(self, function: Callable[[Cluster], Any]) -> _Derived:
         if function in self._provided:
             value, stores = self._provided[function]
-            return _Derived(value(), {store: store.generation for store in stores}, self.server_version)
+            return _Derived(value(), {store: store.generation for store in stores}, self.server_version, None)
         derived = self._derived.get(function)
         if derived is None or not self._holds(derived):
             watcher = _Watcher(self)
