@@ -24,7 +24,7 @@ from virt_admit.reports.explain.node.report import (
     NodeReport,
     RestartTime,
     UpgradeOfNode,
-    VmAfterLoss,
+    RestartAfterLoss,
 )
 from virt_admit.reports.explain.vm.commands import quoted
 
@@ -81,10 +81,10 @@ def _check(check: WatchingCheck) -> CheckOfNode:
     return CheckOfNode(check.kind, check.namespace, check.name, restart, check.idle)
 
 
-def _after(loss: NodeLoss, cluster: Cluster) -> Iterator[VmAfterLoss]:
+def _after(loss: NodeLoss, cluster: Cluster) -> Iterator[RestartAfterLoss]:
     for fate in sorted(loss.fates, key=lambda each: each.vmi.full_name):
         found = vm_events.after_loss(fate.vmi, loss, cluster)
-        yield VmAfterLoss(fate.vmi.namespace, fate.vmi.name, str(found.outcome), found.reason, found.remedy)
+        yield RestartAfterLoss(fate.vmi.namespace, fate.vmi.name, str(found.outcome), found.reason, found.remedy)
 
 
 def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:

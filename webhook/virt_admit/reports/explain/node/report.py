@@ -59,7 +59,7 @@ class CheckOfNode:
 
 
 @dataclass(frozen=True, slots=True)
-class VmAfterLoss:
+class RestartAfterLoss:
     """Whether a VM starts again after its node is lost."""
 
     namespace: str
@@ -76,7 +76,7 @@ class LossOfNode:
     covered: bool | None
     """Whether a health check confirms that it is down."""
     checks: tuple[CheckOfNode, ...]
-    vms: tuple[VmAfterLoss, ...]
+    vms: tuple[RestartAfterLoss, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
