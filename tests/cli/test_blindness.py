@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.remediation.explanation import KINDS, explain
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -33,6 +34,9 @@ EVENT_VERDICTS = {
     Reach.RETRIED: False,
     Reach.NEVER: False,
     EventEffect.RESTARTED: True,
+    LossOutcome.RESTARTS: True,
+    LossOutcome.NEVER: False,
+    LossOutcome.LOST: False,
     EventEffect.OFF: False,
     EventEffect.STARTS: True,
     EventEffect.REFUSED: False,
@@ -86,10 +90,9 @@ def explained_objects(cluster):
         found["explain", said.vm.name, "upgrade"] = said.upgrade.possible
         found["explain", said.vm.name, "waits"] = said.queue.waits if said.queue else None
     for node in cluster.known(kinds.NODE):
-        _, said = explain_node.report(node.name, cluster, NO_RULES)
-        found["explain", node.name, "covered"] = said.loss.covered
+        said = explain_node.report(node.name, cluster, NO_RULES).report
         found["explain", node.name, "drainable"] = said.drain.drainable
-        for vm in said.loss.vms:
+        for vm in said.outage.vms:
             found["explain", node.name, "loss", vm.name] = EVENT_VERDICTS.get(vm.outcome)
     return found
 

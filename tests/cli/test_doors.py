@@ -65,7 +65,7 @@ def test_all_doors_say_the_same_of_every_vm(first):
             assert bool(stops) is ("nm-vm-will-stop" in said), (seed, node.name)
         opinion = Opinion(ALL, None)
         for node in drained.nodes:  # ``watch`` shows the same plan
-            _, explained_node = explain_node.report(node.name, cluster, opinion)
+            explained_node = explain_node.report(node.name, cluster, opinion).report
             assert explained_node.drain.drainable is node.drainable, (seed, node.name)
         for row in (row for node in drained.nodes for row in node.forecasts):
             found = vm_lookup.find(row.vmi.name, row.vmi.namespace, cluster)

@@ -31,15 +31,17 @@ def test_drain_and_loss_on_one_page(explain):
     code, data = explain(*WORLD, *OTHER, CHECK, SNR)
     assert code == 0
     assert data["node"] == {"name": "a", "state": [], "vms": ["shop/db", "shop/web"]}
-    assert data["loss"]["covered"] is True
-    (check,) = data["loss"]["checks"]
-    assert (check["name"], check["idle"]) == ("workers", "")
-    assert check["restart"]["low"] >= 350
-    assert [vm["outcome"] for vm in data["loss"]["vms"]] == ["restarted", "restarted"]
-    assert (data["drain"]["drainable"], data["upgrade"]["possible"], data["outage"]) == (True, True, None)
+    assert data["outage"]["survives"] is True
+    (actor,) = data["outage"]["actors"]
+    assert (actor["check"], actor["refuses"]) == ("NodeHealthCheck workers", "")
+    assert actor["at"]["low"] >= 350
+    assert [vm["outcome"] for vm in data["outage"]["vms"]] == ["restarts", "restarts"]
+    assert (data["drain"]["drainable"], data["upgrade"]["possible"]) == (True, True)
     assert "kubectl drain a --ignore-daemonsets" in data["commands"]
     _, drained = explain(*WORLD, *OTHER, CHECK, SNR, node="a", verb="drain")
     assert data["drain"] == drained["nodes"][0]
+    _, lost = explain(*WORLD, *OTHER, CHECK, SNR, node="a", verb="outage")
+    assert data["outage"] == lost["outages"][0]
 
 
 def test_the_text(explain):
@@ -47,22 +49,17 @@ def test_the_text(explain):
     words = [" ".join(line.split()) for line in text.splitlines()]
     assert words[:3] == ["Drain", "node a: 1 VM: 1 migrates", "migrates shop/db LiveMigrate, LiveMigratable"]
     assert "Loss: the node stops reporting and does not come back" in words
-    assert any(line.startswith("confirmed down by NodeHealthCheck workers VMs can start elsewhere") for line in words)
-    assert any(line.startswith("restarted shop/db runStrategy Always") for line in words)
-
-
-def test_vms_with_one_reason_share_a_line(explain):
-    _, text = explain(*WORLD, *OTHER, CHECK, SNR, form="text")
-    assert sum("shop/db, shop/web" in line for line in text.splitlines()) == 1
+    assert "loss of a: yes; 1 VM: 1 restarts" in words
+    assert any(line.startswith("NodeHealthCheck workers (a) frees the pods") for line in words)
+    assert any(line.startswith("restarts shop/db after") for line in words)
 
 
 def test_a_check_that_does_nothing_is_named(explain):
     _, data = explain(*WORLD, CHECK)  # its template does not exist
-    assert data["loss"]["covered"] is False
-    (check,) = data["loss"]["checks"]
-    assert check["restart"] is None
-    assert "snr" in check["idle"]
-    assert data["loss"]["vms"][0]["outcome"] == "stays off"
+    assert data["outage"]["survives"] is False
+    (actor,) = data["outage"]["actors"]
+    assert "snr" in actor["refuses"]
+    assert data["outage"]["vms"][0]["outcome"] == "never restarts"
 
 
 def test_a_vm_that_blocks_has_a_command(explain):
@@ -86,8 +83,8 @@ def test_what_may_not_be_read_is_null_and_forbidden(explain, kind, resource):
     if kind == "VirtualMachineInstance":
         assert data["node"]["vms"] is None
     else:
-        assert data["loss"]["covered"] is None
-        assert data["loss"]["vms"][0]["outcome"] == "unknown"
+        assert data["outage"]["survives"] is None
+        assert data["outage"]["vms"][0]["outcome"] == "unknown"
     _, text = explain(*objects, unreadable=(resource,), form="text")
     assert f"forbidden: this account may not list {resource}. Ask the cluster administrator for: " in text
     assert "cannot be determined" in text
@@ -105,8 +102,8 @@ def test_a_node_that_does_not_exist(explain):
 @pytest.mark.parametrize(
     ("objects", "level"),
     [
-        ((*WORLD, CHECK, SNR), "notice"),  # after the loss the VM restarts
-        (WORLD, "severe"),  # no health check, so it stays off
+        ((*WORLD, CHECK, SNR), "good"),  # after the loss the VM restarts
+        (WORLD, "severe"),  # no health check, so it never restarts
         (without("VirtualMachine", *WORLD, CHECK, SNR), "severe"),
     ],
 )

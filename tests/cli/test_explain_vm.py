@@ -33,7 +33,7 @@ def test_the_keys_of_the_contract_in_order(explain):
         "still", "LiveMigrate", True, ["b"],
     )  # fmt: skip
     assert data["drain"]["outcome"] == data["upgrade"]["outcome"] == "migrates"
-    assert data["outage"] is None
+    assert (data["outage"]["outcome"], data["outage"]["node"]) == ("never restarts", "a")
     assert data["unseen"] == []
 
 
@@ -45,7 +45,7 @@ def test_the_text_fits_on_one_screen(explain):
     words = " ".join(text.split())
     assert "a drain of its node migrates" in words
     assert "a migration now starts to b" in words
-    assert "the loss of its node stays off runStrategy Always, but no health check confirms that a is down" in words
+    assert "the loss of its node never restarts no health check watches a" in words
     assert "a reboot of the guest stays on its node" in words
 
 
@@ -116,7 +116,7 @@ def test_a_vmi_without_a_vm(explain):
     alone = motion.vmi(metadata={"ownerReferences": []})
     _, data = explain(*WORLD[:2], alone, motion.launcher(), target="vmi/db")
     assert data["vm"]["kind"] == "VirtualMachineInstance"
-    assert event(data, "loss")["outcome"] == "stays off"
+    assert event(data, "loss")["outcome"] == "lost"
     assert "no VM owns it" in event(data, "loss")["reason"]
     _, text = explain(*WORLD[:2], alone, motion.launcher(), form="text")
     assert text.startswith("VMI (without VM) shop/db: Running on a\n")
@@ -237,8 +237,9 @@ def test_the_loss_of_its_node_with_a_health_check(explain):
     snr = manifest(template["apiVersion"], template["kind"], "snr", NAMESPACE, spec={"template": {"spec": {}}})
     _, data = explain(*WORLD, check, snr)
     found = event(data, "loss")
-    assert found["outcome"] == "restarted"
-    assert "NodeHealthCheck workers confirms that a is down after" in found["reason"]
+    assert found["outcome"] == "restarts"
+    assert "NodeHealthCheck workers acts; it runs again after" in found["reason"]
+    assert data["outage"]["to"] == "b"
     _, data = explain(*WORLD, snr, unreadable=("nodehealthchecks.remediation.medik8s.io",))
     assert event(data, "loss")["outcome"] == "unknown"
 

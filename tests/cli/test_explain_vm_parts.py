@@ -117,3 +117,14 @@ def test_the_rules_with_action_and_layer(explain, tmp_path):
     assert "policy.yaml: namespaces[0]" in found["layer"]
     _, text = explain(*world, flags=("--policy", str(policy)), form="text")
     assert "audit  vm-run-strategy-unknown" in text
+
+
+def test_the_problems_of_drain_and_of_the_rules(explain):
+    conditions = [{"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}]
+    stuck = motion.vmi(reported=False, conditions=conditions)
+    _, data = explain(*WORLD[:3], stuck, WORLD[4])
+    assert data["problems"] == ["DisksNotLiveMigratable:shop/db"]
+    assert data["drain"]["problems"] == data["problems"]
+    shown = {rule["problem"] for rule in data["rules"]} - {None}
+    assert shown == set(data["problems"])
+    assert explain(*WORLD)[1]["problems"] == []

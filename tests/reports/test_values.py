@@ -86,4 +86,4 @@ def explained(cluster):
         for vm in known.known(kinds.VM):
             yield explain_vm.report(vm_lookup.find(vm.name, vm.namespace, known), known, opinion)
         for node in known.known(kinds.NODE):
-            yield explain_node.report(node.name, known, opinion)[1]
+            yield explain_node.report(node.name, known, opinion).report

@@ -12,6 +12,7 @@ from virt_admit.cli import html_output, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, load_policy, warn_unreadable
 from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
 from virt_admit.cli.output import failure, tell
+from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.kube.cache import ClusterCache
@@ -39,7 +40,7 @@ Evidence = tuple[tuple[str, str], ...]
 _FORMS: Final = (VM, VMI, NODE)
 _SHORT: Final = {VM: ("vm", "vms"), VMI: ("vmi", "vmis"), NODE: ("no", "node", "nodes")}
 
-READS: Final = union(rehearsal.READS, migration_history.READS, dict.fromkeys(explanation.LOOKS_UP, ()))
+READS: Final = union(rehearsal.READS, outages.READS, migration_history.READS, dict.fromkeys(explanation.LOOKS_UP, ()))
 
 
 class NamedObject(NamedTuple):
@@ -134,14 +135,14 @@ def _node(name: str, cluster: Snapshot | ClusterCache, opinion: Opinion) -> _Ren
     Raises:
         LookupError: it does not exist.
     """
-    plan, report = explain_node.report(name, cluster, opinion, cluster.unreadable)
+    found = explain_node.report(name, cluster, opinion, cluster.unreadable)
 
     def page(evidence: Evidence) -> Page:
         from virt_admit.reports.explain.node import html  # noqa: PLC0415 - importing Jinja2 takes time
 
-        return html.page(plan, report, cluster, cluster.unreadable, evidence)
+        return html.page(found, cluster, cluster.unreadable, evidence)
 
-    return _Rendered(report, lambda: node_text.text(plan, report, cluster.unreadable), page)
+    return _Rendered(found.report, lambda: node_text.text(found, cluster.unreadable), page)
 
 
 def _opinion(source: ClusterOptions, options: PolicyOptions) -> Opinion:

@@ -14,8 +14,6 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
-from virt_admit.forecasts.placement import candidates
-from virt_admit.forecasts.remediation.node_loss import NodeLoss
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -35,12 +33,11 @@ class VmEvent(enum.StrEnum):
 
 
 class EventEffect(enum.StrEnum):
-    """What an event does to a VM, where ``VmOutcome`` and ``Reach`` have no word for it."""
+    """What an event does to a VM, where ``VmOutcome``, ``Reach`` and ``LossOutcome`` have no word for it."""
 
     NOT_RUNNING = "not running"
     UNKNOWN = "unknown"
     RESTARTED = "restarted"
-    WAITS = "waits for a node"
     OFF = "stays off"
     STAYS = "stays on its node"
     STARTS = "starts"
@@ -53,7 +50,7 @@ class EventForecast:
 
     event: VmEvent
     outcome: str
-    """A word of ``VmOutcome``, ``Reach`` or ``EventEffect``."""
+    """A word of ``VmOutcome``, ``Reach``, ``LossOutcome`` or ``EventEffect``."""
     reason: str
     remedy: str = ""
     unseen: str = ""
@@ -73,12 +70,12 @@ def unread(what: str) -> tuple[EventForecast, ...]:
     return tuple(_unknown(event, what) for event in VmEvent)
 
 
-def of_vm(row: Forecast, node: NodePlan, loss: NodeLoss, cluster: Cluster) -> tuple[EventForecast, ...]:
-    """Return what each event would do to a VM that runs. Never raises."""
+def of_vm(row: Forecast, node: NodePlan, loss: EventForecast, cluster: Cluster) -> tuple[EventForecast, ...]:
+    """Return what each event would do to a VM that runs. ``loss``: what the loss of its node does. Never raises."""
     return (
         EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen),
         _update(row.vmi, cluster),
-        after_loss(row.vmi, loss, cluster),
+        loss,
         _reboot(row.vmi, cluster),
         _migration(row, node, cluster),
     )
@@ -110,36 +107,6 @@ def _update(vmi: Object, cluster: Cluster) -> EventForecast:
             return EventForecast(VmEvent.UPDATE, str(Reach.UNKNOWN), moved.reason, moved.remedy, moved.unseen)
     unseen = found.reason if found.reach is Reach.UNKNOWN else ""
     return EventForecast(VmEvent.UPDATE, str(found.reach), found.reason, unseen=unseen)
-
-
-# --- the loss of its node ------------------------------------------------------------------------------------------
-
-
-def after_loss(vmi: Object, loss: NodeLoss, cluster: Cluster) -> EventForecast:
-    """Return whether the VM starts again after its node stops reporting for good."""
-    found = next((each for each in loss.fates if each.vmi.full_name == vmi.full_name), None)
-    if found is None or found.comes is None:
-        return EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, found.why if found else "its node cannot be determined")
-    if not found.comes:
-        return EventForecast(VmEvent.LOSS, EventEffect.OFF, found.why)
-    if loss.covered is None:
-        what = names(loss.unseen) or "the health checks"
-        reason = f"{found.why}, but whether a health check confirms that {loss.node} is down cannot be determined"
-        return EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, reason, "let virt-admit read the health checks", what)
-    if not loss.covered:
-        reason = f"{found.why}, but no health check confirms that {loss.node} is down"
-        idle = next((f": {check.title}: {check.idle}" for check in loss.checks if check.idle), "")
-        remedy = "create a health check that watches the node, or repair the one that does nothing"
-        return EventForecast(VmEvent.LOSS, EventEffect.OFF, f"{reason}{idle}", remedy)
-    placement = candidates.target(vmi, cluster, moves=False).placement
-    if not found.nowhere and not placement.has_candidate:
-        what = names(placement.unseen) or "room on the other nodes"
-        reason = f"{found.why}, but whether another node takes it cannot be determined"
-        return EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, reason, unseen=what)
-    check = loss.confirming
-    when = f"; {check.title} confirms that {loss.node} is down after {check.restart}" if check else ""
-    outcome = EventEffect.WAITS if found.nowhere else EventEffect.RESTARTED
-    return EventForecast(VmEvent.LOSS, outcome, f"{found.why}{when}")
 
 
 # --- a reboot of the guest -----------------------------------------------------------------------------------------

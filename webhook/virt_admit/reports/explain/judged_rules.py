@@ -37,6 +37,8 @@ class JudgedRule:
     """The reason of the exemption that lowered the action."""
     unseen: str | None = None
     """What the rule could not read."""
+    problem: str | None = None
+    """The id of the problem that it shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class Opinion:
     rules: Rules
     policy: Policy | None
     """None: it could not be read."""
+
+
+def problems(rules: Iterable[JudgedRule] | None) -> Iterator[str]:
+    """Yield the ids of the problems that findings show, without those that are exempt."""
+    yield from (rule.problem for rule in rules or () if rule.problem is not None and rule.exempted is None)
 
 
 def reads(rules: Rules, judged: Iterable[Kind]) -> set[Kind]:
@@ -70,8 +77,17 @@ def _judge(obj: Object, rules: Rules, cluster: Cluster, policy: Policy) -> Itera
 
 def _found(verdict: Verdict, obj: Object, policy: Policy) -> JudgedRule:
     _, layer = _decided(verdict.rule, obj, policy)
-    path, exempted = str(verdict.finding.path), verdict.exempted or None
-    return JudgedRule(verdict.rule.id, str(verdict.action), layer, called(obj), path, verdict.message, exempted)
+    shown = verdict.finding.problem
+    return JudgedRule(
+        verdict.rule.id,
+        str(verdict.action),
+        layer,
+        called(obj),
+        str(verdict.finding.path),
+        verdict.message,
+        exempted=verdict.exempted or None,
+        problem=None if shown is None else str(shown),
+    )
 
 
 def _decided(rule: Rule, obj: Object, policy: Policy) -> tuple[str, str]:

@@ -146,7 +146,7 @@ def report(found: Outages) -> OutageReport:
         found.unseen,
         QuorumLeft(*found.quorum),
         StartCapacity(amounts["memory"], amounts["cpu"], amounts["pods"]),
-        tuple(map(_outage, found.outages)),
+        tuple(map(of_loss, found.outages)),
     )
 
 
@@ -154,7 +154,8 @@ def _question(question: Question) -> AskedLoss:
     return AskedLoss(question.nodes or None, question.zone, question.worst)
 
 
-def _outage(one: Outage) -> NodeOutage:
+def of_loss(one: Outage) -> NodeOutage:
+    """Return the entry of one set of nodes."""
     return NodeOutage(
         one.nodes,
         one.survives,
@@ -162,7 +163,7 @@ def _outage(one: Outage) -> NodeOutage:
         one.because,
         tuple(ShortResource(*short) for short in one.room.short),
         tuple(map(_actor, one.actors)),
-        tuple(_vm(vm, one) for vm in one.vms),
+        tuple(vm(each, one) for each in one.vms),
     )
 
 
@@ -178,21 +179,22 @@ def _part(part: Part) -> TimePart:
     return TimePart(part.what, part.low, part.high)
 
 
-def _vm(vm: LostVm, one: Outage) -> VmAfterLoss:
+def vm(lost: LostVm, one: Outage) -> VmAfterLoss:
+    """Return the entry of one VM."""
     certain: tuple[str, ...] | None = ()
-    if vm.returning is not None:
-        certain = room_left.target(vm.returning, one.loss).placement.certain
+    if lost.returning is not None:
+        certain = room_left.target(lost.returning, one.loss).placement.certain
     return VmAfterLoss(
-        vm.vmi.namespace,
-        vm.vmi.name,
-        vm.node,
-        vm.outcome,
-        vm.reason,
-        vm.remedy,
-        vm.to,
-        _range(vm.at),
-        _range(vm.by_hand),
-        tuple(map(_part, vm.parts)),
-        vm.fresh,
+        lost.vmi.namespace,
+        lost.vmi.name,
+        lost.node,
+        lost.outcome,
+        lost.reason,
+        lost.remedy,
+        lost.to,
+        _range(lost.at),
+        _range(lost.by_hand),
+        tuple(map(_part, lost.parts)),
+        lost.fresh,
         certain,
     )

@@ -24,7 +24,7 @@ def text(found: Outages) -> str:
     """Return an answer as text: each loss with its VMs."""
     lines = [*_head(found), ""]
     for one in found.outages:
-        lines += [*_outage(one), ""]
+        lines += [*of_loss(one), ""]
     lines += _tail(found)
     return "\n".join(map(indented, lines)).rstrip("\n")
 
@@ -80,7 +80,8 @@ def _slowest(one: Outage) -> str:
     return f"slowest {period(at)}: {name(vm.vmi.full_name)}"
 
 
-def _outage(one: Outage) -> Iterator[str]:
+def of_loss(one: Outage) -> Iterator[str]:
+    """Yield the lines about the loss of one set of nodes."""
     counts = Counter(vm.outcome for vm in one.vms)
     said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in LossOutcome if counts[outcome])
     yield f"loss of {names(one.nodes)}: {WORDS[one.survives].lower()}; {count(len(one.vms), 'VM')}{': ' if said else ''}{said}"

@@ -3,62 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import drain_plan, selection, vm_events
+from virt_admit.forecasts.drain import drain_plan, selection
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
-from virt_admit.forecasts.remediation import node_loss
-from virt_admit.forecasts.remediation.node_loss import NodeLoss, WatchingCheck
+from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, VMI, Kind
-from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.reports.drain import report as drain_report
-from virt_admit.reports.explain import judged_rules, rehearsed, rights
+from virt_admit.reports.drain.report import DrainedNode
+from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights
 from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
-from virt_admit.reports.explain.node.report import (
-    CheckOfNode,
-    ExplainedNode,
-    LossOfNode,
-    NodeReport,
-    RestartTime,
-    UpgradeOfNode,
-    RestartAfterLoss,
-)
+from virt_admit.reports.explain.node.report import ExplainedNode, NodeReport, UpgradeOfNode
 from virt_admit.reports.explain.vm.commands import quoted
+from virt_admit.reports.outage import report as outage_report
 
 JUDGED: Final[tuple[Kind, ...]] = (NODE,)
 """The kinds whose objects the rules judge for the report."""
 
 
-def report(
-    name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection[str] = ()
-) -> tuple[NodePlan, NodeReport]:
-    """Return the drain of a node, and the report about it.
+class NodeForecasts(NamedTuple):
+    """The report about a node, and the forecasts that it prints."""
+
+    plan: NodePlan
+    outage: Outage
+    report: NodeReport
+
+
+def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection[str] = ()) -> NodeForecasts:
+    """Return the report about a node with what it rests on.
 
     Raises:
         LookupError: the node does not exist.
     """
     plan = drain_plan.node_plan(selection.existing(name, cluster), cluster)
-    loss = node_loss.of_node(name, cluster)
+    outage = loss.of_node(name, cluster)
     unread_vms = [blind.what for blind in more_may_exist(cluster, VMI)]
     upgrade, unread_upgrade = rehearsed.rehearsal(cluster), rehearsed.unread(cluster)
     rules, unread_rules = _rules(name, cluster, opinion)
-    unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *loss.unseen, *unread_upgrade, *unread_rules)))
+    unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
+    drained = drain_report.node_report(plan)
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
-        drain=drain_report.node_report(plan),
+        drain=drained,
         upgrade=_upgrade(name, upgrade),
-        loss=LossOfNode(loss.covered, tuple(map(_check, loss.checks)), tuple(_after(loss, cluster))),
-        outage=None,
+        outage=outage_report.of_loss(outage),
         control=plan.control,
         rules=rules,
-        problems=(),
+        problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
         commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable))),
         unseen=unseen,
     )
-    return plan, found
+    return NodeForecasts(plan, outage, found)
+
+
+def _problems(drained: DrainedNode) -> Iterator[str]:
+    yield from (problem for vm in drained.vms for problem in vm.problems)
+    yield from (blocker.problem for blocker in drained.blockers)
 
 
 def _vms(plan: NodePlan) -> tuple[str, ...]:
@@ -71,20 +74,6 @@ def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     return UpgradeOfNode(
         upgrade.possible, wave.start if wave is not None else None, wave.end if wave is not None else None, stops
     )
-
-
-def _check(check: WatchingCheck) -> CheckOfNode:
-    restart = None
-    if check.restart is not None:
-        most = check.restart.most
-        restart = RestartTime(check.restart.least // SECOND, None if most is None else most // SECOND)
-    return CheckOfNode(check.kind, check.namespace, check.name, restart, check.idle)
-
-
-def _after(loss: NodeLoss, cluster: Cluster) -> Iterator[RestartAfterLoss]:
-    for fate in sorted(loss.fates, key=lambda each: each.vmi.full_name):
-        found = vm_events.after_loss(fate.vmi, loss, cluster)
-        yield RestartAfterLoss(fate.vmi.namespace, fate.vmi.name, str(found.outcome), found.reason, found.remedy)
 
 
 def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:

@@ -6,18 +6,19 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.messages import count
+from virt_admit.model.messages import sentence
 from virt_admit.reports.drain import html as drain_html
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.node import text
+from virt_admit.reports.explain.node.collect import NodeForecasts
 from virt_admit.reports.explain.node.report import NodeReport
-from virt_admit.reports.explain.vm.html import LEVEL, rule_causes
+from virt_admit.reports.explain.vm.html import rule_causes
 from virt_admit.reports.html.page import (
     GOOD,
     LEVELS,
-    NOTICE,
     SEVERE,
     UNKNOWN,
     CauseItem,
@@ -27,49 +28,51 @@ from virt_admit.reports.html.page import (
     Table,
     worst_first,
 )
+from virt_admit.reports.outage import text as outage_text
+from virt_admit.reports.outage.html import LEVEL_OF as LEVEL_OF_LOSS
 
 
 def page(
-    plan: NodePlan,
-    report: NodeReport,
+    found: NodeForecasts,
     cluster: Cluster | None,
     unreadable: Collection[str] = (),
     evidence: Iterable[tuple[str, str]] = (),
 ) -> Page:
     """Return the page of the report: that of ``drain`` for this node, with the loss added."""
+    plan, outage, report = found
     drained = drain_html.page(Plan((plan,), whole=False, methods=None, updates=(), unseen=()), cluster, evidence)
     notes = (("Commands", report.commands), ("Not available", tuple(rights.lines(report.unseen, unreadable))))
     return replace(
         drained,
         title=f"Node {report.node.name}",
-        verdict=_verdict(drained.verdict, report),
-        causes=worst_first((*drained.causes, *_lost(report), *rule_causes(report.rules))),
+        verdict=_verdict(drained.verdict, outage, report),
+        causes=worst_first((*drained.causes, *_lost(outage), *rule_causes(report.rules))),
         tables=(
             *drained.tables,
-            Table("Loss of the node", ("Outcome", "Object", "Reason"), tuple(text.loss(report))),
+            Table(
+                "Loss of the node", ("What follows",), tuple((line.strip(),) for line in outage_text.of_loss(outage))
+            ),
             Table("Upgrade of the cluster", ("Fact", "Value"), tuple(text.upgrade(report))),
         ),
         notes=(*drained.notes, *((title, lines) for title, lines in notes if lines)),
     )
 
 
-_COVERED: Final = {True: GOOD, False: SEVERE, None: UNKNOWN}
+_SURVIVES: Final = {True: GOOD, False: SEVERE, None: UNKNOWN}
 
 
-def _verdict(drained: PageVerdict, report: NodeReport) -> PageVerdict:
+def _verdict(drained: PageVerdict, outage: Outage, report: NodeReport) -> PageVerdict:
     """Return the verdict of the drain, with the color of the worse of drain and loss."""
-    levels = {LEVEL.get(vm.outcome, UNKNOWN) for vm in report.loss.vms}
-    if report.loss.vms:
-        levels.add(_COVERED[report.loss.covered])
-    levels |= {UNKNOWN} if report.node.vms is None or report.unseen else set()
-    level = min((drained.level, *levels), key=LEVELS.index)
-    off = [vm for vm in report.loss.vms if LEVEL.get(vm.outcome, UNKNOWN) != NOTICE]
-    lost = f" After its loss {count(len(off), 'VM')} would not certainly start again." if off else ""
-    return PageVerdict(level, f"Drain: {drained.word[:1].lower()}{drained.word[1:]}", f"{drained.text}{lost}")
+    unread = report.node.vms is None or report.unseen
+    level = min(drained.level, _SURVIVES[outage.survives], UNKNOWN if unread else GOOD, key=LEVELS.index)
+    words = {True: "The cluster survives its loss.", False: "The cluster does not survive its loss."}
+    lost = words.get(outage.survives, "Whether the cluster survives its loss cannot be determined.")  # type: ignore[arg-type]
+    word = f"Drain: {drained.word[:1].lower()}{drained.word[1:]}"
+    return PageVerdict(level, word, " ".join((drained.text, lost, *(f"{sentence(why)}" for why in outage.because))))
 
 
-def _lost(report: NodeReport) -> Iterator[PageCause]:
-    for vm in report.loss.vms:
-        level = LEVEL.get(vm.outcome, UNKNOWN)
-        item = CauseItem(f"{vm.namespace}/{vm.name}", report.node.name)
-        yield PageCause(level, vm.outcome, "after the loss of the node", vm.reason, vm.remedy, (item,))
+def _lost(outage: Outage) -> Iterator[PageCause]:
+    for vm in outage.vms:
+        item = CauseItem(vm.vmi.full_name, vm.node)
+        level = LEVEL_OF_LOSS[vm.outcome]
+        yield PageCause(level, str(vm.outcome), "after the loss of the node", sentence(vm.reason), vm.remedy, (item,))

@@ -12,6 +12,7 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.reports.drain.report import DrainedNode
 from virt_admit.reports.explain.judged_rules import JudgedRule
+from virt_admit.reports.outage.report import NodeOutage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,48 +38,6 @@ class UpgradeOfNode:
     """Why this node stops the upgrade."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartTime:
-    """Seconds from the moment in which the node stops reporting until its VMs can start elsewhere."""
-
-    low: int
-    high: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckOfNode:
-    """A health check that watches the node."""
-
-    kind: str
-    namespace: str
-    name: str
-    restart: RestartTime | None
-    """None: it never confirms that the node is down."""
-    idle: str
-    """Why it never does; empty: it does."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestartAfterLoss:
-    """Whether a VM starts again after its node is lost."""
-
-    namespace: str
-    name: str
-    outcome: str
-    reason: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True)
-class LossOfNode:
-    """What happens after the node stops reporting for good."""
-
-    covered: bool | None
-    """Whether a health check confirms that it is down."""
-    checks: tuple[CheckOfNode, ...]
-    vms: tuple[RestartAfterLoss, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """One node: its drain and its loss."""
@@ -88,8 +47,8 @@ class NodeReport:
     drain: DrainedNode
     """The entry of the node in the JSON of ``drain``."""
     upgrade: UpgradeOfNode
-    loss: LossOfNode
-    outage: None
+    outage: NodeOutage
+    """The entry of the node in the JSON of ``outage``."""
     control: tuple[Component, ...]
     rules: tuple[JudgedRule, ...] | None
     problems: tuple[str, ...]

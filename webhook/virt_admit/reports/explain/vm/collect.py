@@ -12,8 +12,8 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
+from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.placement import start_candidates
-from virt_admit.forecasts.remediation import node_loss
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
@@ -22,7 +22,7 @@ from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.scheduler.filters import Placement
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
-from virt_admit.reports.explain import judged_rules, rehearsed, rights
+from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights
 from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
 from virt_admit.reports.explain.vm import commands, parts
 from virt_admit.reports.explain.vm.report import (
@@ -35,6 +35,7 @@ from virt_admit.reports.explain.vm.report import (
     VmReport,
     VolumeOfVm,
 )
+from virt_admit.reports.outage import report as outage_report
 
 JUDGED: Final[tuple[Kind, ...]] = (VM, VMI, PDB)
 """The kinds whose objects the rules judge for the report."""
@@ -47,6 +48,7 @@ class _Move:
 
     row: Forecast
     node: NodePlan
+    outage: Outage
     events: tuple[EventForecast, ...]
 
 
@@ -69,7 +71,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     placement = move.row.placement if move is not None else _start(found, cluster, unseen)
     unseen += placement.unseen if placement is not None else ()
     rules = _rules(found, cluster, opinion, unseen)
-    state = move.row.state if move is not None else None
+    state, drain = move.row.state if move is not None else None, _drain(found, move, events)
     named = tuple(dict.fromkeys(unseen))
     return VmReport(
         vm=_identity(found),
@@ -84,12 +86,12 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         budgets=around.budgets,
         volumes=around.volumes,
         control=around.control,
-        drain=_drain(found, move, events),
+        drain=drain,
         upgrade=upgrade,
-        outage=None,
+        outage=outage_report.vm(loss.of_vm(move.row.vmi, move.outage), move.outage) if move is not None else None,
         events=events,
         rules=rules,
-        problems=(),
+        problems=tuple(dict.fromkeys((*drain.problems, *judged_rules.problems(rules)))),
         commands=_commands(found, move, around, rights.forbidden(named, unreadable), cluster),
         avoid=commands.avoid(state) if state is not None else (),
         unseen=named,
@@ -160,7 +162,9 @@ def _move(found: FoundVm, cluster: Cluster) -> _Move | None:
         return None
     plan = drain_plan.node_plan(node, cluster)
     row = next(each for each in plan.forecasts if each.vmi.full_name == vmi.full_name)
-    return _Move(row, plan, vm_events.of_vm(row, plan, node_loss.of_node(node, cluster), cluster))
+    outage = loss.of_node(node, cluster)
+    lost = loss.event(loss.of_vm(vmi, outage), outage)
+    return _Move(row, plan, outage, vm_events.of_vm(row, plan, lost, cluster))
 
 
 def _without_node(found: FoundVm) -> tuple[EventForecast, ...]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import JudgedRule
@@ -28,6 +29,7 @@ from virt_admit.reports.html.page import (
     Table,
     worst_first,
 )
+from virt_admit.reports.outage.html import LEVEL_OF as LEVEL_OF_LOSS
 
 LEVEL: Final[dict[str, str]] = {
     **{str(outcome): level for outcome, level in LEVEL_OF.items()},
@@ -36,8 +38,8 @@ LEVEL: Final[dict[str, str]] = {
     Reach.STOPPED: SEVERE,
     Reach.RETRIED: BAD,
     Reach.NEVER: NOTICE,
+    **{str(outcome): level for outcome, level in LEVEL_OF_LOSS.items() if outcome is not LossOutcome.OFF},
     EventEffect.RESTARTED: NOTICE,
-    EventEffect.WAITS: SEVERE,
     EventEffect.OFF: SEVERE,
     EventEffect.STAYS: GOOD,
     EventEffect.STARTS: GOOD,

@@ -12,6 +12,7 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.vm_events import EventForecast
 from virt_admit.reports.drain.report import FailedMigration, MissingOnNode
 from virt_admit.reports.explain.judged_rules import JudgedRule
+from virt_admit.reports.outage.report import VmAfterLoss
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class DrainOfVm:
     failure: FailedMigration | None = None
     from_: str | None = None
     downtime: None = None
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +156,12 @@ class VmReport:
     control: tuple[Component, ...] | None
     drain: DrainOfVm
     upgrade: UpgradeOfVm
-    outage: None
+    outage: VmAfterLoss | None
+    """The entry of the VM in the report of ``outage`` for its node. None: it is on no node."""
     events: tuple[EventForecast, ...]
     rules: tuple[JudgedRule, ...] | None
     problems: tuple[str, ...]
+    """The ids of the problems that keep it on its node, and of those that the rules show."""
     commands: tuple[str, ...]
     avoid: tuple[str, ...]
     unseen: tuple[str, ...]
