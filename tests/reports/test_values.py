@@ -25,7 +25,7 @@ from virt_admit.reports.upgrade.json import as_data as upgrade_data
 from virt_admit.reports.values import as_data
 from virt_admit.rules import load_rules
 
-RULES = load_rules().in_scan
+RULES = load_rules()
 
 
 class Color(enum.StrEnum):
@@ -79,7 +79,7 @@ def test_what_is_printed_obeys_the_schema(seed):
 
 def explained(cluster):
     """Yield the report about every VM and every node, also where all but nodes and VMs is hidden."""
-    opinion = Opinion(RULES, load_policy("strict", RULES))
+    opinion = Opinion(RULES.in_scan, load_policy("strict", RULES))
     hidden = [kind.resource for kind in kinds.ALL if kind not in (kinds.NODE, kinds.VM, kinds.VMI)]
     blind = Snapshot(cluster, ["*"], hidden)
     for known in (cluster, blind, Snapshot([obj for obj in cluster if obj.kind == "VirtualMachine"], ["*"])):
