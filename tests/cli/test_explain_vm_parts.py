@@ -1,10 +1,15 @@
 """What ``virt-admit explain vm/NAME`` says of what is around a VM: queue, migrations, budgets, volumes, rules."""
 
+import shlex
+
 import pytest
 
+from tests import builders
 from tests.builders import KUBEVIRT, NAMESPACE, manifest
 from tests.cli.explain_vm_cases import OTHER, WORLD, Explainer, event, without
 from tests.forecasts.drain import vm_motion as motion
+
+TOOLS = ("kubectl", "virtctl", "virt-admit")
 
 
 @pytest.fixture
@@ -128,3 +133,22 @@ def test_the_problems_of_drain_and_of_the_rules(explain):
     shown = {rule["problem"] for rule in data["rules"]} - {None}
     assert shown == set(data["problems"])
     assert explain(*WORLD)[1]["problems"] == []
+    assert data["commands"][0].startswith("kubectl patch ")
+    assert "virtctl restart" not in " ".join(data["commands"])  # it has to wait for the maintenance window
+    assert [shlex.split(command)[0] for command in data["commands"] if command.split()[0] not in TOOLS] == []
+
+
+def test_a_finding_about_the_vm_and_its_vmi_is_one_line(explain):
+    gpu = {"gpus": [{"name": "g", "deviceName": "example.com/gpu"}]}
+    domain = {"devices": gpu, "memory": {"guest": "4Gi"}}
+    spec = {"evictionStrategy": "LiveMigrate", "domain": domain}
+    vm = builders.vm(name="db", runStrategy="Always", template={"spec": spec})
+    kubevirt = builders.kubevirt({}, status={"observedKubeVirtVersion": "v1.9.0"})
+    conditions = [{"type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable"}]
+    world = (*WORLD[:2], kubevirt, vm, motion.vmi(spec=spec, reported=False, conditions=conditions), WORLD[4])
+    _, data = explain(*world)
+    messages = [rule["message"] for rule in data["rules"] if rule["rule"] == "vm-live-migrate-not-migratable"]
+    assert len(messages) > len(set(messages))
+    _, text = explain(*world, form="text")
+    lines = [line for line in text.splitlines() if "vm-live-migrate-not-migratable" in line]
+    assert len(lines) == len(set(messages))

@@ -144,7 +144,8 @@ def _commands(
     broken = commands.of_parts(
         found.namespace, around.budgets or (), around.volumes or (), around.control or (), forbidden
     )
-    return tuple(dict.fromkeys((*own, *broken)))
+    repairs = commands.of_problems(move.row.problems) if move is not None else ()
+    return tuple(dict.fromkeys((*repairs, *own, *broken)))
 
 
 def _unread_kinds(found: FoundVm) -> set[Kind]:

@@ -15,6 +15,7 @@ from virt_admit.model.kubevirt.instances import lifecycle
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
+from virt_admit.model.problems import Problem
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.vm.report import BudgetOfVm, VolumeOfVm
 
@@ -22,6 +23,15 @@ from virt_admit.reports.explain.vm.report import BudgetOfVm, VolumeOfVm
 def quoted(*words: str) -> str:
     """Return words as one command of a shell."""
     return shlex.join(words)
+
+
+def of_problems(problems: Sequence[Problem]) -> Iterator[str]:
+    """Yield the commands that repair what keeps a VM on its node, without a restart that has to wait for its window."""
+    yield from (command for problem in problems if (command := problem.command.partition(_LATER)[0]))
+
+
+_LATER: Final = "; then, "
+"""What ``typed_remedies`` puts before a command for the maintenance window."""
 
 
 def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], cluster: Cluster) -> Iterator[str]:

@@ -206,14 +206,18 @@ def rules(judged: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
         yield (UNKNOWN,)
         return
     found = sorted((rule for rule in judged if rule.unseen is None), key=lambda rule: ACTIONS.index(rule.action))
-    for rule in found[:_MOST_RULES]:
-        exempt = f" (exempt: {rule.exempted})" if rule.exempted else ""
-        yield rule.action, rule.rule, f"{rule.message}{exempt} [{rule.layer}]"
-    if len(found) > _MOST_RULES:
-        yield "", f"and {len(found) - _MOST_RULES} more", "see -o json"
+    rows = list(dict.fromkeys(map(_rule, found)))  # a VM and its VMI have many findings in common
+    yield from rows[:_MOST_RULES]
+    if len(rows) > _MOST_RULES:
+        yield "", f"and {len(rows) - _MOST_RULES} more", "see -o json"
     unread = Counter(_resource(rule.unseen) for rule in judged if rule.unseen is not None)
     if unread:
         yield "", UNKNOWN, f"{count(unread.total(), 'rule')} could not read: {names(unread)}"
+
+
+def _rule(rule: JudgedRule) -> tuple[str, str, str]:
+    exempt = f" (exempt: {rule.exempted})" if rule.exempted else ""
+    return rule.action, rule.rule, f"{rule.message}{exempt} [{rule.layer}]"
 
 
 def _resource(what: str) -> str:
