@@ -98,6 +98,15 @@ def test_where_a_vm_that_is_stopped_could_start(explain):
     assert data["candidates"] is None
 
 
+def test_what_kubevirt_says_of_a_vm_that_should_run(explain):
+    broken = builders.vm(name="db", runStrategy="Always")
+    broken.data["status"] = {"printableStatus": "ErrorPvcNotFound"}
+    _, data = explain(motion.node("a"), broken)
+    assert (data["vm"]["status"], data["commands"][0]) == ("ErrorPvcNotFound", "kubectl describe vm db -n shop")
+    _, text = explain(motion.node("a"), broken, form="text")
+    assert text.startswith("VM shop/db: not running (ErrorPvcNotFound)\n")
+
+
 def test_a_vm_whose_vmi_has_ended(explain):
     _, data = explain(*WORLD[:3], motion.vmi(phase="Succeeded"))
     assert data["state"] == "stopped"

@@ -197,6 +197,7 @@ def _identity(found: FoundVm) -> ExplainedVm:
         node=vmi.at("status", "nodeName").text if vmi is not None else None,
         phase=vmi.at("status", "phase").text if vmi is not None else None,
         run_strategy=_run_strategy(found),
+        status=found.vm.at("status", "printableStatus").text if found.vm is not None else None,
     )
 
 

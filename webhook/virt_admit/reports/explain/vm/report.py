@@ -29,6 +29,8 @@ class ExplainedVm:
     phase: str | None
     """The phase of its VMI."""
     run_strategy: str | None
+    status: str | None
+    """What KubeVirt itself says of the VM (``printableStatus``): ``Running``, ``ErrorUnschedulable``."""
 
 
 @dataclass(frozen=True, slots=True)

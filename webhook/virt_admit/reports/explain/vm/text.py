@@ -71,7 +71,10 @@ def headline(report: VmReport) -> str:
     if vm.running is None:
         return f"{called}: whether it runs {UNKNOWN}"
     if vm.node is None:
-        return f"{called}: not running" if report.state == "stopped" else f"{called}: {vm.phase}, on no node yet"
+        status = f" ({vm.status})" if vm.status else ""
+        return (
+            f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, on no node yet"
+        )
     return f"{called}: {vm.phase} on {vm.node}"
 
 
