@@ -292,7 +292,7 @@ def test_the_data():
                 "remedy": BLOCKING_REMEDY,
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],
-                **AT_REST | {"state": "refused"},
+                **AT_REST | {"state": "refused", "downtime": None},
                 "problems": ["DisksNotLiveMigratable:shop/oracle", "InterfaceNotLiveMigratable:shop/oracle"],
             },
             {
@@ -304,6 +304,7 @@ def test_the_data():
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],
                 **AT_REST,
+                "downtime": {"low": 0, "high": 0},
                 "problems": [],
             },
         ],

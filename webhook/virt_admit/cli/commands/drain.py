@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from virt_admit.cli import html_output, multi_cluster, snapshot_age
+from virt_admit.cli import downtime_option, html_output, multi_cluster, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.commands import drain_follow
 from virt_admit.cli.follow_options import FollowOptions, follow_options
@@ -21,7 +21,7 @@ from virt_admit.cli.options import (
     grouped,
     page_output_options,
 )
-from virt_admit.forecasts.drain import selection
+from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
@@ -88,10 +88,15 @@ _node_options: Final = combined(
 )
 
 
-@click.command("drain", short_help="Show what draining a node would do to its virtual machines.")
+@click.command(
+    "drain",
+    cls=downtime_option.DowntimeCommand,
+    short_help="Show what draining a node would do to its virtual machines.",
+)
 @_node_options
 @follow_options
 @click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
+@downtime_option.fail_on_downtime
 @snapshot_age.max_age_option
 @clusters_options
 @page_output_options
@@ -99,6 +104,7 @@ def command(
     nodes: NodeOptions,
     following: FollowOptions,
     summary: bool,
+    longest_downtime: float | None,
     max_age: timedelta | None,
     clusters: ClustersOptions,
     output: OutputOptions,
@@ -107,8 +113,9 @@ def command(
 
     Several nodes are judged one at a time, as if each of them alone were drained. Several clusters (--cluster or
     --context repeated) need --all. Exit 0 every named node can be drained, 1 something blocks, 2 the answer cannot be
-    determined; of several clusters the highest exit code. With --follow: 0 NODE is empty, 1 --timeout or --stalled has
-    passed, 2 rights are missing or the API server does not answer.
+    determined; of several clusters the highest exit code. With
+    --fail-on-downtime a VM that is shut down makes 0 a 1. With --follow: 0 NODE is empty, 1 --timeout or --stalled has passed,
+    2 rights are missing or the API server does not answer.
     """
     query = nodes.query()
     form, file = output.parse()
@@ -120,7 +127,9 @@ def command(
     if len(sources) > 1:
         if query is not None:
             raise click.UsageError("several clusters need --all")
-        answers = multi_cluster.ask_each(sources, lambda source: _answer(source, summary, form, max_age))
+        answers = multi_cluster.ask_each(
+            sources, lambda source: _answer(source, summary, form, longest_downtime, max_age)
+        )
         return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
     cluster = load_cluster(sources[0][1], LOOKS_UP)
     result = _plan(cluster, query)
@@ -129,7 +138,12 @@ def command(
     else:
         click.echo(render(result, form, summary=summary).rstrip("\n"))
         print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(CODES[result.drainable], cluster, sources[0][1], max_age)
+    return snapshot_age.judged(_code(result, longest_downtime), cluster, sources[0][1], max_age)
+
+
+def _code(result: Plan, longest_downtime: float | None) -> int:
+    downtimes = (vm_downtime.of(row) for node in result.nodes for row in node.forecasts)
+    return downtime_option.judged(CODES[result.drainable], downtimes, longest_downtime)
 
 
 def _plan(cluster: Cluster, query: NodeQuery | None) -> Plan:
@@ -149,11 +163,13 @@ def render(result: Plan, output: str, *, summary: bool = False) -> str:
     return drain_text.summary(result) if summary else drain_text.text(result)
 
 
-def _answer(source: ClusterOptions, summary: bool, form: str, max_age: timedelta | None) -> multi_cluster.ClusterAnswer:
+def _answer(
+    source: ClusterOptions, summary: bool, form: str, longest_downtime: float | None, max_age: timedelta | None
+) -> multi_cluster.ClusterAnswer:
     """Return the answer about all nodes of one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP)
     result = plan(cluster)
-    code = snapshot_age.judged(CODES[result.drainable], cluster, source, max_age)
+    code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
     verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
     if form == "html":
         return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, cluster, source))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from virt_admit.cli import html_output, multi_cluster, snapshot_age
+from virt_admit.cli import downtime_option, html_output, multi_cluster, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
@@ -30,19 +30,14 @@ CODES: Final = {True: 0, False: 1, None: 2}
 """The exit code of each verdict."""
 
 
-def upgrade(
-    cluster: Cluster, options: Options, output: str, start: datetime.datetime | None = None, *, quiet: bool = True
-) -> tuple[str, int]:
+def upgrade(cluster: Cluster, options: Options, output: str, start: datetime.datetime | None = None) -> tuple[str, int]:
     """Return the rehearsal as ``text`` or ``json``, and the exit code: 0 possible, 1 not possible, 2 unknown.
 
     Raises:
         ValueError: an option is not valid.
     """
-    result = rehearse(cluster, options, _say if not quiet else lambda _: None)
-    code = CODES[result.possible]
-    if output == "json":
-        return json.dumps(upgrade_json.as_data(result), indent=2), code
-    return upgrade_text.text(result, start), code
+    result = rehearse(cluster, options)
+    return render(result, output, start), CODES[result.possible]
 
 
 def _say(step: str) -> None:
@@ -50,7 +45,11 @@ def _say(step: str) -> None:
         click.echo(f"{step} …", err=True)
 
 
-@click.command("upgrade", short_help="Rehearse an upgrade: order, waves, hours, and what stops it.")
+@click.command(
+    "upgrade",
+    cls=downtime_option.DowntimeCommand,
+    short_help="Rehearse an upgrade: order, waves, hours, and what stops it.",
+)
 @click.option(
     "--by",
     type=click.Choice([driver.value for driver in Driver]),
@@ -66,6 +65,7 @@ def _say(step: str) -> None:
     help="Minutes for the update and reboot of one node.",
 )
 @click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text.")
+@downtime_option.fail_on_downtime
 @snapshot_age.max_age_option
 @clusters_options
 @page_output_options
@@ -74,6 +74,7 @@ def command(
     max_unavailable: str | None,
     node_minutes: int,
     start: str | None,
+    longest_downtime: float | None,
     max_age: datetime.timedelta | None,
     clusters: ClustersOptions,
     output: OutputOptions,
@@ -81,7 +82,8 @@ def command(
     """Rehearse the update of all nodes: order, waves, duration, moves of each VM, and what stops it. Changes nothing.
 
     The duration is an estimate between the shortest and the longest run. Exit 0 the upgrade is possible, 1 something
-    stops it, 2 the answer cannot be determined; of several clusters the highest exit code.
+    stops it, 2 the answer cannot be determined; of several clusters the highest exit code. With --fail-on-downtime a VM that is
+    shut down makes 0 a 1.
     """
     options = Options(Driver(by) if by else None, max_unavailable, node_minutes)
     begin = _time(start)
@@ -89,19 +91,29 @@ def command(
     sources = clusters.each()
     try:
         if len(sources) > 1:
-            answers = multi_cluster.ask_each(sources, lambda one: _answer(one, options, begin, form, max_age))
+            answers = multi_cluster.ask_each(
+                sources, lambda one: _answer(one, options, begin, form, longest_downtime, max_age)
+            )
             return multi_cluster.publish(answers, "Upgrade", form, file, output.pages_by)
         cluster = load_cluster(sources[0][1], LOOKS_UP)
-        if form == "html":
-            result = rehearse(cluster, options, _say)
-            html_output.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
-            return snapshot_age.judged(CODES[result.possible], cluster, sources[0][1], max_age)
-        rendered, code = upgrade(cluster, options, form, begin, quiet=form == "json")
+        result = rehearse(cluster, options, _say if form != "json" else lambda _: None)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
-    click.echo(rendered.rstrip("\n"))
-    print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(code, cluster, sources[0][1], max_age)
+    if form == "html":
+        html_output.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
+    else:
+        click.echo(render(result, form, begin).rstrip("\n"))
+        print_forbidden(cluster, LOOKS_UP, form)
+    return snapshot_age.judged(_code(result, longest_downtime), cluster, sources[0][1], max_age)
+
+
+def render(result: Rehearsal, output: str, start: datetime.datetime | None) -> str:
+    """Return a rehearsal as ``text`` or ``json``."""
+    return json.dumps(upgrade_json.as_data(result), indent=2) if output == "json" else upgrade_text.text(result, start)
+
+
+def _code(result: Rehearsal, longest_downtime: float | None) -> int:
+    return downtime_option.judged(CODES[result.possible], (vm.downtime for vm in result.vms), longest_downtime)
 
 
 def _answer(
@@ -109,12 +121,13 @@ def _answer(
     options: Options,
     start: datetime.datetime | None,
     form: str,
+    longest_downtime: float | None,
     max_age: datetime.timedelta | None,
 ) -> multi_cluster.ClusterAnswer:
     """Return the answer about one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP)
     result = rehearse(cluster, options)
-    code = snapshot_age.judged(CODES[result.possible], cluster, source, max_age)
+    code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
     verdicts = {
         "possible": {True: "yes", False: "no", None: "unknown"}[result.possible],
         "duration": upgrade_text.span(result.duration) if result.duration else "-",

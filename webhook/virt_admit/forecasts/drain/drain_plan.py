@@ -14,6 +14,7 @@ from virt_admit.forecasts.drain import (
     pod_evictions,
     selection,
     typed_remedies,
+    vm_downtime,
     vm_outcomes,
     workload_updates,
 )
@@ -33,7 +34,14 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.scheduler.packing import Packing
 
-READS: Final = union(vm_outcomes.READS, pod_evictions.READS, node_notes.READS, coverage.READS, overruling.READS)
+READS: Final = union(
+    vm_outcomes.READS,
+    pod_evictions.READS,
+    node_notes.READS,
+    coverage.READS,
+    overruling.READS,
+    vm_downtime.READS,
+)
 """The fields that a plan reads."""
 
 WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(VmOutcome)}

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from virt_admit.forecasts.drain import vm_downtime
+from virt_admit.forecasts.drain.vm_downtime import START
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
 from virt_admit.model.scheduler.resources import MEMORY, Resources, amounts
@@ -19,17 +22,10 @@ FAST: Final = 1.25e9
 """Bytes per second of a 10 Gbit/s network: assumed for the shorter end where no bandwidth is configured."""
 SLOW: Final = 1.25e8
 """Bytes per second of a 1 Gbit/s network: assumed for the longer end."""
-_START: Final = (5, 30)
-"""Seconds until the target pod runs: scheduling, attaching volumes, starting the container."""
 _COPIED: Final = (0.25, 1.5)
 """Share of the memory that is sent: a guest does not use all of it, or writes to it while it is copied."""
 _WORSE: Final = 1.5
 """How much longer than the last migration the next one may take."""
-_GRACE: Final = 180
-"""Seconds that a guest has to shut down, where the VM does not say (KubeVirt's default for VirtualMachines)."""
-_TIMEOUT: Final = 150
-"""Seconds per GiB after which KubeVirt cancels a migration (virt-config.go#MigrationCompletionTimeoutPerGiB)."""
-GIB: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +61,17 @@ def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
     memory = _guest_memory(vmi) or requests.get(MEMORY, 0)
     bandwidth = _bandwidth(cluster)
     fast, slow = (bandwidth, bandwidth) if bandwidth else (FAST, SLOW)
-    low = _START[0] + round(memory * _COPIED[0] / fast)
-    high = _START[1] + round(memory * _COPIED[1] / slow)
-    longest = _START[1] + round(_timeout(cluster) * memory / GIB)
+    low = START[0] + round(memory * _COPIED[0] / fast)
+    high = START[1] + round(memory * _COPIED[1] / slow)
+    limit = migration_timeouts.seconds(vmi, migration_timeouts.settings(vmi, vmi["-"], cluster))
+    longest = high if limit is None else START[1] + limit
     basis = "memory and configured bandwidth" if bandwidth else "memory and an assumed network of 1 to 10 Gbit/s"
     return Estimate(Range(low, max(low + 1, min(high, max(longest, low + 1)))), basis)
 
 
 def restart(vmi: Object) -> Estimate:
     """Return how long a VM takes to shut down and to start on another node."""
-    grace = vmi.at("spec", "terminationGracePeriodSeconds").integer
-    return Estimate(Range(_START[0], _START[1] + (_GRACE if grace is None else grace)), "the grace period of each VM")
+    return Estimate(Range(START[0], START[1] + vm_downtime.grace(vmi)), "the grace period of each VM")
 
 
 def _last_migration(vmi: Object) -> int | None:
@@ -103,9 +99,3 @@ def _bandwidth(cluster: Cluster) -> float:
     except ValueError:
         return 0.0
     return float(bandwidth or Fraction(0))
-
-
-def _timeout(cluster: Cluster) -> int:
-    found = known_or_none(configuration.kubevirt, cluster)
-    said = migration_limits.block(found)[migration_limits.COMPLETION_TIMEOUT].integer if found is not None else None
-    return _TIMEOUT if said is None or said <= 0 else said

@@ -8,11 +8,12 @@ from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan, vmi_evictions
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import preemption, scheduler
-from virt_admit.forecasts.upgrade import durations, reboots, rollouts
+from virt_admit.forecasts.upgrade import durations, reboots, rollouts, vm_interruptions
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
@@ -81,6 +82,12 @@ class VmMoves:
     moves: int
     """Migrations and restarts."""
     outcome: VmOutcome
+    shutdowns: int = 0
+    """How often the guest is shut down."""
+    downtime: Downtime | None = None
+    """How long the guest is down in all. None: it cannot be determined."""
+    paused: Downtime | None = None
+    """How long migrations may pause the guest in all. None: it cannot be determined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +159,7 @@ def _unknown(driver: Driver, plan: Plan, unseen: Sequence[str]) -> Rehearsal:
         None,
         (),
         (),
-        tuple(_vms(plan, {})),
+        tuple(_vms(plan)),
         stops,
         (),
     )
@@ -219,7 +226,7 @@ def _simulated(
         _range(low.seconds, high.seconds) if possible else None,
         tuple(_rests_on(estimates.values(), found, options)),
         tuple(_waves(pools, low, high)),
-        tuple(_vms(plan, low.moves)),
+        tuple(_moved(plan, low, high, cluster)),
         stops,
         (),
     )
@@ -336,10 +343,33 @@ def _range(low: int, high: int) -> Range:
     return Range(min(low, high), max(low, high))
 
 
-def _vms(plan: Plan, moves: Mapping[str, int]) -> Iterator[VmMoves]:
-    rows = [row for node in plan.nodes for row in node.forecasts]
-    for row in sorted(rows, key=lambda row: row.vmi.full_name):
-        yield VmMoves(row.vmi.namespace, row.vmi.name, moves.get(row.vmi.full_name, 0), row.outcome)
+def _moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator[VmMoves]:
+    nodes = {row.vmi.full_name: node.name for node in plan.nodes for row in node.forecasts}
+    for row in _sorted(plan):
+        name = row.vmi.full_name
+        node = nodes[name]
+        moves = max(low.moves.get(name, 0), high.moves.get(name, 0))
+        away = high.ended[node] - high.started[node] if node in high.ended and node in low.ended else None
+        shutdowns = vm_interruptions.shutdowns(row, moves, reached=node in high.started)
+        yield VmMoves(
+            row.vmi.namespace,
+            row.vmi.name,
+            low.moves.get(name, 0),
+            row.outcome,
+            shutdowns,
+            vm_interruptions.downtime(row, shutdowns, away),
+            vm_interruptions.paused(row, moves, cluster),
+        )
+
+
+def _vms(plan: Plan) -> Iterator[VmMoves]:
+    """Yield the VMs of an upgrade of which it is not known how it goes."""
+    for row in _sorted(plan):
+        yield VmMoves(row.vmi.namespace, row.vmi.name, 0, row.outcome)
+
+
+def _sorted(plan: Plan) -> Sequence[Forecast]:
+    return sorted((row for node in plan.nodes for row in node.forecasts), key=lambda row: row.vmi.full_name)
 
 
 def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], low: Outcome, high: Outcome) -> Iterator[Stop]:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from virt_admit.forecasts.drain import vm_downtime
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Blocker, Need, Wait
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
+from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes import clock
@@ -57,8 +59,8 @@ class DrainedVm:
     failure: FailedMigration | None
     from_: str | None
     """The node from which the VM arrives."""
-    downtime: None
-    """Not determined."""
+    downtime: Downtime | None
+    """How long the guest is down in a drain of this node alone. Null: it cannot be determined."""
     problems: tuple[str, ...]
     """The ids of all problems that keep the VM on its node: cause and root object. Empty unless it blocks the drain."""
 
@@ -184,7 +186,7 @@ def vm(row: Forecast) -> DrainedVm:
         attempts=state.attempts,
         failure=FailedMigration(str(failure.kind), failure.text) if failure is not None else None,
         from_=state.source or None,
-        downtime=None,
+        downtime=vm_downtime.of(row),
         problems=tuple(dict.fromkeys(str(problem.id) for problem in row.problems)),
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from virt_admit.forecasts.drain.control.control_path import Component
+from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_events import EventForecast
 from virt_admit.reports.drain.report import FailedMigration, MissingOnNode
 from virt_admit.reports.explain.judged_rules import JudgedRule
@@ -116,7 +117,7 @@ class DrainOfVm:
     attempts: int = 0
     failure: FailedMigration | None = None
     from_: str | None = None
-    downtime: None = None
+    downtime: Downtime | None = None
     problems: tuple[str, ...] = ()
 
 
