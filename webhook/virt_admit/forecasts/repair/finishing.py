@@ -75,7 +75,7 @@ def _proof(step: RepairStep, left: Mapping[str, RootProblem], last: GoalJudgemen
     unsolved = [left[name] for name in step.solves if name in left]
     if unsolved:
         return Proof.DOES_NOT_FLIP, unsolved[0].reason
-    row = last.row(ObjectRef(VMI, step.subject.namespace, step.subject.name)) if step.subject.kind is VM else None
+    row = last.rows.get(ObjectRef(VMI, step.subject.namespace, step.subject.name)) if step.subject.kind is VM else None
     if row is not None and row.outcome is VmOutcome.UNKNOWN:
         return Proof.UNKNOWN, row.reason
     if row is not None and row.outcome is VmOutcome.BLOCKS:

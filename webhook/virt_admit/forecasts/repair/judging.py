@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.causes.shared_objects import POOL_KINDS
@@ -24,15 +23,8 @@ class GoalJudgement:
     drainable: Mapping[str, bool | None]
     """By node."""
     unseen: tuple[str, ...]
-    plan: Plan
-
-    def row(self, vmi: ObjectRef) -> Forecast | None:
-        """Return the forecast of a VMI."""
-        for node in self.plan.nodes:
-            for row in node.forecasts:
-                if (row.vmi.namespace, row.vmi.name) == (vmi.namespace, vmi.name):
-                    return row
-        return None
+    rows: Mapping[ObjectRef, Forecast]
+    """The forecast of each VMI."""
 
     @property
     def by_vm(self) -> Mapping[ObjectRef, tuple[RootProblem, ...]]:
@@ -57,14 +49,15 @@ def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgem
     """
     plan = drain_plan.plan(cluster, *nodes)
     drainable = {node.name: node.drainable for node in plan.nodes}
+    rows = {found_problems.vmi_subject(row.vmi): row for node in plan.nodes for row in node.forecasts}
     found = found_problems.of_plan(plan, cluster)
     if goal is Goal.DRAIN:
-        return GoalJudgement(plan.drainable, found, drainable, plan.unseen, plan)
+        return GoalJudgement(plan.drainable, found, drainable, plan.unseen, rows)
     rehearsed = rehearse(cluster, Options(), forecast_only=True)
     if rehearsed.possible:
-        return GoalJudgement(True, (), drainable, rehearsed.unseen, plan)
+        return GoalJudgement(True, (), drainable, rehearsed.unseen, rows)
     stops = (*found, *_pools(cluster, [stop.reason for stop in rehearsed.stops]))
-    return GoalJudgement(rehearsed.possible, found_problems.merged(stops), drainable, rehearsed.unseen, plan)
+    return GoalJudgement(rehearsed.possible, found_problems.merged(stops), drainable, rehearsed.unseen, rows)
 
 
 def _pools(cluster: Cluster, reasons: Sequence[str]) -> Iterator[RootProblem]:

@@ -104,9 +104,11 @@ class _Planner:
                 break
             self._apply()
         self._guard()
-        steps = self._needed(self._steps())
-        self.current = applied(steps, self.cluster)
-        self.last = judge(self.goal, self.current, self.nodes)
+        chosen = self._steps()
+        steps = self._needed(chosen)
+        if steps != chosen:
+            self.current = applied(steps, self.cluster)
+            self.last = judge(self.goal, self.current, self.nodes)
         return self._result(steps)
 
     # --- choosing ---

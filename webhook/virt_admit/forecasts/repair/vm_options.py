@@ -248,7 +248,7 @@ def _accepted(vmi: Object, vm: Object, cluster: Cluster, because: str = "", *, m
     """Return the step after which a drain shuts the VM down."""
     strategy = (
         "None"
-        if migratable or because == "its migrations fail" or not _has_second_node(cluster)
+        if migratable or because == "its migrations fail" or not cluster.cached(_has_second_node)
         else "LiveMigrateIfPossible"
     )
     edits = [FieldEdit(STRATEGY, strategy)]

@@ -44,9 +44,11 @@ def widenings(vm: Object, target: SchedulingTarget, cluster: Cluster) -> Iterato
         if node is None or SCHEDULABLE not in node.labels or node.cordoned or not node.ready:
             continue
         causes = tuple(why.split("; "))
+        if causes in found:
+            continue
         taints = [taint for taint in node.taints if not is_transient(taint)]
         made = _widened(vm, causes, name, node.labels, taints)
-        if made is not None and (causes not in found):
+        if made is not None:
             found[causes] = made
     yield from sorted(found.values(), key=lambda each: (len(each.edits), each.node))
 
