@@ -116,6 +116,8 @@ def restarted(vmi: Object, vm: Object, edits: Iterable[FieldEdit], cluster: Clus
     if selector.is_map:
         spec["nodeSelector"] = dict(selector.map)
     metadata = dict(vmi.metadata.map)
+    if cluster.time:  # failed migrations of the VMI before do not count
+        metadata["creationTimestamp"] = cluster.time
     for key in ("labels", "annotations"):
         metadata[key] = {**vmi.metadata[key].map, **vms.vmi_template(vm).at("metadata", key).map}
     made = _with(vmi, spec=spec, metadata=metadata)

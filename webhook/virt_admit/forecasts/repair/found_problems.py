@@ -5,55 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
-from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import migration_demand, no_target, quotas
 from virt_admit.forecasts.repair.repair_plan import ObjectRef, RootProblem, Witness
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, PDB, POD, RESOURCE_QUOTA, VM, VMI, Kind
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, PDB, RESOURCE_QUOTA, VM, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import disruption_budgets, migratability, vmis, vms
-from virt_admit.model.kubevirt.launcher import limit_ranges
-from virt_admit.model.kubevirt.settings import configuration, parallel_migrations
+from virt_admit.model.kubevirt.instances import migratability, node_local_volumes, vmis, vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
-# Causes besides the reasons of KubeVirt's condition LiveMigratable
-NOT_REPORTED: Final = "MigratabilityNotReported"
-EXTERNAL: Final = "ExternalEvictionStrategy"
-BUDGET: Final = "BudgetForbidsEviction"
-SEVERAL_BUDGETS: Final = "SeveralBudgets"
-NO_MIGRATION: Final = "MigrationLimitZero"
-FAILING: Final = "MigrationFails"
-QUOTA: Final = "QuotaExceeded"
-LIMITS: Final = "LimitRangeExceeded"
-NO_TARGET: Final = "NoTargetNode"
-STALE_MARK: Final = "EvacuationMarkLeft"
-STUCK: Final = "StopOverdue"
-OLD_POD: Final = "PodNotEnding"
-QUEUE: Final = "MigrationQueued"
-HOST_MODEL: Final = "HostModelUnavailable"
-CLAIM: Final = "ClaimNotMountable"
-NO_ROOM: Final = "NoRoom"
-NODE_SILENT: Final = "NodeNotReporting"
-POD_STAYS: Final = "PodNotEnding"
-CONTROL: Final = "ComponentUnavailable"
-POOL: Final = "PoolPaused"
-
-NOWHERE: Final = frozenset((NO_TARGET, HOST_MODEL, CLAIM, NO_ROOM))
+NOWHERE: Final = frozenset(
+    (
+        ProblemCause.NO_OTHER_NODE,
+        ProblemCause.NO_NODE_READY,
+        ProblemCause.NO_ROOM,
+        ProblemCause.NO_TARGET,
+        ProblemCause.HOST_MODEL,
+        ProblemCause.CLAIM_BROKEN,
+    )
+)
 """Causes of a VM that no other node takes."""
-
+FAILING: Final = frozenset(
+    (ProblemCause.MIGRATION_FAILS, ProblemCause.TARGETS_INCOMPATIBLE, ProblemCause.TIMES_OUT, ProblemCause.BLOCKED)
+)
+"""Causes of a VM whose migrations do not end well."""
+POOL: Final = frozenset(
+    (ProblemCause.POOL_PAUSED, ProblemCause.POOL_DEGRADED, ProblemCause.POOL_NODES, ProblemCause.POOL_INVALID)
+)
+"""Causes of pools that an upgrade does not reach."""
+NOT_SHARED: Final = "ClaimNotShared"
+"""The cause of a VM whose claim says ReadWriteMany although its data may be on one node. Drain cannot determine it."""
+_OF_VM: Final[Mapping[str, str]] = {
+    ProblemCause.EXTERNAL: "vm-eviction-external-unattended",
+    ProblemCause.NO_TARGET: "vm-single-candidate-node",
+}
+"""The rule that shows a problem; others show only in drain."""
 _BLOCKER_KINDS: Final[Mapping[str, Kind]] = {
     kind.kind: kind for kind in reversed(kinds.ALL) if kind.group in kinds.BUILT_IN_GROUPS
-}
-_BY_STATE: Final = {
-    State.STALE_MARK: STALE_MARK,
-    State.TWO_PODS: OLD_POD,
-    State.QUEUED: QUEUE,
-    State.MARKED: QUEUE,
 }
 
 
@@ -87,59 +79,87 @@ def of_node(node: NodePlan, cluster: Cluster) -> Iterator[RootProblem]:
     """Yield what keeps one node from being drained."""
     for blocker in node.pods.blockers:
         yield _of_blocker(blocker, node.name)
-    general = {blocker.reason for blocker in node.pods.blockers}
-    silent = any(blocker.kind == NODE.kind for blocker in node.pods.blockers)
     blocking = node.having(VmOutcome.BLOCKS)
+    general = {blocker.id for blocker in node.pods.blockers}
     for row in blocking:
-        if not silent and row.reason not in general:
-            yield from of_vm(row, cluster)
+        for problem in row.problems:
+            yield _of_row(row, problem, node.name, cluster, alone=problem.id not in general)
+    for row in node.having(VmOutcome.UNKNOWN):
+        claim = _not_shared(row, cluster)
+        if claim:
+            reason = f"claim {claim} is a hostPath volume: other nodes may not have its data"
+            own = vmi_subject(row.vmi)
+            root = _root(row.vmi)
+            yield RootProblem(NOT_SHARED, root, (node.name,), reason, (Witness("", own),), (own,))
     if node.moving.fits is False and not any(row.placement.certain == () for row in blocking):
         left = ", ".join(sorted(pod.full_name for pod in node.moving.left)[:3])
-        yield RootProblem(NO_ROOM, ObjectRef(NODE, "", node.name), (node.name,), f"no room at the same time for {left}")
+        subject = ObjectRef(NODE, "", node.name)
+        yield RootProblem(str(ProblemCause.NO_ROOM), subject, (node.name,), f"no room at the same time for {left}")
 
 
 def _of_blocker(blocker: Blocker, node: str) -> RootProblem:
     kind = _BLOCKER_KINDS.get(blocker.kind) or kinds.guess("v1", blocker.kind)
     subject = ObjectRef(kind, blocker.namespace, blocker.name)
-    cause = {PDB: BUDGET, NODE: NODE_SILENT, POD: POD_STAYS}.get(kind, CONTROL)
     remedy = "" if kind is PDB else blocker.remedy
-    return RootProblem(cause, subject, (node,), blocker.reason, (Witness("", subject),), remedy=remedy)
+    return RootProblem(str(blocker.cause), subject, (node,), blocker.reason, (Witness("", subject),), remedy=remedy)
 
 
-# --- one VM --------------------------------------------------------------------------------------------------------
+def _of_row(row: Forecast, problem: Problem, node: str, cluster: Cluster, *, alone: bool) -> RootProblem:
+    """Return a problem that keeps a VM. ``alone``: it is not one of the whole node."""
+    own = vmi_subject(row.vmi)
+    subject = _subject(problem, row.vmi, cluster)
+    rule = _OF_VM.get(problem.cause, "" if problem.cause in set(ProblemCause) else "vmi-not-migratable")
+    shown = (Witness(rule, own), *((Witness("", subject),) if subject != own else ()))
+    remedy = "" if subject.kind is PDB else problem.remedy
+    cause = problem.id.cause if problem.id is not None else problem.cause
+    return RootProblem(str(cause), subject, (node,), problem.reason, shown, (own,) if alone else (), remedy)
 
 
-def of_vm(row: Forecast, cluster: Cluster) -> Iterator[RootProblem]:
-    """Yield why a VM keeps its node from being drained, each cause."""
-    vmi = row.vmi
-    if vmi.deleted or row.state.state in (State.ENDED, State.GONE):
-        yield _problem(STUCK, vmi, row.reason)
-        return
+def _subject(problem: Problem, vmi: Object, cluster: Cluster) -> ObjectRef:
+    """Return the root object that the id of a problem names."""
+    root = _root(vmi)
+    found = problem.id
+    if found is None or ((found.namespace, found.name) == (root.namespace, root.name) and found.cause not in _SHARED):
+        return root
+    kind = _SHARED.get(found.cause, NODE if not found.namespace else VM)
+    if kind is KUBEVIRT and any((hco.namespace, hco.name) == found[1:] for hco in cluster.known(HCO)):
+        kind = HCO
+    if kind is RESOURCE_QUOTA and _is_unknown(found, cluster):
+        return root
+    return ObjectRef(kind, found.namespace, found.name)
+
+
+_SHARED: Final[Mapping[str, Kind]] = {
+    ProblemCause.BUDGET: PDB,
+    ProblemCause.QUOTA: RESOURCE_QUOTA,
+    ProblemCause.NO_MIGRATION: KUBEVIRT,
+}
+"""The kind of the root object of problems that many VMs show."""
+
+
+def _is_unknown(found: ProblemId, cluster: Cluster) -> bool:
+    return all(quota.name != found.name for quota in cluster.known(RESOURCE_QUOTA, found.namespace))
+
+
+def _not_shared(row: Forecast, cluster: Cluster) -> str:
+    """Return the claim that KubeVirt takes for shared although its data may be on one node only; empty: none."""
+    spec = row.vmi["spec"]
+    claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
     try:
-        found = vmi_evictions.reaction(vmi, cluster)
+        return node_local_volumes.host_path_claim(vms.namespace_of(row.vmi), claims, cluster)
     except Unseen:
-        yield _problem(NOT_REPORTED, vmi, row.reason)
-        return
-    match found.effect:
-        case Effect.REFUSED:
-            yield from _refused(row, cluster)
-        case Effect.EXTERNAL:
-            yield _problem(EXTERNAL, vmi, found.reason, rule="vm-eviction-external-unattended")
-        case Effect.BUDGET:
-            yield from _budgets(vmi, found.reason, cluster)
-        case Effect.NO_MIGRATION:
-            yield _of_root(NO_MIGRATION, limits_owner(cluster), vmi, found.reason)
-        case _:
-            yield from _not_moving(row, cluster)
+        return ""
 
 
-def _refused(row: Forecast, cluster: Cluster) -> Iterator[RootProblem]:
-    vmi = row.vmi
-    if vmis.migratable(vmi) is None:
-        yield _problem(NOT_REPORTED, vmi, row.reason)
-        return
-    for name, what in causes(vmi, cluster):
-        yield _problem(name, vmi, what, rule="vmi-not-migratable")
+def _root(vmi: Object) -> ObjectRef:
+    """Return the VM of a VMI, else the VMI itself."""
+    own = vmi_subject(vmi)
+    name = vmis.owner(vmi, VM.kind)
+    return ObjectRef(VM, own.namespace, name) if name else own
+
+
+def vmi_subject(vmi: Object) -> ObjectRef:
+    return ObjectRef(VMI, vms.namespace_of(vmi), vmi.name)
 
 
 def causes(vmi: Object, cluster: Cluster) -> list[tuple[str, str]]:
@@ -153,64 +173,6 @@ def causes(vmi: Object, cluster: Cluster) -> list[tuple[str, str]]:
     return [(name, ", ".join(dict.fromkeys(words))) for name, words in found.items()]
 
 
-def _not_moving(row: Forecast, cluster: Cluster) -> Iterator[RootProblem]:
-    """Yield why a VMI that KubeVirt wants to migrate stays."""
-    vmi = row.vmi
-    found = False
-    if row.state.attempts and "migrations" in row.reason and row.placement.certain != ():
-        yield _problem(FAILING, vmi, row.reason)
-        found = True
-    if no_target.reason(row.target, cluster, moves=True) is not None and not row.state.placed:
-        yield _problem(_without_target(row), vmi, row.reason, rule="vm-single-candidate-node")
-        found = True
-    refusing = () if row.state.placed else tuple(_refusing(vmi, cluster))
-    yield from refusing
-    if not found and not refusing:
-        yield _problem(_BY_STATE.get(row.state.state, FAILING), vmi, row.reason)
-
-
-def _without_target(row: Forecast) -> str:
-    """Return the cause for a VM that no other node takes."""
-    causes = [cause for why in row.placement.refusals.values() for cause in why.split("; ")]
-    if any(cause.startswith("claim ") and "allows one pod" not in cause for cause in causes):
-        return CLAIM
-    if causes and all(cause.endswith("missing") for cause in causes):
-        return NO_ROOM
-    return HOST_MODEL if any(cause.startswith("host model ") for cause in causes) else NO_TARGET
-
-
-def _refusing(vmi: Object, cluster: Cluster) -> Iterator[RootProblem]:
-    """Yield the quotas and LimitRanges that refuse what a migration creates."""
-    try:
-        refused = quotas.refusal(vmi, cluster)
-    except Unseen:
-        return
-    if refused is None:
-        return
-    namespace = vms.namespace_of(vmi)
-    demand = migration_demand.demand(vmi, cluster)
-    for quota in cluster.known(RESOURCE_QUOTA, namespace):
-        lacking = quotas.missing(quota, demand)
-        if lacking:
-            words = ", ".join(f"{name}: {lack}" for name, lack in lacking)
-            yield _of_root(QUOTA, ObjectRef.of(RESOURCE_QUOTA, quota), vmi, words)
-    for found in limit_ranges.of_namespace(cluster, namespace):
-        for pod in (demand.launcher, demand.attachment):
-            fault = limit_ranges.refusal(pod, [found]) if pod is not None else ""
-            if fault:
-                yield _problem(LIMITS, vmi, fault)
-                break
-
-
-def _budgets(vmi: Object, reason: str, cluster: Cluster) -> Iterator[RootProblem]:
-    found = disruption_budgets.covering(vmi, cluster)
-    if len(found) > 1:
-        yield _problem(SEVERAL_BUDGETS, vmi, reason)
-        return
-    for budget in found:
-        yield _of_root(BUDGET, ObjectRef.of(PDB, budget), vmi, reason)
-
-
 def limits_owner(cluster: Cluster) -> ObjectRef:
     """Return the object in which the settings of KubeVirt are written: HyperConverged where it exists."""
     for kind, read in ((HCO, configuration.hyperconverged), (KUBEVIRT, configuration.kubevirt)):
@@ -218,30 +180,3 @@ def limits_owner(cluster: Cluster) -> ObjectRef:
         if found is not None:
             return ObjectRef.of(kind, found)
     return ObjectRef(KUBEVIRT, "kubevirt", "kubevirt")
-
-
-def no_migration_starts(cluster: Cluster) -> bool:
-    """Return whether a limit below 1 keeps every migration from starting."""
-    try:
-        return parallel_migrations.none_starts(cluster) is not None
-    except Unseen:
-        return False
-
-
-def vmi_subject(vmi: Object) -> ObjectRef:
-    return ObjectRef(VMI, vms.namespace_of(vmi), vmi.name)
-
-
-def _problem(cause: str, vmi: Object, reason: str, rule: str = "") -> RootProblem:
-    """Return a problem of one VM. Its root object is the VirtualMachine where one owns it."""
-    own = vmi_subject(vmi)
-    name = vmis.owner(vmi, VM.kind)
-    root = ObjectRef(VM, own.namespace, name) if name else own
-    shown = (Witness(rule, own), *((Witness("", root),) if root != own else ()))
-    return RootProblem(cause, root, (vmi.at("status", "nodeName").text or "",), reason, shown, (own,))
-
-
-def _of_root(cause: str, root: ObjectRef, vmi: Object, reason: str) -> RootProblem:
-    own = vmi_subject(vmi)
-    shown = (Witness("", root), Witness("", own))
-    return RootProblem(cause, root, (vmi.at("status", "nodeName").text or "",), reason, shown, (own,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virt_admit.forecasts.drain import drain_plan
@@ -10,8 +10,9 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.causes.shared_objects import POOL_KINDS
 from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, RootProblem, Witness
-from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.forecasts.upgrade.rehearsal import Options, Stop, rehearse
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VM
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +57,32 @@ def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgem
     rehearsed = rehearse(cluster, Options(), forecast_only=True)
     if rehearsed.possible:
         return GoalJudgement(True, (), drainable, rehearsed.unseen, rows)
-    stops = (*found, *_pools(cluster, [stop.reason for stop in rehearsed.stops]))
+    stops = (*found, *_pools(cluster, rehearsed.stops), *_in_a_run(rehearsed.stops, {each.id for each in found}))
     return GoalJudgement(rehearsed.possible, found_problems.merged(stops), drainable, rehearsed.unseen, rows)
 
 
-def _pools(cluster: Cluster, reasons: Sequence[str]) -> Iterator[RootProblem]:
+def _pools(cluster: Cluster, stops: Sequence[Stop]) -> Iterator[RootProblem]:
     """Yield the pools that are not updated."""
-    for kind in POOL_KINDS:
-        for pool in cluster.known(kind):
-            reason = next((each for each in reasons if f"{kind.kind} {pool.name} " in f"{each} "), "")
-            if reason:
-                subject = ObjectRef.of(kind, pool)
-                yield RootProblem(found_problems.POOL, subject, (), reason, (Witness("", subject),))
+    for stop in stops:
+        if stop.problem is None or stop.problem.cause not in found_problems.POOL:
+            continue
+        named = [
+            ObjectRef.of(kind, pool)
+            for kind in POOL_KINDS
+            for pool in cluster.known(kind)
+            if (pool.namespace, pool.name) == stop.problem[1:]
+        ]
+        for subject in named[:1]:
+            yield RootProblem(
+                str(stop.problem.cause), subject, (), stop.reason, (Witness("", subject),), remedy=stop.remedy
+            )
+
+
+def _in_a_run(stops: Sequence[Stop], known: Collection[str]) -> Iterator[RootProblem]:
+    """Yield what stops a run although each node alone could be drained: VMs that find no room while others are away."""
+    for stop in stops:
+        if stop.problem is None or stop.problem.cause in found_problems.POOL or str(stop.problem) in known:
+            continue
+        subject = ObjectRef(VM, stop.problem.namespace, stop.problem.name)
+        cause, shown = str(stop.problem.cause), (Witness("", subject),)
+        yield RootProblem(cause, subject, (stop.node,), stop.reason, shown, remedy=stop.remedy)

@@ -13,7 +13,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
-from virt_admit.forecasts.repair import finishing, found_problems, prerequisites, storage_classes
+from virt_admit.forecasts.repair import finishing, prerequisites, storage_classes
 from virt_admit.forecasts.repair.applying import applied, find
 from virt_admit.forecasts.repair.causes import added_nodes, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
@@ -41,6 +41,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, node_local_volumes
+from virt_admit.model.problems import ProblemCause
 
 _SCALED: Final = ("metadata.ownerReferences", "metadata.labels", "metadata.annotations", "spec.replicas")
 
@@ -150,7 +151,7 @@ class _Planner:
         if problem.cause in _SHARED or not problem.vms:
             made = (
                 self._room(problem)
-                if problem.cause == found_problems.NO_ROOM
+                if problem.cause == ProblemCause.NO_ROOM
                 else shared_objects.step(problem, self.current)
             )
             if isinstance(made, str):
@@ -168,12 +169,12 @@ class _Planner:
 
     def _room(self, problem: RootProblem) -> RepairStep | str:
         """Return the fewest nodes like the one that is drained with which its VMs find room."""
-        model = find(self.cluster, NODE, "", problem.subject.name)
+        model = find(self.cluster, NODE, "", problem.nodes[0])
         if model is None:
             return "its node cannot be read"
         for number in range(1, _MOST_NODES + 1):
             made = added_nodes.step(model, number, self.cluster)
-            tried = judge(Goal.DRAIN, applied([made], self.current), problem.nodes)
+            tried = judge(self.goal, applied([made], self.current), problem.nodes if self.goal is Goal.DRAIN else ())
             if problem.id not in {each.id for each in tried.problems}:
                 return made
         return f"{_MOST_NODES} more nodes like {model.name} would not be enough"
@@ -289,7 +290,7 @@ class _As(ChangedCluster):
         return self._like.cached(function)
 
 
-_SHARED: Final = frozenset((found_problems.QUOTA, found_problems.LIMITS, found_problems.NO_MIGRATION))
+_SHARED: Final = frozenset((ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION))
 """Causes at objects that several VMs share, although VMs show them."""
-_AFTER_VMS: Final = frozenset((found_problems.NO_ROOM,))
+_AFTER_VMS: Final = frozenset((ProblemCause.NO_ROOM,))
 """Causes that are repaired only when no VM can be repaired any more: room depends on what the VMs do."""

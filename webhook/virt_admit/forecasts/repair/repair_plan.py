@@ -90,11 +90,6 @@ class ObjectRef(NamedTuple):
         return cls(kind, obj.namespace if kind.namespaced else "", obj.name)
 
 
-def problem_id(cause: str, subject: ObjectRef) -> str:
-    """Return the id of a problem, the same in every verb: ``DisksNotLiveMigratable:shop/db``."""
-    return f"{cause}:{subject.full_name}"
-
-
 class Witness(NamedTuple):
     """An object on which a rule or a verb shows a problem."""
 
@@ -120,7 +115,7 @@ class RootProblem:
 
     @property
     def id(self) -> str:
-        return problem_id(self.cause, self.subject)
+        return f"{self.cause}:{self.subject.full_name}"
 
     @property
     def owner(self) -> str:

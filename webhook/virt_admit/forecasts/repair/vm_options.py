@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.forecasts.repair import found_problems
+from virt_admit.forecasts.repair import found_problems, vm_steps
 from virt_admit.forecasts.repair.causes import (
     added_nodes,
     disk_copies,
@@ -18,37 +19,28 @@ from virt_admit.forecasts.repair.causes import (
     shared_objects,
 )
 from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
-from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
     Alternative,
-    Change,
-    Command,
-    Cost,
     CostClass,
     FieldEdit,
-    ObjectRef,
     PlanStage,
     RepairStep,
     RootProblem,
-    StepCheck,
-    TakesEffect,
 )
 from virt_admit.forecasts.repair.wishes import Wishes
-from virt_admit.forecasts.upgrade import durations
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import expand, migratability, vmis, vms
+from virt_admit.model.kubevirt.instances import migratability, node_local_volumes, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.problems import ProblemCause
 
-STRATEGY: Final = (*TEMPLATE, "evictionStrategy")
 _DISKS: Final = "DisksNotLiveMigratable"
+_CLAIM: Final = re.compile(r"^volume of claim (\S+) is ")
+"""The words of a node that cannot reach a volume. A claim that is broken cannot be copied."""
 _LONG: Final = 10**9
 """Seconds: longer than any restart. Where restarts were named explicitly, they come before new hardware."""
 _CAPI: Final = "cluster.x-k8s.io"
-_STAGED: Final = "Stage"
-_ACCEPTED_RISK: Final = "the guest stops at this and at every later drain of its node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +89,34 @@ def ways(vmi: Object, found: Sequence[RootProblem], cluster: Cluster, wishes: Wi
         made = [option for option in made if option not in restarting]
         refused += ["--may-restart does not select it"] * bool(restarting)
     made.sort(key=lambda option: option.rank(wishes))
-    return Ways(tuple(made), tuple(dict.fromkeys(refused)))
+    reasons = tuple(dict.fromkeys(refused))
+    return Ways(tuple(_with_others(option, made, reasons) for option in made), reasons)
+
+
+def _with_others(option: Option, every: Sequence[Option], refused: Sequence[str]) -> Option:
+    """Return a way with the others as alternatives of its first step."""
+    others = [
+        Alternative(step.title, step.cost.kind, _lower(other, option))
+        for other in every
+        if other is not option
+        for step in other.steps[:1]
+    ]
+    others += [Alternative("another way", CostClass.NOTHING, f"not possible: {why}") for why in refused]
+    first = option.steps[0]
+    alternatives = tuple(dict.fromkeys((*first.alternatives, *others)))
+    return replace(option, steps=(replace(first, alternatives=alternatives), *option.steps[1:]))
+
+
+def _lower(other: Option, chosen: Option) -> str:
+    """Return why another way ranks lower."""
+    downtime = [sum(step.cost.downtime for step in way.steps) for way in (other, chosen)]
+    if downtime[0] > downtime[1]:
+        return f"the guest stops for up to {downtime[0]} s"
+    if other.protection > chosen.protection:
+        return "the guest stops at each later drain"
+    if any(step.cost.gib for step in other.steps):
+        return "it copies data"
+    return "it changes more"
 
 
 def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
@@ -123,30 +142,36 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
 
 
 def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
-    if found_problems.EXTERNAL in causes:
+    if ProblemCause.EXTERNAL in causes:
         yield from _external(vmi, vm, cluster)
     elif causes & found_problems.NOWHERE:
         yield from _no_target(vmi, vm, cluster, wishes)
-    elif found_problems.BUDGET in causes:
+    elif found_problems.NOT_SHARED in causes:
+        yield from _shared_disk(vmi, vm, cluster, wishes)
+    elif ProblemCause.BUDGET in causes:
         yield _migrating(vmi, vm, cluster, wishes, strategy="LiveMigrate")
-    elif found_problems.SEVERAL_BUDGETS in causes:
+    elif ProblemCause.SEVERAL_BUDGETS in causes:
         yield "several budgets select its pod: their owners leave it to one of them"
-    elif found_problems.NOT_REPORTED in causes:
+    elif ProblemCause.NOT_REPORTED in causes:
         yield "wait until KubeVirt has reported LiveMigratable"
-    elif found_problems.STALE_MARK in causes:
-        yield _unmark(vmi, vm)
+    elif ProblemCause.MARK_LEFT in causes:
+        yield Option("unmark", (vm_steps.unmark(vmi, vm),), 0)
     elif causes & _WAITING:
         yield "wait until it has ended, or look at the events of the VMI"
-    elif causes & {found_problems.QUOTA, found_problems.LIMITS, found_problems.NO_MIGRATION}:
+    elif causes & {ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION}:
         return
-    elif found_problems.FAILING in causes:
-        yield _accepted(vmi, vm, cluster, because="its migrations fail")
+    elif causes & found_problems.FAILING:
+        yield _accepting(vm_steps.accepted(vmi, vm, cluster, because="its migrations fail"))
     else:
         yield _migrating(vmi, vm, cluster, wishes)
-        yield _accepted(vmi, vm, cluster, because=_hardware(causes))
+        yield _accepting(vm_steps.accepted(vmi, vm, cluster, because=_hardware(causes)))
 
 
-_WAITING: Final = {found_problems.STUCK, found_problems.OLD_POD, found_problems.QUEUE}
+_WAITING: Final = {ProblemCause.STOP_OVERDUE, ProblemCause.POD_NOT_ENDING, ProblemCause.QUEUED}
+
+
+def _accepting(step: RepairStep) -> Option:
+    return Option("accept", (step,), 1)
 
 
 def _hardware(causes: Iterable[str]) -> str:
@@ -174,12 +199,27 @@ def _migrating(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, strate
         changes.append(change)
     if strategy and vms.vmi_spec(vm)["evictionStrategy"].text != strategy:
         risk = "KubeVirt answers the eviction with a migration, before the budget is asked"
-        changes.append(GuestChange(f"set evictionStrategy {strategy}", (FieldEdit(STRATEGY, strategy),), risk))
+        changes.append(GuestChange(f"set evictionStrategy {strategy}", (FieldEdit(vm_steps.STRATEGY, strategy),), risk))
     if changes:  # a copy is a live migration, so what else keeps the VM from migrating goes first
-        steps = [restart(vmi, vm, changes), *(replace(step, stage=PlanStage.RESTARTS) for step in steps)]
+        steps = [vm_steps.restart(vmi, vm, changes), *(replace(step, stage=PlanStage.RESTARTS) for step in steps)]
     if not steps:
         return "nothing known keeps it from migrating"
     return Option("migrate", tuple(steps), 0)
+
+
+def _shared_disk(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
+    """Yield the ways for a VM with a hostPath volume that its claim calls ReadWriteMany."""
+    claims = [
+        volume.claim
+        for volume in disk_copies.volumes(vm)
+        if node_local_volumes.host_path_claim(vms.namespace_of(vmi), [volume.claim], cluster)
+    ]
+    found = disk_copies.copies(vmi, vm, claims, cluster, wishes) if claims else "no volume of the VM is such a claim"
+    if isinstance(found, str):
+        yield f"the disks are not copied: {found}"
+    else:
+        yield Option("copy", (disk_copies.step(vm, found, cluster),), 0)
+    yield _accepting(vm_steps.accepted(vmi, vm, cluster, "its data may be on one node only", migratable=True))
 
 
 def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> RepairStep | str:
@@ -197,76 +237,6 @@ def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Repair
     return found if isinstance(found, str) else disk_copies.step(vm, found, cluster)
 
 
-def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairStep:
-    """Return the one restart in which all these changes take effect."""
-    subject = ObjectRef.of(VM, vm)
-    edits = tuple(edit for change in changes for edit in change.edits)
-    title = ", ".join(change.title for change in changes)
-    commands = ("restart", vm.name, "-n", subject.namespace)
-    return RepairStep(
-        id=f"restart:{subject.full_name}",
-        stage=PlanStage.RESTARTS,
-        title=f"{title}, and restart it while its node is cordoned",
-        subject=subject,
-        cost=Cost(CostClass.RESTART, downtime=durations.restart(vmi).seconds.high),
-        takes_effect=TakesEffect.RESTART,
-        changes=(
-            Change(subject, Command.PATCH, edits),
-            Change(subject, Command.VIRTCTL, arguments=commands),
-        ),
-        preconditions=(
-            StepCheck(
-                "no migration or copy of it runs",
-                ("get", "vmi", vm.name, "-n", subject.namespace, "-o=jsonpath={.status.migratedVolumes}"),
-            ),
-        ),
-        verify=(
-            StepCheck(
-                "the VM runs with the new template",
-                _condition("vm", vm, "RestartRequired"),
-            ),
-            StepCheck(
-                "the VM is ready",
-                ("get", "vm", vm.name, "-n", subject.namespace, "-o=jsonpath={.status.ready}"),
-                "true",
-            ),
-        ),
-        risk="; ".join(dict.fromkeys(change.risk for change in changes if change.risk)),
-        alternatives=tuple(one for change in changes for one in change.alternatives),
-    )
-
-
-def _condition(resource: str, vm: Object, kind: str) -> tuple[str, ...]:
-    path = f"-o=jsonpath={{.status.conditions[?(@.type=='{kind}')].status}}"
-    return ("get", resource, vm.name, "-n", vms.namespace_of(vm), path)
-
-
-# --- the downtime is accepted --------------------------------------------------------------------------------------
-
-
-def _accepted(vmi: Object, vm: Object, cluster: Cluster, because: str = "", *, migratable: bool = False) -> Option:
-    """Return the step after which a drain shuts the VM down."""
-    strategy = (
-        "None"
-        if migratable or because == "its migrations fail" or not cluster.cached(_has_second_node)
-        else "LiveMigrateIfPossible"
-    )
-    edits = [FieldEdit(STRATEGY, strategy)]
-    words = f"accept its downtime: set evictionStrategy {strategy}"
-    if vms.vm_spec(vm)["runStrategy"].text in ("Manual", "RerunOnFailure"):
-        edits.append(FieldEdit(("spec", "runStrategy"), "Always"))
-        words += " and runStrategy Always"
-    risk = f"{because}; {_ACCEPTED_RISK}" if because else _ACCEPTED_RISK
-    return Option("accept", (restart(vmi, vm, [GuestChange(words, tuple(edits), risk)]),), 1)
-
-
-def _has_second_node(cluster: Cluster) -> bool:
-    try:
-        return configuration.highly_available(cluster) is not False
-    except Unseen:
-        return True
-
-
 # --- other causes --------------------------------------------------------------------------------------------------
 
 
@@ -280,41 +250,20 @@ def _external(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option | st
     migrates = migratability.assess(vmi, cluster).migratable is Migratable.YES
     strategy = "LiveMigrate" if migrates else "LiveMigrateIfPossible"
     change = GuestChange(
-        f"set evictionStrategy {strategy}", (FieldEdit(STRATEGY, strategy),), "its owner may revert it"
+        f"set evictionStrategy {strategy}", (FieldEdit(vm_steps.STRATEGY, strategy),), "its owner may revert it"
     )
-    yield Option("strategy", (restart(vmi, vm, [change]),), 0 if migrates else 1)
-
-
-def _unmark(vmi: Object, vm: Object) -> Option:
-    subject = ObjectRef.of(VM, vm)
-    arguments = ("evacuate-cancel", "vmi", vmi.name, "-n", subject.namespace)
-    step = RepairStep(
-        id=f"unmark:{subject.full_name}",
-        stage=PlanStage.LIVE,
-        title="cancel the evacuation that is left over",
-        subject=subject,
-        cost=Cost(CostClass.NOTHING),
-        takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),),
-        verify=(
-            StepCheck(
-                "the mark is gone",
-                ("get", VMI.resource, vmi.name, "-n", subject.namespace, "-o=jsonpath={.status.evacuationNodeName}"),
-            ),
-        ),
-    )
-    return Option("unmark", (step,), 0)
+    yield Option("strategy", (vm_steps.restart(vmi, vm, [change]),), 0 if migrates else 1)
 
 
 def _no_target(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
     target = candidates.target(vmi, cluster, moves=True)
     yield from _other_nodes(vmi, target, cluster)
     for number, widening in enumerate(node_constraints.widenings(vm, target, cluster)):
-        yield Option(f"widen-{number}", (_widened(vmi, vm, widening, cluster),), 0)
+        yield Option(f"widen-{number}", (vm_steps.widened(vmi, vm, widening, cluster),), 0)
     causes = [cause for why in target.placement.refusals.values() for cause in why.split("; ")]
     if any(cause.startswith(("host model ", "CPU feature ")) for cause in causes):
         yield from _processors(vmi, vm, causes, cluster)
-    local = [cause.split()[1] for cause in causes if cause.startswith(("claim ", "volume "))]
+    local = {match[1] for cause in causes if (match := _CLAIM.search(cause))}
     claims = [volume.claim for volume in disk_copies.volumes(vm) if volume.claim in local]
     if claims:
         found = disk_copies.copies(vmi, vm, claims, cluster, wishes)
@@ -323,7 +272,7 @@ def _no_target(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Ite
             if isinstance(found, str)
             else Option("copy", (disk_copies.step(vm, found, cluster),), 0)
         )
-    yield replace(_accepted(vmi, vm, cluster, "no other node can take it", migratable=True), id="accept")
+    yield _accepting(vm_steps.accepted(vmi, vm, cluster, "no other node can take it", migratable=True))
 
 
 def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Iterator[Option]:
@@ -343,52 +292,9 @@ def _processors(vmi: Object, vm: Object, causes: Sequence[str], cluster: Cluster
     features = tuple(dict.fromkeys(cause.removeprefix("CPU feature ") for cause in causes if cause.startswith("CPU f")))
     optional = guest_changes.optional_feature(vm, features)
     if optional is not None:
-        yield Option("features", (restart(vmi, vm, [optional]),), 0)
+        yield Option("features", (vm_steps.restart(vmi, vm, [optional]),), 0)
     model = common_model(cluster)
     if model and not vms.vm_spec(vm)["instancetype"].present:
-        yield Option("cpu-model", (restart(vmi, vm, [guest_changes.cpu_model(model)]),), 0)
+        yield Option("cpu-model", (vm_steps.restart(vmi, vm, [guest_changes.cpu_model(model)]),), 0)
     elif not model:
         yield "no CPU model is known that all its nodes offer"
-
-
-def _widened(vmi: Object, vm: Object, widening: node_constraints.Widening, cluster: Cluster) -> RepairStep:
-    """Return the step that widens the placement of a VM: live, or with a restart where nothing takes effect live."""
-    title = f"{widening.title}, so that node {widening.node} can run it"
-    risk = "the VM may need something that only its node has, such as a licence or a device: ask its owner"
-    staged = _is_staged(cluster) or vm.condition("RestartRequired")["status"].text == "True"
-    if staged:
-        return restart(vmi, vm, [GuestChange(title, widening.edits, risk)])
-    subject = ObjectRef.of(VM, vm)
-    return RepairStep(
-        id=f"place:{subject.full_name}",
-        stage=PlanStage.LIVE,
-        title=title,
-        subject=subject,
-        cost=Cost(CostClass.NOTHING),
-        takes_effect=TakesEffect.LIVE,
-        changes=(Change(subject, Command.PATCH, widening.edits),),
-        preconditions=(StepCheck("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),),
-        verify=(
-            StepCheck(
-                "the running VMI has the new placement",
-                ("get", "vmi", vmi.name, "-n", subject.namespace, "-o=jsonpath={.spec.nodeSelector}{.spec.affinity}"),
-            ),
-        ),
-        risk=risk,
-        alternatives=(
-            Alternative("accept its downtime: set evictionStrategy None", CostClass.RESTART, "the guest stops"),
-        ),
-    )
-
-
-def _is_staged(cluster: Cluster) -> bool:
-    found = configuration.known_or_none(configuration.kubevirt, cluster)
-    return found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == _STAGED
-
-
-def strategy_of(vmi: Object, cluster: Cluster) -> str:
-    """Return the eviction strategy of a VMI; empty: it cannot be determined."""
-    try:
-        return expand.strategy(vmi, cluster).value
-    except Unseen:
-        return ""

@@ -29,7 +29,7 @@ from virt_admit.forecasts.repair.repair_plan import (
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, VM, VMI, Kind
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, VM, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migratability, vms
 from virt_admit.model.kubevirt.settings import configuration
@@ -87,6 +87,8 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
         return f"KubeVirt copies volumes of a running VM since {_BY_HAND_SINCE}"
     if vm.condition("RestartRequired")["status"].text == "True":
         return "it has RestartRequired, so the copy would not start and the next restart would boot an empty disk"
+    if _stage_is_fixed(cluster):
+        return "HyperConverged writes the roll-out strategy Stage, with which no copy starts"
     if vm.at("status", "snapshotInProgress").present:
         return "a snapshot of it is in progress, during which its volumes cannot be changed"
     if vm.at("status", "volumeUpdateState", "volumeMigrationState").present:
@@ -102,6 +104,13 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
         if filesystem["name"].text in names:
             return f"volume {filesystem['name'].text} is a virtiofs file system, which KubeVirt does not copy live"
     return ""
+
+
+def _stage_is_fixed(cluster: Cluster) -> bool:
+    """Return whether changes of VMs are staged, and a patch of the KubeVirt resource would be reverted."""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    staged = found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
+    return staged and configuration.known_or_none(configuration.hyperconverged, cluster) is not None
 
 
 def _copy(claim: str, vm: Object, namespace: str, cluster: Cluster, wishes: Wishes) -> DiskCopy | str:
@@ -155,10 +164,19 @@ def step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
         takes_effect=TakesEffect.COPY,
         changes=(_storage_plan(subject, vm, found, edits) if controlled else _by_hand(subject, found, edits)),
         preconditions=tuple(_preconditions(subject)),
-        verify=tuple(_verify(subject, controlled)),
-        risk=f"a copy that does not start leaves the VM naming an empty disk: undo at once. The sources stay: {disks}",
+        verify=tuple(_verify(subject, controlled, _uid(vm, cluster))),
+        risk="a copy that does not start leaves the VM naming an empty disk: undo at once. Keep updateVolumesStrategy "
+        f"until the next restart, and never set the old claims back. The sources stay: {disks}",
         copies=tuple(found),
     )
+
+
+def _uid(vm: Object, cluster: Cluster) -> str:
+    try:
+        vmi = cluster.get(VMI, vms.namespace_of(vm), vm.name)
+    except Unseen:
+        vmi = None
+    return (vmi.metadata["uid"].text or "") if vmi is not None else ""
 
 
 def _edits(vm: Object, found: list[DiskCopy]) -> Iterator[FieldEdit]:
@@ -269,13 +287,25 @@ def _preconditions(vm: ObjectRef) -> Iterator[StepCheck]:
     yield StepCheck("no snapshot of it is in progress", _get(VM, vm, "-o=jsonpath={.status.snapshotInProgress}"), "")
 
 
-def _verify(vm: ObjectRef, controlled: bool) -> Iterator[StepCheck]:
+_COPY_LABEL: Final = "kubevirt.io/volume-update-migration"
+"""The label of the migrations that copy volumes: the name of the VM, or the uid of the VMI for a longer name."""
+_LONGEST_LABEL: Final = 63
+
+
+def _label(vm: ObjectRef, uid: str) -> str:
+    return vm.name if len(vm.name) <= _LONGEST_LABEL else uid
+
+
+def _verify(vm: ObjectRef, controlled: bool, uid: str) -> Iterator[StepCheck]:
     if controlled:
         name = f"virt-admit-{vm.name}"[:63].rstrip("-")
         query = ("get", STORAGE_MIGRATION.resource, name, "-n", vm.namespace, "-o=jsonpath={.status.phase}")
         yield StepCheck("the storage migration is completed", query, "Completed")
     else:
         changing = "-o=jsonpath={.status.conditions[?(@.type=='VolumesChange')].status}"
+        query = ("get", VMIM.resource, "-n", vm.namespace, "-l", f"{_COPY_LABEL}={_label(vm, uid)}")
+        phase = "-o=jsonpath={.items[-1:].status.phase}"
+        yield StepCheck("the migration that copies the volumes has succeeded", (*query, phase), "Succeeded")
         yield StepCheck("within a minute the VMI reports VolumesChange, later no more", _get(VMI, vm, changing), "")
     migratable = "-o=jsonpath={.status.conditions[?(@.type=='LiveMigratable')].status}"
     yield StepCheck("the VMI can migrate", _get(VMI, vm, migratable), "True")

@@ -26,7 +26,8 @@ from virt_admit.forecasts.repair.repair_plan import (
     StepCheck,
     TakesEffect,
 )
-from virt_admit.model.kubernetes import selectors, workloads
+from virt_admit.model import machine_pools
+from virt_admit.model.kubernetes import kinds, selectors, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
@@ -45,6 +46,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.problems import ProblemCause
 from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.resources import CPU, amount
@@ -172,25 +174,27 @@ def _raise(item: Any, size: PodSize) -> None:
 
 def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Let migrations start: KubeVirt's own limits where one is below 1."""
-    found = _object(problem, cluster)
-    block = migration_limits.block(found)
-    defaults = {PER_CLUSTER: 5, PER_NODE: 1 if problem.subject.kind is HCO else 2}
-    in_force = {key: block[key].integer for key in defaults}
-    edits = [
-        FieldEdit((*block.path, key), defaults[key])
-        for key, value in in_force.items()
-        if value is not None and value < 1
-    ]
+    in_force = migration_limits.block(_object(problem, cluster))
+    subject = found_problems.limits_owner(cluster)
+    owner = cluster.get(*subject)
+    if owner is None:
+        raise Unseen(str(subject))
+    path = migration_limits.block(owner).path
+    defaults = {PER_CLUSTER: 5, PER_NODE: 1 if subject.kind is HCO else 2}
+    edits = [FieldEdit((*path, key), value) for key, value in defaults.items() if _is_zero(in_force[key].integer)]
     if not edits:
         return "another object sets its limits"
     words = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
-    namespace = ("-n", found.namespace) if found.namespace else ()
-    path = ".".join(str(step) for step in block.path)
-    query = ("get", problem.subject.kind.resource, found.name, *namespace, f"-o=jsonpath={{.{path}}}")
-    risk = "migrations use the network of the nodes"
-    return _settings(
-        problem, PlanStage.SETTINGS, f"set {words}", edits, risk, StepCheck("the limits are above 0", query)
-    )
+    namespace = ("-n", subject.namespace) if subject.namespace else ()
+    place = ".".join(str(step) for step in path)
+    query = ("get", subject.kind.resource, subject.name, *namespace, f"-o=jsonpath={{.{place}}}")
+    check = StepCheck("the limits are above 0", query)
+    about = replace(problem, subject=subject)
+    return _settings(about, PlanStage.SETTINGS, f"set {words}", edits, "migrations use the network of the nodes", check)
+
+
+def _is_zero(limit: int | None) -> bool:
+    return limit is not None and limit < 1
 
 
 # --- budgets of other pods -----------------------------------------------------------------------------------------
@@ -276,7 +280,7 @@ def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Unpause a pool, the last step of all: the roll-out starts at once."""
     pool = _object(problem, cluster)
     if not pool.at("spec", "paused").boolean:
-        return problem.remedy or "repair the nodes that its status names"
+        return _uncordoned(pool, cluster) or problem.remedy
     subject = problem.subject
     namespace = ("-n", subject.namespace) if subject.namespace else ()
     query = ("get", subject.kind.resource, subject.name, *namespace, "-o=jsonpath={.spec.paused}")
@@ -293,14 +297,27 @@ def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     )
 
 
+def _uncordoned(pool: Object, cluster: Cluster) -> RepairStep | None:
+    """Return the step that uncordons a node of a pool: the operator updates no pool while one of its nodes is away."""
+    if kinds.of(pool) is not MACHINE_CONFIG_POOL or pool.condition("Degraded")["status"].text == "True":
+        return None
+    pools = machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
+    members = {each.name: own for each, own in pools}
+    for node in sorted(members.get(pool.name, ()), key=lambda found: found.name):
+        ready = node.condition("Ready")["status"].text == "True"
+        if ready and node.at("spec", "unschedulable").boolean:
+            return uncordon(node)
+    return None
+
+
 POOL_KINDS: Final = (MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT)
 
 _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]] = {
-    found_problems.QUOTA: _quota,
-    found_problems.LIMITS: _limit_range,
-    found_problems.NO_MIGRATION: _migration_limits,
-    found_problems.BUDGET: _replica,
-    found_problems.POOL: _unpause,
+    ProblemCause.QUOTA: _quota,
+    ProblemCause.LIMIT_RANGE: _limit_range,
+    ProblemCause.NO_MIGRATION: _migration_limits,
+    ProblemCause.BUDGET: _replica,
+    **dict.fromkeys(found_problems.POOL, _unpause),
 }
 
 
