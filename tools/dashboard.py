@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Any, Final, NamedTuple
 
 OURS: Final = 'name=~".+[.]virt-admit[.]io"'
@@ -237,9 +238,7 @@ def dashboard() -> str:
             "editable": True,
             "refresh": "1m",
             "time": {"from": "now-6h", "to": "now"},
-            "templating": {
-                "list": [{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}]
-            },
+            "templating": {"list": _variables()},
             "panels": _panels(),
         },
         indent=1,
@@ -266,6 +265,40 @@ def _panels() -> list[dict[str, Any]]:
     return [*found, {"id": next(ids), "gridPos": place, **_series(build), "type": "stat"}]
 
 
+_METRIC: Final = re.compile(r"\b((?:virt_admit|apiserver_admission|process)_\w+)(?:\{([^}]*)\})?")
+_SELECTED: Final = 'cluster=~"$cluster"'
+
+
+def per_cluster(expression: str) -> str:
+    """Return a query about the selected clusters, each by itself.
+
+    A fleet gives each Prometheus the external label ``cluster``. Without that label ``.*``, which is "All", matches too.
+    """
+    selected = _METRIC.sub(lambda found: f"{found[1]}{{{', '.join(filter(None, (found[2], _SELECTED)))}}}", expression)
+    grouped = re.sub(r"\b(sum|max|min)\(", r"\1 by (cluster) (", selected)
+    return re.sub(r"\bby \((?!cluster\b)", "by (cluster, ", grouped)
+
+
+def _variables() -> list[dict[str, Any]]:
+    source = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    query = "label_values(virt_admit_build_info, cluster)"
+    clusters = {
+        "name": "cluster",
+        "label": "Cluster",
+        "type": "query",
+        "datasource": {"type": "prometheus", "uid": "${datasource}"},
+        "query": {"query": query, "refId": "cluster"},
+        "definition": query,
+        "refresh": 2,
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": ["All"], "value": ["$__all"]},
+    }
+    return [source, clusters]
+
+
 def _series(panel: Panel) -> dict[str, Any]:
     source = {"type": "prometheus", "uid": "${datasource}"}
     return {
@@ -275,7 +308,8 @@ def _series(panel: Panel) -> dict[str, Any]:
         "datasource": source,
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "targets": [
-            {"refId": chr(ord("A") + index), "datasource": source, "expr": expression, "legendFormat": legend}
+            {"refId": chr(ord("A") + index), "datasource": source, "expr": per_cluster(expression)}
+            | {"legendFormat": f"{{{{cluster}}}} {legend}"}
             for index, (expression, legend) in enumerate(panel.queries)
         ],
     }

@@ -221,3 +221,13 @@ def test_log_keys():
 def test_rules():
     text = page("rules.md")
     assert {rule.id for rule in RULES if f"## {rule.id}\n" not in text} == set()
+
+
+def test_the_notes_of_the_chart_and_the_page_give_the_same_commands():
+    """A reader may follow either of them on the way to ``enforce``."""
+    notes = (ROOT / "charts" / "virt-admit" / "templates" / "NOTES.txt").read_text()
+    notes = notes.replace("{{ .Release.Name }}", "virt-admit").replace("{{ .Release.Namespace }}", "virt-admit")
+    told = {line.strip() for line in notes.splitlines() if line.strip().startswith(("virt-admit doctor", "helm "))}
+    shown = {line.strip() for block in blocks(page("install.md"), "console") for line in block.splitlines()}
+    assert len(told) == 2
+    assert told <= shown

@@ -126,3 +126,32 @@ def test_panels_of_the_dashboard_do_not_overlap():
     assert set(cells.values()) == {1}
     assert max(x for x, _ in cells) == 23
     assert len({panel["id"] for panel in panels}) == len(panels) == 1 + sum(1 + len(each) for _, each in SECTIONS)
+
+
+def test_every_query_of_the_dashboard_is_about_the_selected_clusters():
+    built = json.loads(dashboard())
+    (selector,) = [each for each in built["templating"]["list"] if each["name"] == "cluster"]
+    assert (selector["multi"], selector["includeAll"]) == (True, True)
+    assert re.fullmatch(selector["allValue"], ""), "a series without the label belongs to the only cluster"
+    targets = [target for panel in built["panels"] for target in panel.get("targets", ())]
+    assert len(targets) > 30
+    for target in targets:
+        expression = target["expr"].replace("$cluster", "prod-a|prod-b")  # as Grafana writes it
+        assert expression.count('cluster=~"prod-a|prod-b"') == len(
+            re.findall(r"\b(?:virt_admit|apiserver|process)_", expression)
+        )
+        groups = re.findall(r"\b(?:sum|max|min|count)\b(?: by \(([^)]*)\))?", expression)
+        assert groups
+        assert all(group.startswith("cluster") for group in groups), expression
+        assert target["legendFormat"].startswith("{{cluster}} ")
+
+
+def test_the_cost_of_a_fleet_is_that_of_the_shipped_watch():
+    """The page computes what 100 clusters request."""
+    deployments = yaml.safe_load_all((ROOT / "manifests" / "watch" / "workload.yaml").read_text())
+    (watch,) = [each for each in deployments if each["kind"] == "Deployment"]
+    requests = watch["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    assert requests == {"cpu": "100m", "memory": "256Mi"}
+    page = (ROOT / "docs" / "fleet.md").read_text()
+    assert f"| 100m CPU, 256 MiB | {100 * 100 // 1000} CPUs, {100 * 256 // 1024} GiB," in page
+    assert "| 370 | 37,000 |" in page

@@ -11,13 +11,15 @@ from virt_admit.settings import DOCS_URL, SettingError
 
 
 def docs_url() -> str:
-    """Return the URL of the folder ``docs``: the installer's, or the project's.
+    """Return the URL of a copy of the folder ``docs`` that the installer names; empty without one.
+
+    A link to pages that nothing serves is worse than none: ``virt-admit rules ID`` shows the page of a rule.
 
     Raises:
-        SettingError: the installer's is not an http or https URL with a host and at most a path.
+        SettingError: it is not an http or https URL with a host and at most a path.
     """
-    url = os.environ.get("VIRT_ADMIT_DOCS_URL") or DOCS_URL
-    if not _is_folder(url):
+    url = os.environ.get("VIRT_ADMIT_DOCS_URL") or ""
+    if url and not _is_folder(url):
         raise SettingError(f"VIRT_ADMIT_DOCS_URL {url} is not the URL of a folder: write it like {DOCS_URL}")
     return url.rstrip("/")
 
@@ -34,8 +36,11 @@ def _is_folder(url: str) -> bool:
 
 
 def rule_page(rule: str) -> str:
-    """Return the URL of a rule's page."""
-    return f"{docs_url()}/cli.md" if rule == DUPLICATE_KEY else f"{docs_url()}/rules.md#{rule}"
+    """Return the URL of a rule's page; empty if no copy of the pages is named."""
+    folder = docs_url()
+    if not folder:
+        return ""
+    return f"{folder}/cli.md" if rule == DUPLICATE_KEY else f"{folder}/rules.md#{rule}"
 
 
 def relative(file: str) -> str:

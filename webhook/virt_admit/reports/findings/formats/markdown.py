@@ -11,7 +11,7 @@ from virt_admit.documents.reader import DocumentError
 from virt_admit.model.sanitize import line, name
 from virt_admit.reports.findings import grouping
 from virt_admit.reports.findings.places import relative, rule_page
-from virt_admit.reports.findings.report import Report, ReportRow
+from virt_admit.reports.findings.report import DUPLICATE_KEY, Report, ReportRow
 from virt_admit.rule import Action
 
 LONGEST: Final = 50_000
@@ -57,8 +57,16 @@ def _row(row: ReportRow) -> str:
     who = _plain(grouping.called(row))
     fix = [f"fix: {_plain(row.remedy)}"] if row.remedy else []
     also = [f"also: {_plain(more)}"] if (more := grouping.also(row)) else []
-    rule = f"[{row.rule}]({rule_page(row.rule)})"
-    return _cells(row.word, "<br>".join((*where, who)), "<br>".join((_plain(row.text), *fix, *also)), rule)
+    what = "<br>".join((_plain(row.text), *fix, *also))
+    return _cells(row.word, "<br>".join((*where, who)), what, _rule(row.rule))
+
+
+def _rule(rule: str) -> str:
+    """Return a link to the page of a rule, or the command that shows it."""
+    page = rule_page(rule)
+    if page:
+        return f"[{rule}]({page})"
+    return _code(rule if rule == DUPLICATE_KEY else f"virt-admit rules {rule}")
 
 
 def _unreadable(error: DocumentError) -> str:

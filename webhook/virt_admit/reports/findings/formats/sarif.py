@@ -26,12 +26,17 @@ LEVEL: Final = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "not
 
 def render(report: Report) -> str:
     """Return the report as one run."""
-    rules = [*map(_rule, load_rules()), _DUPLICATE_KEY]
+    rules = [*map(_rule, load_rules()), _duplicate_key()]
     index = {rule["id"]: position for position, rule in enumerate(rules)}
-    rows = report.rows()
+    rows, folder = report.rows(), docs_url()
     run = {
         "tool": {
-            "driver": {"name": "virt-admit", "version": __version__, "informationUri": docs_url(), "rules": rules}
+            "driver": {
+                "name": "virt-admit",
+                "version": __version__,
+                **({"informationUri": folder} if folder else {}),
+                "rules": rules,
+            }
         },
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {ROOT: {"description": {"text": "The directory in which virt-admit was run."}}},
@@ -58,23 +63,23 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 def _described(rule: str, page: str, action: Action) -> dict[str, Any]:
     """Return the description of a rule. ``page``: its title, reasons and fix, in Markdown."""
-    plain = page.replace("**", "").replace("``", "'")
+    plain, url = page.replace("**", "").replace("``", "'"), rule_page(rule)
     return {
         "id": rule,
         "shortDescription": {"text": plain.partition("\n")[0]},
         "fullDescription": {"text": " ".join(plain.partition("\n\nFix.")[0].split())},
-        "helpUri": rule_page(rule),
+        **({"helpUri": url} if url else {}),
         "help": {"text": plain, "markdown": page},
         "defaultConfiguration": {"level": LEVEL[action], **({} if action else {"enabled": False})},
     }
 
 
-_DUPLICATE_KEY: Final = _described(
-    DUPLICATE_KEY,
-    "A map contains a key twice.\n\n**Why.** kubectl uses the last value. The first one has no effect.\n\n"
-    "**Fix.** Remove one of the two.",
-    Action.WARN,
-)
+def _duplicate_key() -> dict[str, Any]:
+    page = (
+        "A map contains a key twice.\n\n**Why.** kubectl uses the last value. The first one has no effect.\n\n"
+        "**Fix.** Remove one of the two."
+    )
+    return _described(DUPLICATE_KEY, page, Action.WARN)
 
 
 def _result(row: ReportRow, index: dict[str, int]) -> dict[str, Any]:
