@@ -124,8 +124,6 @@ def _accept(goal: Goal, nodes: tuple[str, ...]) -> None:
     Raises:
         UsageError: it is not available, or takes no nodes.
     """
-    if goal is Goal.OUTAGE:
-        raise click.UsageError("--for outage is not available yet. Use --for drain or --for upgrade")
     if goal is not Goal.DRAIN and nodes:
         raise click.UsageError(f"--for {goal.value} is about all nodes: name none")
 

@@ -89,8 +89,7 @@ def of_node(node: NodePlan, cluster: Cluster) -> Iterator[RootProblem]:
         if claim:
             reason = f"claim {claim} is a hostPath volume: other nodes may not have its data"
             own = vmi_subject(row.vmi)
-            root = _root(row.vmi)
-            yield RootProblem(NOT_SHARED, root, (node.name,), reason, (Witness("", own),), (own,))
+            yield RootProblem(NOT_SHARED, root(row.vmi), (node.name,), reason, (Witness("", own),), (own,))
     if node.moving.fits is False and not any(row.placement.certain == () for row in blocking):
         left = ", ".join(sorted(pod.full_name for pod in node.moving.left)[:3])
         subject = ObjectRef(NODE, "", node.name)
@@ -117,15 +116,15 @@ def _of_row(row: Forecast, problem: Problem, node: str, cluster: Cluster, *, alo
 
 def _subject(problem: Problem, vmi: Object, cluster: Cluster) -> ObjectRef:
     """Return the root object that the id of a problem names."""
-    root = _root(vmi)
+    vm = root(vmi)
     found = problem.id
-    if found is None or ((found.namespace, found.name) == (root.namespace, root.name) and found.cause not in _SHARED):
-        return root
+    if found is None or ((found.namespace, found.name) == (vm.namespace, vm.name) and found.cause not in _SHARED):
+        return vm
     kind = _SHARED.get(found.cause, NODE if not found.namespace else VM)
     if kind is KUBEVIRT and any((hco.namespace, hco.name) == found[1:] for hco in cluster.known(HCO)):
         kind = HCO
     if kind is RESOURCE_QUOTA and _is_unknown(found, cluster):
-        return root
+        return vm
     return ObjectRef(kind, found.namespace, found.name)
 
 
@@ -151,7 +150,7 @@ def _not_shared(row: Forecast, cluster: Cluster) -> str:
         return ""
 
 
-def _root(vmi: Object) -> ObjectRef:
+def root(vmi: Object) -> ObjectRef:
     """Return the VM of a VMI, else the VMI itself."""
     own = vmi_subject(vmi)
     name = vmis.owner(vmi, VM.kind)

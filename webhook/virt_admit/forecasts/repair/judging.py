@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
-from virt_admit.forecasts.repair import found_problems
+from virt_admit.forecasts.repair import found_problems, surviving
 from virt_admit.forecasts.repair.causes.shared_objects import POOL_KINDS
 from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, RootProblem, Witness
 from virt_admit.forecasts.upgrade.rehearsal import Options, Stop, rehearse
@@ -22,7 +22,7 @@ class GoalJudgement:
     holds: bool | None
     problems: tuple[RootProblem, ...]
     drainable: Mapping[str, bool | None]
-    """By node."""
+    """By node: whether it can be drained, or whether its loss is survived."""
     unseen: tuple[str, ...]
     rows: Mapping[ObjectRef, Forecast]
     """The forecast of each VMI."""
@@ -48,6 +48,9 @@ def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgem
     Raises:
         LookupError: a node does not exist.
     """
+    if goal is Goal.OUTAGE:
+        found_outages, survived, problems = surviving.survival(cluster)
+        return GoalJudgement(found_outages.survives, problems, survived, found_outages.unseen, {})
     plan = drain_plan.plan(cluster, *nodes)
     drainable = {node.name: node.drainable for node in plan.nodes}
     rows = {found_problems.vmi_subject(row.vmi): row for node in plan.nodes for row in node.forecasts}

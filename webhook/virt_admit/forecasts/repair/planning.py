@@ -13,6 +13,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.repair import finishing, prerequisites, storage_classes
 from virt_admit.forecasts.repair.applying import applied, find
 from virt_admit.forecasts.repair.causes import added_nodes, shared_objects
@@ -46,6 +47,7 @@ from virt_admit.model.problems import ProblemCause
 _SCALED: Final = ("metadata.ownerReferences", "metadata.labels", "metadata.annotations", "spec.replicas")
 
 READS: Final = union(
+    outages.READS,
     rehearsal.READS,
     storage_classes.READS,
     migratability.READS,
@@ -231,7 +233,7 @@ class _Planner:
         for step in reversed(steps):
             if step.id.startswith(prerequisites.PREFIX):
                 continue
-            if step.subject.kind is VM:
+            if step.subject.kind is VM and self.goal is not Goal.OUTAGE:
                 needed = self._vm_needs(step, kept, final)
             elif left_out < _MOST_LEFT_OUT:
                 left_out += 1

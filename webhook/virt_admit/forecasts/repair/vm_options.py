@@ -10,7 +10,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.forecasts.repair import found_problems, vm_steps
+from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
     added_nodes,
     disk_copies,
@@ -144,6 +144,8 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
 def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
     if ProblemCause.EXTERNAL in causes:
         yield from _external(vmi, vm, cluster)
+    elif surviving.WAITS_FOR_NODE in causes:
+        yield from _no_target(vmi, vm, cluster, wishes, moves=False)
     elif causes & found_problems.NOWHERE:
         yield from _no_target(vmi, vm, cluster, wishes)
     elif found_problems.NOT_SHARED in causes:
@@ -158,7 +160,7 @@ def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: W
         yield Option("unmark", (vm_steps.unmark(vmi, vm),), 0)
     elif causes & _WAITING:
         yield "wait until it has ended, or look at the events of the VMI"
-    elif causes & {ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION}:
+    elif causes & {ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION, surviving.LOST}:
         return
     elif causes & found_problems.FAILING:
         yield _accepting(vm_steps.accepted(vmi, vm, cluster, because="its migrations fail"))
@@ -255,8 +257,10 @@ def _external(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option | st
     yield Option("strategy", (vm_steps.restart(vmi, vm, [change]),), 0 if migrates else 1)
 
 
-def _no_target(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
-    target = candidates.target(vmi, cluster, moves=True)
+def _no_target(
+    vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, *, moves: bool = True
+) -> Iterator[Option | str]:
+    target = candidates.target(vmi, cluster, moves=moves)
     yield from _other_nodes(vmi, target, cluster)
     for number, widening in enumerate(node_constraints.widenings(vm, target, cluster)):
         yield Option(f"widen-{number}", (vm_steps.widened(vmi, vm, widening, cluster),), 0)
@@ -272,7 +276,8 @@ def _no_target(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Ite
             if isinstance(found, str)
             else Option("copy", (disk_copies.step(vm, found, cluster),), 0)
         )
-    yield _accepting(vm_steps.accepted(vmi, vm, cluster, "no other node can take it", migratable=True))
+    if moves:
+        yield _accepting(vm_steps.accepted(vmi, vm, cluster, "no other node can take it", migratable=True))
 
 
 def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Iterator[Option]:

@@ -307,6 +307,8 @@ def answer(plan: RepairPlan) -> str:
 def _goal(plan: RepairPlan) -> str:
     if plan.goal is Goal.UPGRADE:
         return "the upgrade is possible"
+    if plan.goal is Goal.OUTAGE:
+        return "the loss of any one node is survived"
     nodes = f"node {plan.nodes[0]}" if len(plan.nodes) == 1 else f"all {len(plan.nodes)} nodes"
     return f"{nodes} can be drained"
 
@@ -314,4 +316,6 @@ def _goal(plan: RepairPlan) -> str:
 def _made(plan: RepairPlan) -> str:
     if plan.goal is Goal.UPGRADE:
         return "the upgrade possible"
+    if plan.goal is Goal.OUTAGE:
+        return "the cluster survive the loss of any one node"
     return f"node {plan.nodes[0]} drainable" if len(plan.nodes) == 1 else f"all {len(plan.nodes)} nodes drainable"

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.placement import candidates, migration_demand, quotas
-from virt_admit.forecasts.repair import controllers, found_problems
+from virt_admit.forecasts.repair import controllers, found_problems, surviving
+from virt_admit.forecasts.repair.causes import health_checks
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
@@ -318,6 +319,7 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
     ProblemCause.NO_MIGRATION: _migration_limits,
     ProblemCause.BUDGET: _replica,
     **dict.fromkeys(found_problems.POOL, _unpause),
+    surviving.NO_HEALTH_CHECK: health_checks.step,
 }
 
 

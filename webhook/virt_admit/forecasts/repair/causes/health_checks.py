@@ -1,0 +1,73 @@
+"""A health check for nodes after whose loss nothing frees their VMs.
+
+Source: medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from virt_admit.forecasts.repair.repair_plan import (
+    Change,
+    Command,
+    Cost,
+    CostClass,
+    ObjectRef,
+    PlanStage,
+    RepairStep,
+    RootProblem,
+    StepCheck,
+    TakesEffect,
+)
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, FAR_TEMPLATE, MHC, NHC, NODE, SNR_TEMPLATE
+
+_NAME: Final = "virt-admit-workers"
+_WORKER: Final = "node-role.kubernetes.io/worker"
+
+
+def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
+    """Return the step that makes a health check for worker nodes, or why that is not the repair."""
+    if any(cluster.known(kind) for kind in (NHC, MHC, CAPI_MHC)):
+        return problem.remedy
+    templates = [obj for kind in (SNR_TEMPLATE, FAR_TEMPLATE) for obj in cluster.known(kind)]
+    if not templates:
+        return "no health check and no remediation template exist: install an operator for health checks first"
+    node = cluster.get(NODE, "", problem.nodes[0])
+    if node is None or _WORKER not in node.labels:
+        return "its node is not a worker: choose the nodes that a health check watches"
+    template = templates[0]
+    subject = ObjectRef(NHC, "", _NAME)
+    reference = {
+        "apiVersion": template.api_version,
+        "kind": template.kind,
+        "name": template.name,
+        "namespace": template.namespace,
+    }
+    conditions = [{"type": "Ready", "status": status, "duration": "300s"} for status in ("False", "Unknown")]
+    manifest: dict[str, Any] = {
+        "apiVersion": NHC.api_version,
+        "kind": NHC.kind,
+        "metadata": {"name": _NAME},
+        "spec": {
+            "minHealthy": "51%",
+            "remediationTemplate": reference,
+            "selector": {"matchLabels": {_WORKER: ""}},
+            "unhealthyConditions": conditions,
+        },
+    }
+    return RepairStep(
+        id=f"health-check:{_NAME}",
+        stage=PlanStage.SETTINGS,
+        title=f"let a NodeHealthCheck watch the workers, with {template.kind} {template.name}",
+        subject=subject,
+        cost=Cost(CostClass.DECISION),
+        takes_effect=TakesEffect.AT_ONCE,
+        changes=(Change(subject, Command.APPLY, manifest=manifest),),
+        verify=(
+            StepCheck(
+                "the health check is enabled", ("get", NHC.resource, _NAME, "-o=jsonpath={.status.phase}"), "Enabled"
+            ),
+        ),
+        risk="a node that does not report for 5 minutes is remediated: its VMs restart elsewhere",
+    )

@@ -1,0 +1,60 @@
+"""What keeps a cluster from surviving the loss of any one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
+from virt_admit.forecasts.outage.outages import Outage, Outages, Question, outages
+from virt_admit.forecasts.repair import found_problems
+from virt_admit.forecasts.repair.repair_plan import ObjectRef, RootProblem, Witness
+from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.problems import ProblemCause
+
+NO_HEALTH_CHECK: Final = "NoHealthCheckActs"
+"""The cause of a node after whose loss nothing frees its VMs."""
+WAITS_FOR_NODE: Final = "WaitsForItsNode"
+"""The cause of a VM that no other node can run after the loss of its own."""
+LOST: Final = "LostWithItsNode"
+"""The cause of a VM that nothing starts again."""
+QUORUM: Final = "QuorumLost"
+
+
+def survival(cluster: Cluster) -> tuple[Outages, dict[str, bool | None], tuple[RootProblem, ...]]:
+    """Return the answer, whether the loss of each node is survived, and what keeps it from being."""
+    found = outages(Question(worst=1), cluster)
+    nodes: dict[str, bool | None] = dict.fromkeys((node.name for node in gather(cluster.list(NODE))[0]), True)
+    nodes |= {each.nodes[0]: each.survives for each in found.outages if each.nodes}
+    problems = (problem for each in found.outages if each.survives is False for problem in _of_outage(each))
+    return found, nodes, found_problems.merged(problems)
+
+
+def _of_outage(outage: Outage) -> Iterator[RootProblem]:
+    node = ObjectRef(NODE, "", outage.nodes[0])
+    if outage.quorum.kept is False:
+        yield _of_node(QUORUM, node, "too few control-plane nodes are left", "run three control-plane nodes")
+    if outage.room.fits is False:
+        yield _of_node(str(ProblemCause.NO_ROOM), node, outage.room.because, "add a node, or free room")
+    never = outage.having(LossOutcome.NEVER)
+    if never:
+        remedy = never[0].remedy or "let a health check watch the node"
+        yield _of_node(NO_HEALTH_CHECK, node, never[0].reason, remedy)
+    for row in outage.having(*NOT_BACK):
+        if row.outcome is LossOutcome.NODE:
+            yield _of_vm(WAITS_FOR_NODE, row)
+        elif row.outcome is LossOutcome.LOST:
+            yield _of_vm(LOST, row)
+        elif row.outcome is LossOutcome.ROOM and outage.room.fits is not False:
+            yield _of_node(str(ProblemCause.NO_ROOM), node, row.reason, row.remedy)
+
+
+def _of_node(cause: str, node: ObjectRef, reason: str, remedy: str) -> RootProblem:
+    return RootProblem(cause, node, (node.name,), reason, (Witness("", node),), remedy=remedy)
+
+
+def _of_vm(cause: str, row: LostVm) -> RootProblem:
+    own = found_problems.vmi_subject(row.vmi)
+    root = found_problems.root(row.vmi)
+    return RootProblem(cause, root, (row.node,), row.reason, (Witness("", own),), (own,), row.remedy)
