@@ -12,6 +12,7 @@ from release.settings import run, version_of
 VERSIONED = (
     *("webhook/virt_admit/__init__.py", "Dockerfile", "README.md", "docs/*.md"),
     "manifests/**/kustomization.yaml",
+    "examples/argocd/*.yaml",
 )
 """Files that name the current version. `make docs` writes it into generated files."""
 

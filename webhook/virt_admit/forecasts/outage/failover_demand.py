@@ -126,10 +126,12 @@ def _replicas(obj: Object) -> int:
 def _running_of(obj: Object, ledger: VmLedger) -> int:
     """Return how many VMIs run that the names of a pool or replica set give
     (pkg/virt-controller/watch/pool/pool.go#indexFromName, replicaset.go: generateName)."""
-    suffix = r"-\d+" if kinds.of(obj) is POOL else r"-?[a-z0-9]{5}"
-    name = re.compile(re.escape(obj.name) + suffix)
-    namespace = vms.namespace_of(obj)
-    return sum(place == namespace and name.fullmatch(vmi) is not None for place, vmi in ledger.names(VMI))
+    suffix = re.compile(r"-\d+" if kinds.of(obj) is POOL else r"-?[a-z0-9]{5}")
+    namespace, name = vms.namespace_of(obj), obj.name
+    return sum(
+        place == namespace and vmi.startswith(name) and suffix.fullmatch(vmi, len(name)) is not None
+        for place, vmi in ledger.names(VMI)
+    )
 
 
 def _starts(obj: Object) -> bool:
