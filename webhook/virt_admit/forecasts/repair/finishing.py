@@ -9,7 +9,15 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.repair import gitops, patching, prerequisites
 from virt_admit.forecasts.repair.applying import find
 from virt_admit.forecasts.repair.judging import GoalJudgement
-from virt_admit.forecasts.repair.repair_plan import Change, Command, ObjectRef, Patched, Proof, RepairStep, RootProblem
+from virt_admit.forecasts.repair.repair_plan import (
+    Command,
+    ObjectChange,
+    ObjectRef,
+    Patched,
+    Proof,
+    RepairStep,
+    RootProblem,
+)
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
@@ -105,7 +113,7 @@ def _patched(step: RepairStep, state: dict[ObjectRef, Object], cluster: Cluster)
     return tuple(result)
 
 
-def _typable(change: Change) -> Change:
+def _typable(change: ObjectChange) -> ObjectChange:
     """Return a change that has names which are no DNS names as the work of a person: such names must not be typed."""
     names = (change.subject.name, *(part for part in (change.subject.namespace,) if part), *change.arguments)
     if change.command is Command.PERSON or all(map(selectors.is_dns_name, _names(names))):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from virt_admit.forecasts.repair.repair_plan import Change, Command, Cost, FieldEdit, RepairStep
+from virt_admit.forecasts.repair.repair_plan import Command, Cost, FieldEdit, ObjectChange, RepairStep
 
 T = TypeVar("T")
 
@@ -60,9 +60,9 @@ def _title(one: str, other: str) -> str:
     return f"{one}, {other}"
 
 
-def _changes(changes: Iterable[Change]) -> tuple[Change, ...]:
+def _changes(changes: Iterable[ObjectChange]) -> tuple[ObjectChange, ...]:
     """Return the changes with all edits of one object in one patch, at the place of the first."""
-    found: list[Change] = []
+    found: list[ObjectChange] = []
     for change in changes:
         same = next(
             (

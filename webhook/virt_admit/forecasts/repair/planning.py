@@ -20,7 +20,14 @@ from virt_admit.forecasts.repair.causes import added_nodes, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.judging import GoalJudgement, judge
 from virt_admit.forecasts.repair.merging import merged
-from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, Remaining, RepairPlan, RepairStep, RootProblem
+from virt_admit.forecasts.repair.repair_plan import (
+    Goal,
+    ObjectRef,
+    RemainingProblem,
+    RepairPlan,
+    RepairStep,
+    RootProblem,
+)
 from virt_admit.forecasts.repair.vm_options import Option, ways
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.forecasts.upgrade import rehearsal
@@ -265,7 +272,7 @@ class _Planner:
     def _result(self, steps: list[RepairStep]) -> RepairPlan:
         found = {**{problem.id: problem for problem in self.last.problems}, **self.found}
         proven = finishing.proven(steps, found, self.last, self.cluster)
-        remaining = tuple(Remaining(problem, self._why(problem)) for problem in self.last.problems)
+        remaining = tuple(RemainingProblem(problem, self._why(problem)) for problem in self.last.problems)
         return RepairPlan(
             goal=self.goal,
             holds=self.first.holds,

@@ -17,12 +17,12 @@ from virt_admit.forecasts.placement import quotas
 from virt_admit.forecasts.repair import disk_sizes
 from virt_admit.forecasts.repair.found_problems import limits_owner
 from virt_admit.forecasts.repair.repair_plan import (
-    Change,
     Command,
     Cost,
     CostClass,
     DiskCopy,
     FieldEdit,
+    ObjectChange,
     ObjectRef,
     PlanStage,
     RepairStep,
@@ -86,7 +86,7 @@ def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: s
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.PATCH, (edit,)),),
+        changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(StepCheck("the setting is in force", query),),
         risk=risk,
     )
@@ -128,7 +128,7 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
         subject=subject,
         cost=Cost(CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.PATCH, tuple(edits)),),
+        changes=(ObjectChange(subject, Command.PATCH, tuple(edits)),),
         verify=(StepCheck("the new limits are in force", query),),
         risk="the tenant keeps the old disks until its owner removes them; the limit can be set back then",
     )
@@ -187,7 +187,7 @@ def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
         subject=policy,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(policy, Command.APPLY, manifest=manifest), Change(own, Command.PATCH, (edit,))),
+        changes=(ObjectChange(policy, Command.APPLY, manifest=manifest), ObjectChange(own, Command.PATCH, (edit,))),
         verify=(StepCheck("the policy exists", ("get", MIGRATION_POLICY.resource, name, "-o=name")),),
     )
 

@@ -141,7 +141,7 @@ REMOVED: Final = _Removed()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """One change of one object, as it is wanted: the patch is made from it."""
 
     subject: ObjectRef
@@ -159,7 +159,7 @@ class Change:
 class Patched:
     """A change with its JSON Patch and its inverse."""
 
-    change: Change
+    change: ObjectChange
     patch: tuple[Patch, ...] = ()
     undo: tuple[Patch, ...] = ()
 
@@ -209,7 +209,7 @@ class RepairStep:
     subject: ObjectRef
     cost: Cost
     takes_effect: TakesEffect
-    changes: tuple[Change, ...]
+    changes: tuple[ObjectChange, ...]
     solves: tuple[str, ...] = ()
     frees: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
@@ -243,7 +243,7 @@ class Alternative:
     """Whether only a person may choose it: it lowers protection."""
 
 
-class Remaining(NamedTuple):
+class RemainingProblem(NamedTuple):
     """A problem without a step, and why."""
 
     problem: RootProblem
@@ -261,7 +261,7 @@ class RepairPlan:
     """Whether it holds after the steps."""
     steps: tuple[RepairStep, ...]
     problems: tuple[RootProblem, ...]
-    remaining: tuple[Remaining, ...]
+    remaining: tuple[RemainingProblem, ...]
     unseen: tuple[str, ...]
     nodes: tuple[str, ...]
     """The nodes that were judged."""

@@ -10,11 +10,11 @@ from virt_admit.forecasts.repair.causes import node_constraints
 from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
 from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
-    Change,
     Command,
     Cost,
     CostClass,
     FieldEdit,
+    ObjectChange,
     ObjectRef,
     PlanStage,
     RepairStep,
@@ -47,8 +47,8 @@ def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairSt
         cost=Cost(CostClass.RESTART, downtime=durations.restart(vmi).seconds.high),
         takes_effect=TakesEffect.RESTART,
         changes=(
-            Change(subject, Command.PATCH, edits),
-            Change(subject, Command.VIRTCTL, arguments=commands),
+            ObjectChange(subject, Command.PATCH, edits),
+            ObjectChange(subject, Command.VIRTCTL, arguments=commands),
         ),
         preconditions=(
             StepCheck(
@@ -110,7 +110,7 @@ def unmark(vmi: Object, vm: Object) -> RepairStep:
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),),
+        changes=(ObjectChange(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),),
         verify=(
             StepCheck(
                 "the mark is gone",
@@ -135,7 +135,7 @@ def widened(vmi: Object, vm: Object, widening: node_constraints.Widening, cluste
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.LIVE,
-        changes=(Change(subject, Command.PATCH, widening.edits),),
+        changes=(ObjectChange(subject, Command.PATCH, widening.edits),),
         preconditions=(StepCheck("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),),
         verify=(
             StepCheck(

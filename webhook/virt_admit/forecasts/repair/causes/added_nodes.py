@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from virt_admit.forecasts.repair.repair_plan import (
-    Change,
     Command,
     Cost,
     CostClass,
+    ObjectChange,
     ObjectRef,
     PlanStage,
     RepairStep,
@@ -37,7 +37,7 @@ def step(model: Object, number: int, cluster: Cluster) -> RepairStep:
         subject=subject,
         cost=Cost(CostClass.DECISION),
         takes_effect=TakesEffect.PERSON,
-        changes=(Change(subject, Command.PERSON, text=f"{title} with its size and labels"),),
+        changes=(ObjectChange(subject, Command.PERSON, text=f"{title} with its size and labels"),),
         risk="its local volumes and devices are not part of the new nodes",
         predicted=tuple(made),
     )

@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.repair import disk_sizes, storage_classes
 from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
-    Change,
     Command,
     Cost,
     CostClass,
     DiskCopy,
     FieldEdit,
+    ObjectChange,
     ObjectRef,
     PlanStage,
     RepairStep,
@@ -217,9 +217,9 @@ def _storage(copy: DiskCopy) -> dict[str, Any]:
     }
 
 
-def _by_hand(subject: ObjectRef, found: list[DiskCopy], edits: tuple[FieldEdit, ...]) -> tuple[Change, ...]:
+def _by_hand(subject: ObjectRef, found: list[DiskCopy], edits: tuple[FieldEdit, ...]) -> tuple[ObjectChange, ...]:
     blanks = tuple(
-        Change(
+        ObjectChange(
             ObjectRef(DATA_VOLUME, subject.namespace, each.copy),
             Command.APPLY,
             manifest={
@@ -231,7 +231,7 @@ def _by_hand(subject: ObjectRef, found: list[DiskCopy], edits: tuple[FieldEdit, 
         )
         for each in found
     )
-    return (*blanks, Change(subject, Command.PATCH, edits))
+    return (*blanks, ObjectChange(subject, Command.PATCH, edits))
 
 
 def _by_controller(vm: Object, found: list[DiskCopy], cluster: Cluster) -> bool:
@@ -244,7 +244,7 @@ def _by_controller(vm: Object, found: list[DiskCopy], cluster: Cluster) -> bool:
 
 def _storage_plan(
     subject: ObjectRef, vm: Object, found: list[DiskCopy], edits: tuple[FieldEdit, ...]
-) -> tuple[Change, ...]:
+) -> tuple[ObjectChange, ...]:
     """Return the objects for the migration controller, and the access modes that it leaves in the templates."""
     by_claim = {each.claim: each for each in found}
     targets = [
@@ -269,9 +269,9 @@ def _storage_plan(
     )
     run = _object(STORAGE_MIGRATION, subject.namespace, name, {"virtualMachineStorageMigrationPlanRef": {"name": name}})
     return (
-        Change(ObjectRef(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan),
-        Change(ObjectRef(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run),
-        Change(subject, Command.PATCH, edits, text="after the copy: the controller leaves the old access modes"),
+        ObjectChange(ObjectRef(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan),
+        ObjectChange(ObjectRef(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run),
+        ObjectChange(subject, Command.PATCH, edits, text="after the copy: the controller leaves the old access modes"),
     )
 
 

@@ -11,15 +11,15 @@ from typing import Any, Final
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.placement import candidates, migration_demand, quotas
 from virt_admit.forecasts.repair import controllers, found_problems, surviving
-from virt_admit.forecasts.repair.causes import health_checks
+from virt_admit.forecasts.repair.causes import added_health_check
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
-    Change,
     Command,
     Cost,
     CostClass,
     FieldEdit,
+    ObjectChange,
     ObjectRef,
     PlanStage,
     RepairStep,
@@ -87,7 +87,7 @@ def _settings(
         subject=problem.subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(problem.subject, Command.PATCH, tuple(edits)),),
+        changes=(ObjectChange(problem.subject, Command.PATCH, tuple(edits)),),
         verify=(verify,),
         risk=risk,
     )
@@ -246,7 +246,7 @@ def _replica(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.PATCH, (FieldEdit(("spec", "replicas"), scaled.replicas + 1),)),),
+        changes=(ObjectChange(subject, Command.PATCH, (FieldEdit(("spec", "replicas"), scaled.replicas + 1),)),),
         verify=(StepCheck("the budget allows an eviction", (*query, "-o=jsonpath={.status.disruptionsAllowed}"), "1"),),
         risk="one pod more needs room all the time",
         predicted=(bound, changed),
@@ -292,7 +292,7 @@ def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         subject=subject,
         cost=Cost(CostClass.DECISION),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.PATCH, (FieldEdit(("spec", "paused"), False),)),),
+        changes=(ObjectChange(subject, Command.PATCH, (FieldEdit(("spec", "paused"), False),)),),
         verify=(StepCheck("the pool is not paused", query, "false"),),
         risk="the roll-out starts at once",
     )
@@ -319,7 +319,7 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
     ProblemCause.NO_MIGRATION: _migration_limits,
     ProblemCause.BUDGET: _replica,
     **dict.fromkeys(found_problems.POOL, _unpause),
-    surviving.NO_HEALTH_CHECK: health_checks.step,
+    surviving.NO_HEALTH_CHECK: added_health_check.step,
 }
 
 
@@ -341,7 +341,7 @@ def uncordon(node: Object) -> RepairStep:
         subject=subject,
         cost=Cost(CostClass.DECISION),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.PATCH, (FieldEdit(("spec", "unschedulable"), REMOVED),)),),
+        changes=(ObjectChange(subject, Command.PATCH, (FieldEdit(("spec", "unschedulable"), REMOVED),)),),
         verify=(StepCheck("the node accepts pods", query),),
         risk="it was cordoned for a reason: ask who did it",
         predicted=(freed,),

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from virt_admit.forecasts.repair.repair_plan import (
-    Change,
     Command,
     Cost,
     CostClass,
+    ObjectChange,
     ObjectRef,
     PlanStage,
     RepairStep,
@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, FAR_TEMPLATE, MHC, NHC, NODE, SNR_TEMPLATE
 
 _NAME: Final = "virt-admit-workers"
+_PHASE: Final = ("get", NHC.resource, _NAME, "-o=jsonpath={.status.phase}")
 _WORKER: Final = "node-role.kubernetes.io/worker"
 
 
@@ -63,11 +64,7 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         subject=subject,
         cost=Cost(CostClass.DECISION),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(Change(subject, Command.APPLY, manifest=manifest),),
-        verify=(
-            StepCheck(
-                "the health check is enabled", ("get", NHC.resource, _NAME, "-o=jsonpath={.status.phase}"), "Enabled"
-            ),
-        ),
+        changes=(ObjectChange(subject, Command.APPLY, manifest=manifest),),
+        verify=(StepCheck("the health check is enabled", _PHASE, "Enabled"),),
         risk="a node that does not report for 5 minutes is remediated: its VMs restart elsewhere",
     )
