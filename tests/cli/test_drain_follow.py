@@ -150,4 +150,4 @@ def test_an_api_server_that_restarts(api, follow):
     show(api, vmi(on="b"))
     api.delete(POD, "virt-launcher-db-1", "shop")
     assert run.ended() == 0
-    assert len([line for line in run.lines if "marked" in line]) == 1
+    assert len([line for line in run.lines if " marked: " in line]) == 1

@@ -18,7 +18,7 @@ from tests.paths import ROOT
 from virt_admit.cli import main
 from virt_admit.engine import review as engine
 from virt_admit.forecasts.upgrade.durations import Range
-from virt_admit.kube.cache import Informed
+from virt_admit.kube.informers import Informed
 from virt_admit.model.kubernetes.cluster import NOTHING
 from virt_admit.policy import parser, policy
 from virt_admit.reports import scan_metrics

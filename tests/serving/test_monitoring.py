@@ -14,7 +14,7 @@ from tools.dashboard import SECTIONS, dashboard
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.install import manifests
 from virt_admit.install.manifests import NAME
-from virt_admit.kube.cache import Informed
+from virt_admit.kube.informers import Informed
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.findings.report import Report
 from virt_admit.rules import load_rules

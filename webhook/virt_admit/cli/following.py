@@ -10,6 +10,7 @@ Nothing is written to the cluster.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -20,8 +21,9 @@ from virt_admit.cli.output import failure
 from virt_admit.kube.cache import KindStore, StoreState
 from virt_admit.kube.client import ApiClient
 from virt_admit.kube.field_filter import FieldSet
-from virt_admit.kube.frozen_cache import FrozenCache
+from virt_admit.kube.indexed_store import IndexedStore, KeysOf
 from virt_admit.kube.informers import InformerTimeouts, LiveCluster
+from virt_admit.kube.moments import Moments, WholeMoments
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
@@ -69,13 +71,28 @@ class FollowLimits:
     """After this time without progress, if it is certain that it does not end by itself."""
 
 
-def live_cluster(source: ClusterOptions, reads: Reads, timeouts: InformerTimeouts = TIMEOUTS) -> LiveCluster:
+NO_INDEX: Final[Mapping[Kind, KeysOf]] = {}
+
+
+def live_cluster(
+    source: ClusterOptions,
+    reads: Reads,
+    indexes: Mapping[Kind, KeysOf] = NO_INDEX,
+    timeouts: InformerTimeouts = TIMEOUTS,
+) -> LiveCluster:
     """Return the cluster that the options name, with these fields. Its informers are not started yet.
+
+    Kinds with an index get an ``IndexedStore``, for ``ScopedMoments``.
 
     Raises:
         ClickException: the options and the kubeconfig name no cluster.
     """
-    stores = [KindStore(kind, fields=FieldSet(paths), packed=True) for kind, paths in reads.items()]
+    stores = [
+        IndexedStore(kind, indexes[kind], FieldSet(paths))
+        if kind in indexes
+        else KindStore(kind, fields=FieldSet(paths), packed=True)
+        for kind, paths in reads.items()
+    ]
     try:
         api = ApiClient.connect(source.kubeconfig, source.context, connections=len(stores) + 2)
     except SettingError as error:
@@ -83,7 +100,9 @@ def live_cluster(source: ClusterOptions, reads: Reads, timeouts: InformerTimeout
     return LiveCluster(api, Rules(()), timeouts, stores)
 
 
-def follow(live: LiveCluster, subject: Followed, display: Display, limits: FollowLimits) -> int:
+def follow(
+    live: LiveCluster, subject: Followed, display: Display, limits: FollowLimits, moments: Moments | None = None
+) -> int:
     """Follow a subject until it is done, a limit has passed, or the cluster cannot be read.
 
     Args:
@@ -91,6 +110,7 @@ def follow(live: LiveCluster, subject: Followed, display: Display, limits: Follo
         subject: what is followed.
         display: where changes and the screen appear.
         limits: when to end although nothing is done.
+        moments: what the subject sees of the cluster; None: everything.
 
     Returns:
         The exit code: 0 done, 1 a limit has passed, 2 rights are missing or the API server does not answer.
@@ -100,7 +120,7 @@ def follow(live: LiveCluster, subject: Followed, display: Display, limits: Follo
     """
     live.start()
     try:
-        return _Following(live, subject, display, limits).run()
+        return _Following(live, subject, display, limits, moments or WholeMoments(live)).run()
     finally:
         display.close()
         live.stop()
@@ -109,9 +129,11 @@ def follow(live: LiveCluster, subject: Followed, display: Display, limits: Follo
 class _Following:
     """One run of ``follow``."""
 
-    def __init__(self, live: LiveCluster, subject: Followed, display: Display, limits: FollowLimits) -> None:
+    def __init__(
+        self, live: LiveCluster, subject: Followed, display: Display, limits: FollowLimits, moments: Moments
+    ) -> None:
         self._live, self._subject, self._display, self._limits = live, subject, display, limits
-        self._frozen = FrozenCache(live)
+        self._moments = moments
         self._began = time.monotonic()
         self._look: Look | None = None
         self._looked = float("-inf")
@@ -158,13 +180,12 @@ class _Following:
     def _judge(self) -> None:
         started = time.monotonic()
         self._generation = self._live.generation  # before judging: a change meanwhile is judged next time
-        self._frozen.refresh()
         now = self._live.now()
-        self._frozen.time = clock.stamp(now)
-        look = self._subject.look(self._frozen)
+        moment = self._moments.at(clock.stamp(now))
+        look = self._subject.look(moment)
         self._note_progress(look, now)
         for change in look.changes:
-            self._display.change(self._frozen.time, change)
+            self._display.change(moment.time, change)
         self._display.screen(look.screen)
         self._look, self._looked = look, time.monotonic()
         self._cost = self._looked - started

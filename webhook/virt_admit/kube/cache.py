@@ -189,13 +189,24 @@ class KindStore:
         Raises:
             Unseen: neither can be determined.
         """
-        view = self._view
-        kept = view.by_namespace.get(namespace, {}).get(name)
-        if kept is not None:
-            return self._unpack(kept, namespace, name)
-        if not self._complete(view, namespace):
+        found = self.find(namespace, name)
+        if found is None and not self._complete(self._view, namespace):
             raise _unseen(self.kind, namespace, name)
-        return None
+        return found
+
+    def find(self, namespace: str, name: str) -> Object | None:
+        """Return the object, or None if it is not stored."""
+        kept = self._view.by_namespace.get(namespace, {}).get(name)
+        return self._unpack(kept, namespace, name) if kept is not None else None
+
+    def require_complete(self) -> None:
+        """Check that all objects are stored.
+
+        Raises:
+            Unseen: there may be more.
+        """
+        if not self._complete(self._view, None):
+            raise Unseen(str(self.kind))
 
     def known(self, namespace: str | None) -> Iterator[Object]:
         """Yield the objects that are stored now, in one namespace or in all."""
@@ -272,6 +283,11 @@ class ClusterCache:
         self.time: str | None = None
         self._derived: dict[Callable[[Cluster], Any], _Derived] = {}
         self._provided: dict[Callable[[Cluster], Any], tuple[Callable[[], Any], tuple[KindStore, ...]]] = {}
+
+    @property
+    def generation(self) -> int:
+        """A counter of the changes of all kinds."""
+        return sum(store.generation for store in self.stores.values())
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         namespace = namespace if kind.namespaced else ""
@@ -371,12 +387,3 @@ class _Watcher:
         self.time_read = derived.time or self.time_read
         value: T = derived.value
         return value
-
-
-class Informed(NamedTuple):
-    """The look-ups of one kind."""
-
-    kind: str
-    current: bool
-    """Whether they are listed, or known to be empty, and changes arrive."""
-    objects: int

@@ -19,7 +19,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from virt_admit.kube import vm_ledger_feed
-from virt_admit.kube.cache import ByNamespace, ClusterCache, Informed, KindStore, StoreState
+from virt_admit.kube.cache import ByNamespace, ClusterCache, KindStore, StoreState
 from virt_admit.kube.client import (
     LONGEST,
     PATIENCE,
@@ -117,6 +117,15 @@ def _pages(api: ApiClient, path: str, store: KindStore, progress: Callable[[int]
         count += len(items)
         progress(count)
     return by_namespace, resource_version
+
+
+class Informed(NamedTuple):
+    """The look-ups of one kind."""
+
+    kind: str
+    current: bool
+    """Whether they are listed, or known to be empty, and changes arrive."""
+    objects: int
 
 
 class Informer:
@@ -273,11 +282,6 @@ class LiveCluster(ClusterCache):
     def missing(self) -> tuple[str, ...]:
         """The kinds that have not been listed yet."""
         return tuple(str(store.kind) for store in self.stores.values() if store.state is StoreState.WAITING)
-
-    @property
-    def generation(self) -> int:
-        """A counter of the changes of all kinds."""
-        return sum(store.generation for store in self.stores.values())
 
     @property
     def current(self) -> bool:

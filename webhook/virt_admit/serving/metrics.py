@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from virt_admit import __version__
 from virt_admit.engine.admission_review import Reply
-from virt_admit.kube.cache import Informed
+from virt_admit.kube.informers import Informed
 from virt_admit.rule import Action
 from virt_admit_certs.rotation_status import RotatorStatus
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from virt_admit.forecasts.drain import node_scope
+from virt_admit.forecasts.placement import candidates
 from virt_admit.model.sanitize import line
 
 if TYPE_CHECKING:
@@ -22,15 +25,17 @@ def run(node: str, options: FollowOptions, sources: Sequence[tuple[str, ClusterO
         ClickException: no cluster is named, or the node does not exist.
     """
     from virt_admit.cli import following  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit.kube.moments import ScopedMoments  # noqa: PLC0415
     from virt_admit.reports.drain.follow import READS, DrainFollower  # noqa: PLC0415
 
     (_, source), *others = sources
     if others or source.cluster is not None:
         raise click.UsageError("--follow needs one live cluster")
     display = options.display(form)
-    live = following.live_cluster(source, READS)
+    live = following.live_cluster(source, READS, node_scope.KEYS)
+    moments = ScopedMoments(live, partial(node_scope.of_node, node), (candidates.whole_scheduler,))
     limits = following.FollowLimits(timeout=options.timeout, stalled=options.stalled)
     try:
-        return following.follow(live, DrainFollower(node), display, limits)
+        return following.follow(live, DrainFollower(node), display, limits, moments)
     except LookupError as error:
         raise click.ClickException(line(str(error.args[0]))) from None

@@ -110,13 +110,13 @@ def _launchers(cluster: Cluster) -> Launchers:
 
 def scheduler(cluster: Cluster) -> FilterPipeline:
     """Return kube-scheduler's filters over the cluster as it is now."""
-    return cluster.cached(_scheduler)
+    return cluster.cached(whole_scheduler)
 
 
-def _scheduler(cluster: Cluster) -> FilterPipeline:
+def whole_scheduler(cluster: Cluster) -> FilterPipeline:
+    """Read the scheduler's state from all pods of a cluster. Use ``scheduler``, which remembers it."""
     nodes, unseen_nodes = gather(cluster.list(NODE))
-    found, unseen_pods = gather(cluster.list(POD))
-    bound = [_read(pod) for pod in found if _counts(pod)]
+    bound, unseen_pods = gather(_read(pod) for pod in cluster.list(POD) if _counts(pod))  # one decoded pod at a time
     unseen = (unseen_pods,) if unseen_pods else ()
     if not unseen_pods:
         computed, unseen_sizes = gather(_of_vmis_without_pod(cluster))
