@@ -209,3 +209,53 @@ def test_an_object_is_never_changed_in_place():
     before = [Object(each.data).data.copy() for each in objects]
     steps(objects, claim("root"), storage_class())
     assert [each.data for each in objects] == before
+
+
+HCO = manifest(
+    "hco.kubevirt.io/v1",
+    "HyperConverged",
+    "hco",
+    "kubevirt",
+    spec={},
+    status={"versions": [{"name": "operator", "version": "1.18.0"}]},
+)
+
+
+def test_the_migration_controller_copies_where_it_exists():
+    template = {"metadata": {"name": "root"}, "spec": {"storage": {"accessModes": ["ReadWriteOnce"]}}}
+    of_volume = {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}
+    found = vm(spec=of_volume, own={"dataVolumeTemplates": [template]}, reason="DisksNotLiveMigratable")
+    copy, templates = steps(found, claim("root"), storage_class(), HCO)
+    assert [made.change.subject.kind.kind for made in copy.patched] == [
+        "VirtualMachineStorageMigrationPlan",
+        "VirtualMachineStorageMigration",
+    ]
+    plan = copy.changes[0].manifest["spec"]
+    assert plan["retentionPolicy"] == "keepSource"
+    target = plan["virtualMachines"][0]["targetMigrationPVCs"][0]["destinationPVC"]
+    assert (target["storageClassName"], target["accessModes"]) == ("ceph", ["ReadWriteMany"])
+    assert templates.needs[0] == copy.id
+    assert templates.patched[0].patch[0].value == "root-shared"  # the controller has changed the name by then
+
+
+def test_a_name_that_the_controller_refuses_is_copied_by_hand():
+    (step,) = steps(vm("my.db", **NO_RWO), claim("root"), storage_class(), HCO)
+    assert step.changes[0].subject.kind.kind == "DataVolume"
+
+
+def test_the_template_of_a_pool_is_changed():
+    owner = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web", "controller": True}
+    members = [vm(f"web-{number}", spec=HERE, metadata={"ownerReferences": [owner]}) for number in range(2)]
+    template = members[0][0].data["spec"]
+    pool = manifest(
+        "pool.kubevirt.io/v1beta1",
+        "VirtualMachinePool",
+        "web",
+        "shop",
+        spec={"virtualMachineTemplate": {"spec": template}},
+    )
+    plan = repair(cluster(*members, pool), Goal.DRAIN)
+    assert plan.reaches
+    patched = [made for step in plan.steps for made in step.patched if made.change.command is Command.PATCH]
+    assert {made.change.subject.kind.kind for made in patched} == {"VirtualMachinePool"}
+    assert patched[0].patch[-1].path[:3] == ("spec", "virtualMachineTemplate", "spec")

@@ -36,7 +36,7 @@ def _objects(steps: Sequence[RepairStep], cluster: Cluster) -> Iterator[Object]:
     """Yield what the steps patch and add, and what controllers add by themselves."""
     patched: dict[ObjectRef, Object] = {}
     for step in steps:
-        for change in step.changes:
+        for change in (*step.changes, *step.followed):
             if change.command is Command.PATCH:
                 subject = change.subject
                 found = patched.get(subject) or find(cluster, *subject)
@@ -111,7 +111,8 @@ def vmi_after(subject: ObjectRef, own: Sequence[RepairStep], changed: Cluster) -
         elif step.takes_effect is TakesEffect.COPY:
             vmi = controllers.copied(vmi, vm, changed)
         elif step.takes_effect is TakesEffect.RESTART:
-            edits = [edit for change in step.changes for edit in change.edits]
+            own_changes = (change for change in (*step.changes, *step.followed) if change.subject == subject)
+            edits = [edit for change in own_changes for edit in change.edits]
             vmi, restarts = controllers.restarted(vmi, vm, edits, changed), True
         elif any(_EVACUATE_CANCEL in change.arguments for change in step.changes):
             vmi = controllers.without_mark(vmi)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.repair import gitops, patching, prerequisites
 from virt_admit.forecasts.repair.applying import find
+from virt_admit.forecasts.repair.causes import disk_copies
 from virt_admit.forecasts.repair.judging import GoalJudgement
 from virt_admit.forecasts.repair.repair_plan import (
     Command,
@@ -29,17 +30,24 @@ _DISKS = "DisksNotLiveMigratable"
 def solving(steps: Sequence[RepairStep], found: Iterable[RootProblem]) -> list[RepairStep]:
     """Return the steps of one way with the ids of the problems that each of them solves."""
     ids = [(problem.id, problem.cause) for problem in found]
-    if len(steps) == 1:
-        return [replace(steps[0], solves=tuple(name for name, _ in ids))]
+    if len([step for step in steps if not step.id.startswith(disk_copies.AFTER)]) == 1:
+        return [replace(steps[0], solves=tuple(name for name, _ in ids)), *steps[1:]]
     return [
-        replace(step, solves=tuple(name for name, cause in ids if (cause == _DISKS) == bool(step.copies)))
+        step
+        if step.id.startswith(disk_copies.AFTER)
+        else replace(step, solves=tuple(name for name, cause in ids if (cause == _DISKS) == bool(step.copies)))
         for step in steps
     ]
 
 
 def ordered(steps: Iterable[RepairStep]) -> list[RepairStep]:
     """Return the steps by stage, then by owner and name. Live changes of a VM come before its restart."""
-    return sorted(steps, key=lambda step: (step.stage, step.owner, step.subject.name, bool(step.copies), step.id))
+    return sorted(steps, key=lambda step: (step.stage, step.owner, step.subject.name, _turn(step), step.id))
+
+
+def _turn(step: RepairStep) -> int:
+    """Return the turn of a step among those of its VM: copies need a VM that can migrate."""
+    return 2 if step.id.startswith(disk_copies.AFTER) else int(bool(step.copies))
 
 
 def without_unused(steps: Sequence[RepairStep]) -> list[RepairStep]:
@@ -109,7 +117,12 @@ def _patched(step: RepairStep, state: dict[ObjectRef, Object], cluster: Cluster)
             continue
         patch, undo = patching.patches(found, change.edits)
         state[change.subject] = patching.edited(found, change.edits)
-        result.append(Patched(change, patch, undo))
+        if patch:
+            result.append(Patched(change, patch, undo))
+    for change in step.followed:
+        found = state.get(change.subject) or find(cluster, *change.subject)
+        if found is not None:
+            state[change.subject] = patching.edited(found, change.edits)
     return tuple(result)
 
 

@@ -42,6 +42,7 @@ def _joined(one: RepairStep, other: RepairStep) -> RepairStep:
         alternatives=_once((*one.alternatives, *other.alternatives)),
         predicted=tuple({(obj.kind, obj.full_name): obj for obj in (*one.predicted, *other.predicted)}.values()),
         copies=_once((*one.copies, *other.copies)),
+        followed=_changes((*one.followed, *other.followed)),
     )
 
 

@@ -16,7 +16,7 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.repair import finishing, prerequisites, storage_classes
 from virt_admit.forecasts.repair.applying import applied, find
-from virt_admit.forecasts.repair.causes import added_nodes, shared_objects
+from virt_admit.forecasts.repair.causes import added_nodes, disk_copies, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.judging import GoalJudgement, judge
 from virt_admit.forecasts.repair.merging import merged
@@ -238,7 +238,7 @@ class _Planner:
         kept = list(steps)
         left_out = 0
         for step in reversed(steps):
-            if step.id.startswith(prerequisites.PREFIX):
+            if step.id.startswith((prerequisites.PREFIX, disk_copies.AFTER)):
                 continue
             if step.subject.kind is VM and self.goal is not Goal.OUTAGE:
                 needed = self._vm_needs(step, kept, final)

@@ -225,6 +225,8 @@ class RepairStep:
     patched: tuple[Patched, ...] = ()
     predicted: tuple[Object, ...] = ()
     """What controllers make of the changes, besides what follows from the kind of the subject."""
+    followed: tuple[ObjectChange, ...] = ()
+    """Changes that a controller makes by itself after those of the step."""
 
     @property
     def owner(self) -> str:

@@ -21,8 +21,11 @@ from virt_admit.forecasts.repair.causes import (
 from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
 from virt_admit.forecasts.repair.repair_plan import (
     Alternative,
+    Command,
     CostClass,
     FieldEdit,
+    ObjectChange,
+    ObjectRef,
     PlanStage,
     RepairStep,
     RootProblem,
@@ -89,8 +92,32 @@ def ways(vmi: Object, found: Sequence[RootProblem], cluster: Cluster, wishes: Wi
         made = [option for option in made if option not in restarting]
         refused += ["--may-restart does not select it"] * bool(restarting)
     made.sort(key=lambda option: option.rank(wishes))
+    if vm.controller is not None:
+        made = [replace(option, steps=tuple(_of_pool(step, vm) for step in option.steps)) for option in made]
     reasons = tuple(dict.fromkeys(refused))
     return Ways(tuple(_with_others(option, made, reasons) for option in made), reasons)
+
+
+def _of_pool(step: RepairStep, vm: Object) -> RepairStep:
+    """Return a step with its change in the template of the pool, which writes the VM."""
+    name = vm.controller["name"].text or "" if vm.controller is not None else ""
+    pool = ObjectRef(POOL, vms.namespace_of(vm), name)
+    own = tuple(change for change in step.changes if _is_patch_of(change, step.subject))
+    changes = tuple(
+        replace(change, subject=pool, edits=tuple(FieldEdit((*_POOL, *path), value) for path, value in change.edits))
+        if change in own
+        else change
+        for change in step.changes
+    )
+    return replace(step, changes=changes, followed=own, title=f"{step.title} (template of pool {name})")
+
+
+def _is_patch_of(change: ObjectChange, subject: ObjectRef) -> bool:
+    return change.command is Command.PATCH and change.subject == subject
+
+
+_POOL: Final = ("spec", "virtualMachineTemplate")
+"""Where a pool has the spec of its VMs."""
 
 
 def _with_others(option: Option, every: Sequence[Option], refused: Sequence[str]) -> Option:
@@ -121,10 +148,9 @@ def _lower(other: Option, chosen: Option) -> str:
 
 def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
     """Return the VM of a VMI whose template can be changed, or why there is none."""
-    for kind in (VMIRS, POOL):
-        owner = vmis.owner(vmi, kind.kind)
-        if owner:
-            return None, f"{kind.kind} {owner} owns it: change its template and replace the VMI"
+    owner = vmis.owner(vmi, VMIRS.kind)
+    if owner:
+        return None, f"{VMIRS.kind} {owner} owns it: change its template and replace the VMI"
     if vmis.owner(vmi, VM.kind) is None:
         return None, "no VM owns this VMI: make a VirtualMachine with the same spec, and stop the VMI"
     try:
@@ -135,7 +161,7 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
         return None, "its VM does not exist any more"
     if not vms.vmi_spec(vm).is_map:
         return None, "its VM has no template"
-    if vm.controller is not None:
+    if vm.controller is not None and vm.controller["kind"].text != POOL.kind:
         owner_words = f"{vm.controller['kind'].text} {vm.controller['name'].text}"
         return None, f"{owner_words} owns its VM and would revert the change: change its template"
     return vm, ""
@@ -193,7 +219,7 @@ def _migrating(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, strate
             made = _copied(vmi, vm, cluster, wishes)
             if isinstance(made, str):
                 return f"the disks are not copied: {made}"
-            steps.append(made)
+            steps += made
             continue
         change = guest_changes.change(name, vm)
         if change is None:
@@ -220,11 +246,11 @@ def _shared_disk(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> I
     if isinstance(found, str):
         yield f"the disks are not copied: {found}"
     else:
-        yield Option("copy", (disk_copies.step(vm, found, cluster),), 0)
+        yield Option("copy", disk_copies.steps(vm, found, cluster), 0)
     yield _accepting(vm_steps.accepted(vmi, vm, cluster, "its data may be on one node only", migratable=True))
 
 
-def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> RepairStep | str:
+def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> tuple[RepairStep, ...] | str:
     claims: list[str] = []
     for reason in migratability.assess(vmi, cluster).reasons:
         if reason.name == _DISKS:
@@ -236,7 +262,7 @@ def _copied(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> Repair
     if not claims:
         return "KubeVirt does not say which disk it is"
     found = disk_copies.copies(vmi, vm, claims, cluster, wishes)
-    return found if isinstance(found, str) else disk_copies.step(vm, found, cluster)
+    return found if isinstance(found, str) else disk_copies.steps(vm, found, cluster)
 
 
 # --- other causes --------------------------------------------------------------------------------------------------
@@ -274,7 +300,7 @@ def _no_target(
         yield (
             f"the disks are not copied: {found}"
             if isinstance(found, str)
-            else Option("copy", (disk_copies.step(vm, found, cluster),), 0)
+            else Option("copy", disk_copies.steps(vm, found, cluster), 0)
         )
     if moves:
         yield _accepting(vm_steps.accepted(vmi, vm, cluster, "no other node can take it", migratable=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.repair import disk_sizes, storage_classes
@@ -85,6 +86,8 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
         return "--may-copy does not select it"
     if not has_release(cluster, _BY_HAND_SINCE):
         return f"KubeVirt copies volumes of a running VM since {_BY_HAND_SINCE}"
+    if vm.controller is not None:
+        return "a pool makes its disks from templates"
     if vm.condition("RestartRequired")["status"].text == "True":
         return "it has RestartRequired, so the copy would not start and the next restart would boot an empty disk"
     if _stage_is_fixed(cluster):
@@ -147,8 +150,33 @@ def _free_name(claim: str, namespace: str, cluster: Cluster) -> str:
     return f"{claim}-shared-100"
 
 
-def step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
-    """Return the step that copies these disks of a VM, all of them at once."""
+def steps(vm: Object, found: list[DiskCopy], cluster: Cluster) -> tuple[RepairStep, ...]:
+    """Return the step that copies these disks of a VM, all of them at once, and what the controller leaves to do."""
+    copying = _step(vm, found, cluster)
+    left = tuple(edit for edit in _edits(vm, found) if "dataVolumeTemplates" in edit.path)
+    if not copying.followed or not left:
+        return (copying,)
+    modes = replace(
+        copying,
+        id=f"{AFTER}{copying.subject.full_name}",
+        title="write the access modes of the copies into dataVolumeTemplates",
+        cost=Cost(CostClass.NOTHING),
+        takes_effect=TakesEffect.AT_ONCE,
+        changes=(ObjectChange(copying.subject, Command.PATCH, left),),
+        needs=(copying.id,),
+        preconditions=copying.verify,
+        verify=(),
+        risk="",
+        copies=(),
+        followed=(),
+    )
+    return copying, modes
+
+
+AFTER: Final = "after-copies:"
+
+
+def _step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
     subject = ObjectRef.of(VM, vm)
     bytes_ = sum(disk_sizes.of_claim(each.size, each.volume_mode) for each in found)
     classes = ", ".join(dict.fromkeys(each.storage_class for each in found))
@@ -162,7 +190,8 @@ def step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
         subject=subject,
         cost=Cost(CostClass.COPY, gib=disk_sizes.gib(bytes_)),
         takes_effect=TakesEffect.COPY,
-        changes=(_storage_plan(subject, vm, found, edits) if controlled else _by_hand(subject, found, edits)),
+        changes=_storage_plan(subject, vm, found) if controlled else _by_hand(subject, found, edits),
+        followed=(ObjectChange(subject, Command.PATCH, _by_itself(edits)),) if controlled else (),
         preconditions=tuple(_preconditions(subject)),
         verify=tuple(_verify(subject, controlled, _uid(vm, cluster))),
         risk="a copy that does not start leaves the VM naming an empty disk: undo at once. Keep updateVolumesStrategy "
@@ -242,10 +271,13 @@ def _by_controller(vm: Object, found: list[DiskCopy], cluster: Cluster) -> bool:
     return release is not None and release >= _CONTROLLER_SINCE and all(map(_CRD_NAME.fullmatch, names))
 
 
-def _storage_plan(
-    subject: ObjectRef, vm: Object, found: list[DiskCopy], edits: tuple[FieldEdit, ...]
-) -> tuple[ObjectChange, ...]:
-    """Return the objects for the migration controller, and the access modes that it leaves in the templates."""
+def _by_itself(edits: tuple[FieldEdit, ...]) -> tuple[FieldEdit, ...]:
+    """Return what the migration controller changes: volumes and names of templates, but no access modes."""
+    return tuple(edit for edit in edits if "dataVolumeTemplates" not in edit.path or edit.path[-1] == "name")
+
+
+def _storage_plan(subject: ObjectRef, vm: Object, found: list[DiskCopy]) -> tuple[ObjectChange, ...]:
+    """Return the objects for the migration controller."""
     by_claim = {each.claim: each for each in found}
     targets = [
         {
@@ -271,7 +303,6 @@ def _storage_plan(
     return (
         ObjectChange(ObjectRef(STORAGE_PLAN, subject.namespace, name), Command.APPLY, manifest=plan),
         ObjectChange(ObjectRef(STORAGE_MIGRATION, subject.namespace, name), Command.APPLY, manifest=run),
-        ObjectChange(subject, Command.PATCH, edits, text="after the copy: the controller leaves the old access modes"),
     )
 
 
