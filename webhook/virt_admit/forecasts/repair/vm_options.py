@@ -128,7 +128,7 @@ def _with_others(option: Option, every: Sequence[Option], refused: Sequence[str]
         if other is not option
         for step in other.steps[:1]
     ]
-    others += [Alternative("another way", CostClass.NOTHING, f"not possible: {why}") for why in refused]
+    others += [Alternative("keep its live migration", CostClass.NOTHING, f"not possible: {why}") for why in refused]
     first = option.steps[0]
     alternatives = tuple(dict.fromkeys((*first.alternatives, *others)))
     return replace(option, steps=(replace(first, alternatives=alternatives), *option.steps[1:]))

@@ -296,12 +296,14 @@ def answer(plan: RepairPlan) -> str:
     ]
     cost = f": {', '.join(costs)}" if costs else ""
     head = f"{count(found.steps, 'step')}{where}"
-    made = _made(plan)
+    one = found.steps == 1
     if plan.reaches:
-        return f"{head} {'makes' if found.steps == 1 else 'make'} {made}{cost}."
+        return f"{head} {'makes' if one else 'make'} {_made(plan)}{cost}."
+    spent = f" ({', '.join(costs)})" if costs else ""
     if plan.reaches is None:
-        return f"{head}, but it cannot be determined whether they make {made}{cost}."
-    return f"{head}, but they do not make {made}: {count(len(plan.remaining), 'problem')} left{cost}."
+        return f"{head}{spent}: whether {'it makes' if one else 'they make'} {_made(plan)} cannot be determined."
+    left = f"{count(len(plan.remaining), 'problem')} left"
+    return f"{head}{spent} {'does' if one else 'do'} not make {_made(plan)}: {left}."
 
 
 def _goal(plan: RepairPlan) -> str:

@@ -4,7 +4,8 @@ into the running VMI (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handl
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates
@@ -39,7 +40,8 @@ def widenings(vm: Object, target: SchedulingTarget, cluster: Cluster) -> Iterato
     """
     state = candidates.scheduler(cluster).state
     found: dict[tuple[str, ...], Widening] = {}
-    for name, why in sorted(target.placement.refusals.items()):
+    alike = cluster.cached(_likeness)(target.placement.without)
+    for name, why in sorted(target.placement.refusals.items(), key=lambda item: (-alike.get(item[0], 0), item[0])):
         node = state.nodes.get(name)
         if node is None or SCHEDULABLE not in node.labels or node.cordoned or not node.ready:
             continue
@@ -51,6 +53,20 @@ def widenings(vm: Object, target: SchedulingTarget, cluster: Cluster) -> Iterato
         if made is not None:
             found[causes] = made
     yield from sorted(found.values(), key=lambda each: (len(each.edits), each.node))
+
+
+def _likeness(cluster: Cluster) -> Callable[[str], Mapping[str, int]]:
+    """Return how much each node is like a named one: labels that both have, less those that only one has."""
+    labels = {name: node.labels for name, node in candidates.scheduler(cluster).state.nodes.items()}
+
+    @functools.cache
+    def of(here: str) -> Mapping[str, int]:
+        own = set(labels.get(here, {}).items())
+        return {
+            name: 2 * len(own & set(other.items())) - len(own ^ set(other.items())) for name, other in labels.items()
+        }
+
+    return of
 
 
 def _widened(
