@@ -11,7 +11,7 @@ from typing import Final, Protocol, TextIO
 import click
 
 from virt_admit.model.sanitize import indented
-from virt_admit.reports.following import Change, End, json_line, text_line
+from virt_admit.reports.following import End, FollowChange, json_line, text_line
 
 REDRAW: Final = 1.0
 """Seconds: a terminal is redrawn at most so often."""
@@ -20,7 +20,7 @@ REDRAW: Final = 1.0
 class Display(Protocol):
     """Receives changes and screens in their order."""
 
-    def change(self, time: str | None, change: Change) -> None:
+    def change(self, time: str | None, change: FollowChange) -> None:
         """Show one change."""
 
     def screen(self, lines: Sequence[str]) -> None:
@@ -39,7 +39,7 @@ class Display(Protocol):
 class JsonLines:
     """One JSON object a line."""
 
-    def change(self, time: str | None, change: Change) -> None:
+    def change(self, time: str | None, change: FollowChange) -> None:
         _print(json_line(time, change.type, change.value))
 
     def screen(self, _lines: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ class Lines:
         self._lines: Sequence[str] = ()
         self._warning = ""
 
-    def change(self, time: str | None, change: Change) -> None:
+    def change(self, time: str | None, change: FollowChange) -> None:
         if change.text:
             _print(text_line(time, change.text))
 
@@ -95,7 +95,7 @@ class Redrawn:
         self._height = 0
         self._due = 0.0
 
-    def change(self, _time: str | None, _change: Change) -> None:
+    def change(self, _time: str | None, _change: FollowChange) -> None:
         pass
 
     def screen(self, lines: Sequence[str]) -> None:

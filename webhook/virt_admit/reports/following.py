@@ -13,7 +13,7 @@ from virt_admit.reports.values import as_data
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FollowChange:
     """One change: a line of text (empty: none) and a value whose fields are the keys of its JSON object."""
 
     type: str
@@ -25,7 +25,7 @@ class Change:
 class Look:
     """What one judgement of the cluster found."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FollowChange, ...]
     """What changed since the look before, or everything at the first one."""
     screen: tuple[str, ...]
     """The lines of the whole state."""
@@ -49,8 +49,8 @@ class Idle:
     """RFC 3339. Null: not known."""
     minutes: int
 
-    def change(self) -> Change:
-        return Change("progress", f"no progress since {self.minutes} min", self)
+    def change(self) -> FollowChange:
+        return FollowChange("progress", f"no progress since {self.minutes} min", self)
 
 
 class Result(enum.StrEnum):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any, Final
 
-from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.launcher import vm_ledger
 
 Name = tuple[str, str]
 """Namespace and name."""
@@ -28,7 +28,7 @@ def _pod_keys(data: Mapping[str, Any]) -> Iterator[Hashable]:
     if node:
         yield ("node", node)
     if part == "virt-launcher":
-        yield ("vmi", vms.namespace_of(pod), candidates.vmi_name(pod))
+        yield ("vmi", vms.namespace_of(pod), vm_ledger.vmi_name(pod))
         yield ("uid", pod.metadata["uid"].text or "")
     elif part == "hotplug-disk":
         for owner in pod.metadata["ownerReferences"].items():

@@ -80,7 +80,7 @@ def start(node: Object, cluster: Cluster) -> DrainStart | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class FollowRemaining:
     """What a drain still evicts."""
 
     pods: tuple[str, ...]
@@ -91,13 +91,13 @@ class Remaining:
     """Whether all pods and VMIs are known."""
 
 
-def remaining(node: str, cluster: Cluster) -> Remaining:
+def remaining(node: str, cluster: Cluster) -> FollowRemaining:
     """Return the pods of a node that a drain evicts."""
     evicted = [pod for pod in pod_evictions.on_node(cluster, node) if pod_evictions.is_evicted(pod)]
     own = sorted(pod.full_name for pod in evicted if not pod_evictions.is_of_vm(pod))
     of_vms = sorted(pod.full_name for pod in evicted if pod_evictions.is_of_vm(pod))
     complete = not any(gather(cluster.list(kind))[1] for kind in (POD, VMI))
-    return Remaining(tuple(own), tuple(of_vms), complete)
+    return FollowRemaining(tuple(own), tuple(of_vms), complete)
 
 
 def moved(node: str, cluster: Cluster) -> datetime | None:

@@ -10,7 +10,7 @@ from typing import Final
 from virt_admit.forecasts.drain import progress
 from virt_admit.forecasts.drain.drain_plan import READS as PLAN_READS
 from virt_admit.forecasts.drain.drain_plan import WORST_FIRST, NodePlan, plan
-from virt_admit.forecasts.drain.progress import DrainStart, Remaining
+from virt_admit.forecasts.drain.progress import DrainStart, FollowRemaining
 from virt_admit.forecasts.drain.states.vm_states_times import age, moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import count, cut
 from virt_admit.model.sanitize import name
 from virt_admit.reports.drain.report import node_report, vm
-from virt_admit.reports.following import Change, Look
+from virt_admit.reports.following import FollowChange, Look
 
 READS: Final = union(PLAN_READS, progress.READS)
 """The fields that following a drain reads."""
@@ -89,7 +89,7 @@ class _Moment:
     node: NodePlan
     rows: Mapping[str, Forecast]
     """By ``namespace/name``, the worst first."""
-    left: Remaining
+    left: FollowRemaining
     start: DrainStart | None
     moved: datetime | None
 
@@ -119,19 +119,19 @@ def _done(found: _Moment) -> str:
 # --- changes -------------------------------------------------------------------------------------------------------
 
 
-def _changes(before: _Moment | None, found: _Moment, cluster: Cluster) -> Iterator[Change]:
+def _changes(before: _Moment | None, found: _Moment, cluster: Cluster) -> Iterator[FollowChange]:
     """Yield what changed between two moments, or everything at the first one."""
     if before is None or (before.start is None) != (found.start is None):
-        yield Change("progress", _head(found, len(found.node.forecasts), cluster), _counted(found, ()))
+        yield FollowChange("progress", _head(found, len(found.node.forecasts), cluster), _counted(found, ()))
     old_rows = before.rows if before is not None else {}
     for key, row in found.rows.items():
         old = old_rows.get(key)
         if old is None or _signature(old) != _signature(row):
-            yield Change("state", _sentence(row, old), vm(row))
+            yield FollowChange("state", _sentence(row, old), vm(row))
     if before is not None:
         yield from _left(before, found)
     if before is None or _verdict_key(before.node) != _verdict_key(found.node):
-        yield Change("verdict", _verdict(found.node), node_report(found.node))
+        yield FollowChange("verdict", _verdict(found.node), node_report(found.node))
 
 
 def _signature(row: Forecast) -> Hashable:
@@ -147,7 +147,7 @@ def _sentence(row: Forecast, old: Forecast | None) -> str:
     return f"{name(row.vmi.full_name)} {was}{row.state.state}{target}: {row.outcome}: {row.reason}{remedy}"
 
 
-def _left(before: _Moment, found: _Moment) -> Iterator[Change]:
+def _left(before: _Moment, found: _Moment) -> Iterator[FollowChange]:
     vms = [key for key in before.rows if key not in found.rows]
     pods = [pod for pod in before.left.pods if pod not in found.left.pods]
     if vms or pods:
@@ -155,7 +155,7 @@ def _left(before: _Moment, found: _Moment) -> Iterator[Change]:
         words = [f"{key} has left" + (f" to {to}" if to else "") for key, to in targets.items()]
         words += [f"pod {pod} has left" for pod in pods]
         shown = ", ".join(words[:_MOST_LEFT]) + (f" and {len(words) - _MOST_LEFT} more" if words[_MOST_LEFT:] else "")
-        yield Change("progress", f"{shown}; {_rest(found)}", _counted(found, (*vms, *pods)))
+        yield FollowChange("progress", f"{shown}; {_rest(found)}", _counted(found, (*vms, *pods)))
 
 
 _MOST_LEFT: Final = 5
