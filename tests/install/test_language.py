@@ -6,6 +6,7 @@ To cover more of the project, add its folders to ``COVERED``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,38 @@ FILES = sorted(
     {file for pattern in COVERED for file in ROOT.glob(pattern) if file.is_file() and file.suffix != ".pyc"}
     - {Path(__file__)}  # its examples are the idioms
 )
+
+
+LONGEST_SENTENCE = 25
+"""Words of a sentence."""
+LONG_SENTENCES = 36
+"""Sentences of the pages that may be longer: lower this number after you shorten some, never raise it."""
+GENERATED = ("rules.md", "CHANGELOG.md")
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a page, without code blocks, tables and headings."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.)\s?)", text):
+        if not block.lstrip().startswith(("|", "#")):
+            flat = re.sub(r"\]\([^)]*\)", "]", " ".join(block.split()).lstrip("-* "))
+            yield from re.split(r"(?<=[.!?:])(?:\*\*)?\s+", flat)
+
+
+def test_few_sentences_are_long_and_their_number_only_falls():
+    pages = [file for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if file.name not in GENERATED]
+    long = [
+        f"{file.relative_to(ROOT)}: {len(sentence.split())} words: {sentence}"
+        for file in pages
+        for sentence in sentences(file.read_text())
+        if len(sentence.split()) > LONGEST_SENTENCE
+    ]
+    assert len(long) <= LONG_SENTENCES, "\n".join(sorted(long))
+
+
+def test_sentences_are_found_in_lists_and_over_line_breaks():
+    text = "- One is\n  short. `Two` too.\n\n| a table |\n\n# Heading\n```\ncode. More\n```\nThree: Four."
+    assert list(sentences(text)) == ["One is short.", "`Two` too.", "Three:", "Four."]
 
 
 def idioms(text: str) -> list[tuple[str, str]]:

@@ -39,7 +39,7 @@ class Disagreement:
     unsafe: bool
     """Whether we promise what kube-scheduler refuses."""
     known: bool = False
-    """Whether ``docs/limits.md`` describes it."""
+    """Whether ``docs/verification.md`` describes it."""
 
     def __str__(self) -> str:
         mark = "UNSAFE " if self.unsafe else "known " if self.known else ""

@@ -1,6 +1,6 @@
 """``make verify-scheduler COUNT=1000``: the model of kube-scheduler on many random clusters.
 
-Exits with 1 if the model and kube-scheduler disagree in a way that ``docs/limits.md`` does not describe.
+Exits with 1 if the model and kube-scheduler disagree in a way that ``docs/verification.md`` does not describe.
 """
 
 from __future__ import annotations
