@@ -174,7 +174,7 @@ def fitted(line: str, indent: str = "") -> str:
 FORECASTS = {
     "drain": ("Which of my nodes can I drain?", ("drain", "--all", "--summary")),
     "upgrade": ("How long will the upgrade take, and what stops it?", ("upgrade",)),
-    "outage": ("Do I survive the failure of a node?", ("outage", "--worst", "1")),
+    "outage": ("Do I survive the failure of a node?", ("outage", "--worst", "1", "--summary")),
     "plan": ("What do I do about it, in which order?", ("plan",)),
 }
 """The questions about a cluster, by verb, and the commands that answer them."""

@@ -54,7 +54,7 @@ def test_reports_are_frozen_and_typed(kind):
     assert set(typing.get_type_hints(kind)) >= {field.name for field in dataclasses.fields(kind)}
 
 
-@pytest.mark.parametrize("function", ["check", "scan", "drain", "upgrade", "cluster", "read", "live"])
+@pytest.mark.parametrize("function", ["check", "scan", "drain", "upgrade", "outage", "cluster", "read", "live"])
 def test_functions_are_typed_documented_and_named_in_the_page(function):
     called = getattr(api, function)
     assert called.__doc__
@@ -121,6 +121,27 @@ def test_upgrade_gives_the_json_of_the_command():
     found = api.upgrade(api.read(SNAPSHOT), by="plain", max_unavailable="50%", node_minutes=3)
     flags = ("--by", "plain", "--max-unavailable", "50%", "--node-minutes", "3")
     assert api.as_data(found) == command("upgrade", *flags, "--cluster", SNAPSHOT)
+
+
+@pytest.mark.parametrize(
+    ("choice", "flags"),
+    [
+        ({"worst": 1}, ("--worst", "1")),
+        ({"zone": "zone-a"}, ("--zone", "zone-a")),
+        ({}, ("worker-1", "worker-2")),
+    ],
+)
+def test_outage_gives_the_json_of_the_command(choice, flags):
+    stuck = EXAMPLES / "clusters" / "stuck.json"
+    nodes = () if choice else flags
+    found = api.as_data(api.outage(api.read(stuck), *nodes, **choice))
+    found["question"] = {key: value for key, value in found["question"].items() if value is not None}
+    assert found == command("outage", *flags, "--cluster", stuck)
+
+
+def test_an_outage_without_nodes_is_an_error():
+    with pytest.raises(ValueError, match="give nodes, a zone, or worst"):
+        api.outage(api.read(SNAPSHOT))
 
 
 def test_what_was_not_read_is_not_known():

@@ -1,4 +1,4 @@
-"""The Python API: judge objects and clusters, and forecast drains and upgrades, without a command line.
+"""The Python API: judge objects and clusters, and forecast drains, upgrades and outages, without a command line.
 
 Values in, frozen values out. No function prints, writes or changes anything; only ``live`` asks an API server. The fields of
 a report are the keys of ``virt-admit VERB -o json``, and ``as_data`` returns that JSON. What is listed in ``__all__`` keeps
@@ -21,6 +21,8 @@ from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.forecasts.drain import drain_plan, selection
 from virt_admit.forecasts.drain.selection import NodeQuery
+from virt_admit.forecasts.outage.loss import ZONE
+from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -38,6 +40,8 @@ from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import DrainReport
 from virt_admit.reports.findings.judging import judge
 from virt_admit.reports.findings.report import ObjectResult, Report, without_object
+from virt_admit.reports.outage import report as outage_report
+from virt_admit.reports.outage.report import OutageReport
 from virt_admit.reports.upgrade import report as upgrade_report
 from virt_admit.reports.upgrade.report import UpgradeReport
 from virt_admit.reports.values import as_data
@@ -55,6 +59,7 @@ __all__ = [
     "JudgedObject",
     "Manifest",
     "ObjectName",
+    "OutageReport",
     "PatchOperation",
     "PolicyError",
     "SettingError",
@@ -65,6 +70,7 @@ __all__ = [
     "cluster",
     "drain",
     "live",
+    "outage",
     "read",
     "scan",
     "upgrade",
@@ -297,6 +303,27 @@ def upgrade(
     """
     options = rehearsal.Options(Driver(by) if by else None, max_unavailable, node_minutes)
     return upgrade_report.report(rehearsal.rehearse(of, options))
+
+
+def outage(
+    of: ClusterState, *nodes: str, zone: str | None = None, worst: int | None = None, zone_key: str = ZONE
+) -> OutageReport:
+    """Return what becomes of each VM if nodes are lost at the same moment and do not return.
+
+    Args:
+        of: the cluster.
+        nodes: the nodes that are lost.
+        zone: all nodes of this zone are lost.
+        worst: the loss of every so many nodes is tried.
+        zone_key: the label with the zone.
+
+    Raises:
+        ValueError: not exactly one of ``nodes``, ``zone`` and ``worst`` is given.
+        LookupError: a node or the zone does not exist.
+    """
+    if sum((bool(nodes), zone is not None, worst is not None)) != 1:
+        raise ValueError("give nodes, a zone, or worst")
+    return outage_report.report(outages(Question(nodes, zone, worst, zone_key), of))
 
 
 # --- details -------------------------------------------------------------------------------------------------------

@@ -80,6 +80,13 @@ STRICT_HINT: Final = "The exit code does not count rules without data: --strict 
 CLUSTER_HINT: Final = f"{STRICT_HINT}, --cluster FILE or --live gives them the data"
 
 
+def missing_data_hint(strict: bool, has_cluster: bool) -> str:
+    """Return what to say about rules that could not read the data they need."""
+    if strict:
+        return ""
+    return STRICT_HINT if has_cluster else CLUSTER_HINT
+
+
 def print_summary(result: Report, policy: Policy, hint: str = STRICT_HINT) -> None:
     """Print the summary line, the policy unless it is ``default``, and the expired exemptions on stderr.
 

@@ -11,7 +11,7 @@ import click
 
 from virt_admit.cli import fixes, processes
 from virt_admit.cli.cluster_source import load_cluster, load_policy, namespaced_object, warn_unreadable, with_objects
-from virt_admit.cli.findings_output import CLUSTER_HINT, STRICT_HINT, has_findings, print_summary, publish
+from virt_admit.cli.findings_output import has_findings, missing_data_hint, print_summary, publish
 from virt_admit.cli.fixes import FixResult
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -143,7 +143,7 @@ def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOpt
         _print_rule_counts(sources, selector, report)
     if not reporting.quiet:
         needs_more = options.diff and has_findings(report, reporting.fail_on)
-        _print_summaries(report, policy, fixed, _hint(source, options), needs_more)
+        _print_summaries(report, policy, fixed, missing_data_hint(options.strict, source.given), needs_more)
         project.print_file()
     return _exit_code(report, sources, fixed, reporting, options)
 
@@ -239,13 +239,6 @@ def _cluster(
     cluster = load_cluster(source, looks_up, _only_namespace(objects), quiet)
     warn_unreadable(cluster, looks_up)
     return cluster
-
-
-def _hint(source: ClusterOptions, options: CheckOptions) -> str:
-    """Return what to say about rules that could not read the data they need."""
-    if options.strict:
-        return ""
-    return STRICT_HINT if source.given else CLUSTER_HINT
 
 
 def _print_summaries(report: Report, policy: Policy, fixed: FixResult, hint: str, needs_more: bool) -> None:

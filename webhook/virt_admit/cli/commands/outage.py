@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from virt_admit.cli import html_output, multi_cluster, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster
+from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.options import (
     ClusterOptions,
     ClustersOptions,
@@ -99,6 +99,7 @@ def command(
         html_output.publish(_pages(found, cluster, sources[0][1]), file, output.pages_by)
     else:
         click.echo(render(found, form, summary=summary).rstrip("\n"))
+        print_forbidden(cluster, LOOKS_UP, form)
     return snapshot_age.judged(CODES[found.survives], cluster, sources[0][1], max_age)
 
 
