@@ -5,9 +5,9 @@ BLOCKING_REASON = (
     "InterfaceNotLiveMigratable (no interface is given and the cluster's default is 'bridge')"
 )
 BLOCKING_REMEDY = (
-    "let drains shut the guest down: kubectl patch vm oracle -n shop --type=merge -p "
+    "let drains shut the guest down, which takes effect after its restart (virtctl restart oracle -n shop): "
+    "kubectl patch vm oracle -n shop --type=merge -p "
     """'{"spec":{"template":{"spec":{"evictionStrategy":"LiveMigrateIfPossible"}}}}'"""
-    "; then, in its maintenance window: virtctl restart oracle -n shop"
 )
 RUN = """kubectl patch vm batch -n shop --type=merge -p '{"spec":{"running":null,"runStrategy":"Always"}}'"""
 

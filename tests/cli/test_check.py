@@ -111,6 +111,8 @@ def test_json(check):
         "unseen": None,
         "error": None,
         "exempted": None,
+        "problem": None,
+        "command": None,
     }
 
 

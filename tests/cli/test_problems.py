@@ -9,7 +9,6 @@ from tests.builders import manifest
 from virt_admit.cli import main
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.problems import ProblemId, problem_of
 from virt_admit.reports.drain.json import as_data
 
 KUBEVIRT = "kubevirt.io/v1"
@@ -162,17 +161,6 @@ def test_the_id_of_a_hostile_reason_is_a_word():
     data = as_data(plan(Snapshot([node("a"), *vm(reason="x\n$(id):../y")], ["*"])))
     problems = data["nodes"][0]["vms"][0]["problems"]
     assert problems == ["NotLiveMigratable:shop/db", DISK]
-
-
-def test_a_replica_set_is_the_root_of_its_instances():
-    vmi = manifest(
-        KUBEVIRT,
-        "VirtualMachineInstance",
-        "web-x7f",
-        "shop",
-        metadata={"ownerReferences": [{"kind": "VirtualMachineInstanceReplicaSet", "name": "web"}]},
-    )
-    assert problem_of("NoRoom", vmi) == ProblemId("NoRoom", "shop", "web")
 
 
 def test_a_node_that_does_not_report_is_one_problem_of_all_its_vms():

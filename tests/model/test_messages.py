@@ -53,3 +53,9 @@ def test_the_first_text_that_fits_is_taken():
 def test_what_was_meant(word, suggestion):
     known = ("None", "LiveMigrate", "LiveMigrateIfPossible")
     assert messages.did_you_mean(word, known, {"shutdown": "None"}) == suggestion
+
+
+@pytest.mark.parametrize(("length", "text"), [(40, "abc: def ghi: jkl"), (11, "abc…hi: jkl"), (5, "a…jkl"), (1, "…")])
+def test_the_end_of_a_failure_stays(length, text):
+    found = messages.cut_middle("abc: def ghi: jkl", length)
+    assert (found, len(found) <= length) == (text, True)

@@ -9,9 +9,11 @@ from tests.rules.cases import read
 from tests.rules.test_rules import ask
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.repair.found_problems import of_plan
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, rows_of, without_object
 from virt_admit.rules import load_rules
@@ -65,6 +67,9 @@ def test_remedies_of_drain_have_a_command():
     found = {remedy for param in CASES for remedy in remedies(param.values[1])}
     assert len(found) > 20
     assert [remedy for remedy in found if _HALF.search(remedy)] == []
+    for remedy in found:
+        command = re.search(r": ((?:kubectl|virtctl) .*)", remedy)
+        assert command is None or not set(";|&$`") & set("".join(shlex.split(command[1]))) - set('{"}'), remedy
     without = [remedy for remedy in found if _ACTION.search(remedy) and not re.search("(?:kubectl|virtctl) ", remedy)]
     assert len(without) <= MOST_WITHOUT, without
 
@@ -96,3 +101,18 @@ def test_a_hostile_name_is_one_word_for_a_shell():
     (row,) = plan(Snapshot([vmi], ["*"])).nodes[0].forecasts
     command = row.remedy.rpartition(": virtctl ")[2]
     assert shlex.split(command) == ["stop", name, "-n", "a b"]
+
+
+def test_plan_and_drain_name_the_same_problems():
+    seen = set()
+    for _, case in (param.values for param in CASES):
+        objects = [Object(item) for item in (case["object"], *case.get("cluster", ()))]
+        if any(kinds.of(obj) is kinds.VMI and obj.at("status", "nodeName").text for obj in objects):
+            cluster = Snapshot(objects, ["*"])
+            found = plan(cluster)
+            drained = {str(one.id) for node in found.nodes for row in node.forecasts for one in row.problems}
+            drained |= {str(blocker.id) for node in found.nodes for blocker in node.pods.blockers}
+            planned = {one.id for one in of_plan(found, cluster) if one.vms or one.cause != ProblemCause.NO_ROOM}
+            assert drained == planned, case["name"]
+            seen |= {name.partition(":")[0] for name in drained}
+    assert len(seen) >= 8, seen

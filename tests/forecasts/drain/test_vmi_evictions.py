@@ -117,6 +117,7 @@ def test_a_migration_that_finds_no_node_blocks(subject, nodes, reason):
     assert found.outcome is VmOutcome.BLOCKS
     assert reason in found.reason
     words, _, command = found.remedy.partition(": ")
+    words = words.partition(", which takes effect")[0]
     assert words.endswith(("let drains shut the guest down", "uncordon or repair one of them"))
     assert command.startswith(("kubectl patch vm db -n shop ", "kubectl uncordon ", "kubectl describe node "))
 

@@ -228,6 +228,7 @@ def test_the_remedy_fits_the_cause(objects, remedy):
     (found,) = plan.nodes[0].forecasts
 
     words, _, command = found.remedy.partition(": ")
+    words = words.partition(", which takes effect")[0]
     assert (found.outcome, words) == (VmOutcome.BLOCKS, remedy)
     assert command.startswith("kubectl ")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY, PAIR_REMEDY
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import kinds
@@ -21,7 +22,6 @@ from virt_admit.model.kubernetes.kinds import (
     LIMIT_RANGE,
     NODE,
     PDB,
-    POD,
     RESOURCE_QUOTA,
     VM,
     VMI,
@@ -41,8 +41,9 @@ def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if any(tool in problem.remedy for tool in ("kubectl ", "virtctl ")):
         return problem
     cause = problem.id.cause if problem.id is not None else problem.cause
-    command = problem.command or _COMMANDS.get(cause, _accept_downtime)(problem, _with_owner(vmi, cluster), cluster)
-    remedy = problem.remedy
+    owned = _with_owner(vmi, cluster)
+    command = problem.command or _COMMANDS.get(cause, _accept_downtime)(problem, owned, cluster)
+    remedy = f"{problem.remedy}{_next_start(owned, command)}"
     if not command:  # nothing owns the VMI, so that nothing would start it again
         remedy = f"{remedy.removesuffix(SHUT_DOWN)}make it a VirtualMachine" if remedy.endswith(SHUT_DOWN) else remedy
         command = about("get", vmi, VMI, "-o", "yaml")
@@ -64,7 +65,7 @@ def of_blocker(blocker: Blocker) -> str:
     kind = next((kind for kind in kinds.ALL if kind.kind == blocker.kind), None)
     if kind is None or "kubectl " in blocker.remedy:
         return blocker.remedy
-    verb = "edit" if kind is PDB and not blocker.now and blocker.cause == ProblemCause.BUDGET else "describe"
+    verb = "edit" if kind is PDB and not blocker.now and "Write" in blocker.remedy else "describe"
     return typed(blocker.remedy, kubectl(verb, kind, blocker.name, blocker.namespace))
 
 
@@ -79,8 +80,7 @@ def shut_down_by_drains(vmi: Object, strategy: str) -> str:
     Empty: nothing owns the VMI.
     """
     data = {"spec": {"template": {"spec": {"evictionStrategy": strategy}}}}
-    patch = _patch_vm(vmi, data)
-    return f"{patch}{_then_restart(vmi)}" if patch else ""
+    return _patch_vm(vmi, data)
 
 
 def _patch_vm(vmi: Object, data: Mapping[str, Any]) -> str:
@@ -94,11 +94,11 @@ def _patch_vm(vmi: Object, data: Mapping[str, Any]) -> str:
     return merge_patch(VMIRS, owner, namespace, data) if owner else ""
 
 
-def _then_restart(vmi: Object) -> str:
-    """Return the rest of a line after a command: a change takes effect at the next start. Replica sets have no restart."""
-    if not _has_vm(vmi):
+def _next_start(vmi: Object, command: str) -> str:
+    """Return how a command that changes the template of a VM takes effect; empty: it changes something else."""
+    if '"template"' not in command or not _has_vm(vmi):
         return ""
-    return f"; then, in its maintenance window: {virtctl('restart', vmi.name, vms.namespace_of(vmi))}"
+    return f", which takes effect after its restart ({virtctl('restart', vmi.name, vms.namespace_of(vmi))})"
 
 
 def _accept_downtime(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
@@ -130,12 +130,8 @@ def _set_model(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
     data = {"spec": {"template": {"spec": {"domain": {"cpu": {"model": model}}}}}}
     patch = _patch_vm(vmi, data) if model else ""
     if patch:
-        return f"{patch}{_then_restart(vmi)}"
+        return patch
     return about("edit", vmi, VM) if _has_vm(vmi) else ""
-
-
-def _set_model_or_stop(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    return (_set_model if common_model(cluster) else _stop_migrating)(problem, vmi, cluster)
 
 
 def _see_budget(problem: Problem, vmi: Object, cluster: Cluster) -> str:
@@ -159,44 +155,51 @@ def edit_configuration(cluster: Cluster) -> str:
 def _of_root(verb: str, kind: kinds.Kind) -> _Command:
     """Return the command about the root object of a problem."""
 
-    def command(problem: Problem, vmi: Object, _cluster: Cluster) -> str:
+    def command(problem: Problem, _vmi: Object, _cluster: Cluster) -> str:
         root = problem.id
         if root is None or (kind.namespaced and not root.namespace):
             return ""
-        name = root.name if root.name != vmi.name or kind is NODE else ""
-        return kubectl(verb, kind, name, root.namespace)
+        return kubectl(verb, kind, root.name, root.namespace)
 
     return command
 
 
 _Command = Callable[[Problem, Object, Cluster], str]
 
+
+def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    known = {PAIR_REMEDY: _set_model, LOAD_REMEDY: _edit_limits}
+    return known.get(problem.remedy, _describe)(problem, vmi, cluster)
+
+
+def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    if problem.remedy == PAIR_REMEDY or problem.remedy.startswith("set CPU model "):
+        return _set_model(problem, vmi, cluster)
+    return (
+        _stop_migrating(problem, vmi, cluster)
+        if problem.remedy.endswith(SHUT_DOWN)
+        else _describe(problem, vmi, cluster)
+    )
+
+
 _COMMANDS: Final[Mapping[str, _Command]] = {
     ProblemCause.EXTERNAL: _stop,
     ProblemCause.NOT_REPORTED: _await_condition,
     ProblemCause.NO_MIGRATION: _edit_limits,
     ProblemCause.BUDGET: _see_budget,
-    ProblemCause.SEVERAL_BUDGETS: _of_root("get", PDB),
+    ProblemCause.SEVERAL_BUDGETS: lambda _problem, vmi, _cluster: kubectl("get", PDB, "", vms.namespace_of(vmi)),
     ProblemCause.QUOTA: _of_root("edit", RESOURCE_QUOTA),
-    ProblemCause.LIMIT_RANGE: _of_root("edit", LIMIT_RANGE),
+    ProblemCause.LIMIT_RANGE: lambda _problem, vmi, _cluster: kubectl("edit", LIMIT_RANGE, "", vms.namespace_of(vmi)),
     ProblemCause.STOP_OVERDUE: _describe,
     ProblemCause.POD_NOT_ENDING: _describe,
-    ProblemCause.MIGRATION_FAILS: _describe,
-    ProblemCause.TARGETS_INCOMPATIBLE: _set_model,
-    ProblemCause.HOST_MODEL: _set_model_or_stop,
-    ProblemCause.TIMES_OUT: _edit_limits,
+    ProblemCause.MIGRATION_FAILS: _failed,
     ProblemCause.MARK_LEFT: _describe,
     ProblemCause.QUEUED: _describe,
-    ProblemCause.BLOCKED: _describe,
-    ProblemCause.NO_OTHER_NODE: _stop_migrating,
-    ProblemCause.NO_ROOM: _stop_migrating,
-    ProblemCause.NO_TARGET: _stop_migrating,
-    ProblemCause.CLAIM_BROKEN: _describe,
-    ProblemCause.NO_NODE_READY: _describe,
+    ProblemCause.NO_ROOM: _elsewhere,
+    ProblemCause.NO_TARGET: _elsewhere,
+    ProblemCause.HOST_MODEL: _elsewhere,
+    ProblemCause.CLAIM_BROKEN: _elsewhere,
     ProblemCause.NODE_SILENT: _of_root("describe", NODE),
-    ProblemCause.NODE_CANNOT_END_PODS: _of_root("describe", NODE),
     ProblemCause.COMPONENT: _of_root("describe", DEPLOYMENT),
-    ProblemCause.WEBHOOK: lambda _problem, _vmi, _cluster: kubectl("get", POD, "", "", "-A"),
-    ProblemCause.BUNDLE: lambda _problem, _vmi, _cluster: kubectl("get", POD, "", "", "-A"),
 }
 """By cause. All others are reasons of KubeVirt's condition: the VM cannot migrate."""

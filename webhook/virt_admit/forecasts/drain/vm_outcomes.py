@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import enum
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -121,10 +121,10 @@ class _Verdict(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
     @classmethod
-    def blocks(cls, problem: Problem, reason: str = "") -> _Verdict:
-        """Return that a problem blocks the drain, with a longer reason if one is given."""
+    def blocks(cls, problem: Problem, reason: str = "", more: Iterable[Problem] = ()) -> _Verdict:
+        """Return that a problem blocks the drain, with a longer reason if one is given, and further problems."""
         reason = reason or problem.reason
-        return cls(VmOutcome.BLOCKS, reason, problem.remedy, problems=(problem._replace(reason=reason),))
+        return cls(VmOutcome.BLOCKS, reason, problem.remedy, problems=(problem._replace(reason=reason), *more))
 
     @classmethod
     def unread(cls, blind: Unseen, *, may_stop: bool = True) -> _Verdict:
@@ -223,16 +223,17 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     Raises:
         Unseen: nothing that was read keeps it from migrating, but something that was not read may.
     """
+    kept = functools.partial(_kept, vmi, state, cluster, find)
     again = vm_states_failures.repeats(vmi, state, find(True), cluster)
     if again is not None and again.effect is StateEffect.BLOCKS:
-        return _Verdict.blocks(Problem(f"{why}, but {again.reason}", again.remedy, again.cause))
+        return kept(Problem(f"{why}, but {again.reason}", again.remedy, again.cause))
     ruled = vm_states_outcomes.ruling(vmi, state, cluster)
     problem = first_known((lambda: _failing(vmi, cluster), *(() if state.placed else _room(vmi, cluster, find))))
     if problem is not None:
         words = f" ({ruled.reason})" if ruled is not None and state.state is State.UNSCHEDULABLE else ""
-        return _Verdict.blocks(problem, f"{why}, but {problem.reason}{words}")
+        return kept(problem, f"{why}, but {problem.reason}{words}")
     if ruled is not None and ruled.effect is StateEffect.BLOCKS:
-        return _Verdict.blocks(Problem(ruled.reason, ruled.remedy, ruled.cause))
+        return kept(Problem(ruled.reason, ruled.remedy, ruled.cause))
     for open_end in (ruled, again):
         if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
             return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
@@ -248,6 +249,24 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     if ruled is not None:
         return _Verdict(VmOutcome.MIGRATES, ruled.reason, ruled.remedy)
     return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable")
+
+
+def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Problem, reason: str = "") -> _Verdict:
+    """Return that a VMI cannot migrate because of a problem, with those besides it: each needs a repair of its own.
+
+    Failures of a VMI that no node can take are no further problem.
+    """
+    nowhere = None if state.placed else no_target.reason(find(True), cluster, moves=True)
+    more = [] if nowhere is None or first.cause in (nowhere.cause, ProblemCause.MIGRATION_FAILS) else [nowhere]
+    if nowhere is not None and first.cause == ProblemCause.MIGRATION_FAILS and first.id is None:
+        first = first._replace(cause=nowhere.cause)
+    elif nowhere is not None and first.id is not None:
+        more = [nowhere]
+    try:
+        refused = () if state.placed else tuple(quotas.refusals(vmi, cluster))
+    except Unseen:
+        refused = ()
+    return _Verdict.blocks(first, reason, (*more, *(found for found in refused if found.id != first.id)))
 
 
 def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Problem | None], ...]:
@@ -362,7 +381,7 @@ def _failing(vmi: Object, cluster: Cluster) -> Problem | None:
     words = cut_middle(vm_states_failures.pair_words(text), 200)
     reason = f"its last {len(failed)} migrations failed, so will the next{f': {words}' if words else ''}"
     if text and migration_failures.is_of_pair(text):
-        return Problem(reason, vm_states_failures.PAIR_REMEDY, ProblemCause.TARGETS_INCOMPATIBLE)
+        return Problem(reason, vm_states_failures.PAIR_REMEDY, ProblemCause.MIGRATION_FAILS)
     command = kubectl("describe", VMIM, failed[-1].name, failed[-1].namespace)
     remedy = vm_states_failures.remedy(text)
     return Problem(reason, remedy, ProblemCause.MIGRATION_FAILS, command=command)

@@ -46,10 +46,15 @@ def _problem(name: str, found: list[Reason], said: str, reaction: Reaction) -> P
     """Return one reason as a problem. ``said``: KubeVirt's own words about it."""
     what = ", ".join(dict.fromkeys(reason.what for reason in found)) or said
     known = f" ({what})" if what else ""
-    remedies = tuple(dict.fromkeys(reason.remedy for reason in found if reason.remedy))
-    remedy = ", or ".join((*remedies, "let drains shut the guest down"))
+    remedies = dict.fromkeys(_named(reason) for reason in found if reason.remedy)
+    remedy = ", or ".join((*filter(None, (" and ".join(remedies),)), "let drains shut the guest down"))
     reason = f"{reaction.strategy.phrase}, but cannot migrate: {name}{known}"
     return Problem(reason, remedy, name or ProblemCause.NOT_MIGRATABLE)
+
+
+def _named(reason: Reason) -> str:
+    """Return the remedy of a reason with the name of what it is about instead of "it"."""
+    return reason.remedy.replace(" them", " it").replace(" it", f" {reason.what}", 1)
 
 
 def together(problems: Sequence[Problem]) -> str:

@@ -38,19 +38,21 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
         return None
     otherwise = "let drains shut the guest down" if moves else "plan for its downtime"
     nodes = candidates.scheduler(cluster).state.nodes
-    refusals = {name: why for name, why in placement.refusals.items() if SCHEDULABLE in nodes[name].labels}
+    refusals = {
+        name: why for name, why in placement.refusals.items() if name in nodes and SCHEDULABLE in nodes[name].labels
+    }
     if not refusals:
         runs_kubevirt = any(SCHEDULABLE in node.labels for node in nodes.values())
         if not runs_kubevirt:
             return None
-        return Problem("no other node runs KubeVirt", f"add one, or {otherwise}", ProblemCause.NO_OTHER_NODE)
+        return Problem("no other node runs KubeVirt", f"add one, or {otherwise}", ProblemCause.NO_TARGET)
     busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
     if busy:
         reason = f"no node that could take it is ready: {names(sorted(busy))}"
         cordoned = [name for name in sorted(busy) if refusals[name] == "cordoned"]
         verb = "uncordon" if cordoned else "describe node"
         command = f"kubectl {verb} {shlex.quote((cordoned or sorted(busy))[0])}"
-        return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_NODE_READY, command=command)
+        return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
     causes = tuple(dict.fromkeys(_causes(refusals)))
     found, remedy = f"no other node can take it: {names(causes)}", _remedy(causes, otherwise, cluster)
     claim, namespace = _broken_claim(causes), target.pod.namespace

@@ -37,29 +37,34 @@ def refusal(vmi: Object, cluster: Cluster) -> Problem | None:
     Raises:
         Unseen: one may refuse a pod whose requests could not be read.
     """
+    return next(refusals(vmi, cluster), None)
+
+
+def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
+    """Yield why LimitRanges, and each quota that does, refuse what a migration creates.
+
+    Raises:
+        Unseen: one may refuse a pod whose requests could not be read.
+    """
     namespace = vms.namespace_of(vmi)
     ranges = limit_ranges.of_namespace(cluster, namespace)
     found = cluster.known(RESOURCE_QUOTA, namespace)
     if not found and not ranges:
-        return None
+        return
     if unseen := candidates.unseen_size(vmi, cluster):
         raise Unseen(unseen)
     demand = migration_demand.demand(vmi, cluster)
     for pod, words in ((demand.launcher, "a second pod"), (demand.attachment, "the pod that attaches its volumes")):
         refused = limit_ranges.refusal(pod, ranges) if pod is not None else ""
         if refused:
-            return Problem(
-                f"{refused}: {words} is refused",
-                "change the LimitRange, or what the pod requests",
-                ProblemCause.LIMIT_RANGE,
-            )
+            remedy = "change what the pod requests, or the LimitRange"
+            yield Problem(f"{refused}: {words} is refused", remedy, id=problem_of(ProblemCause.LIMIT_RANGE, vmi))
     for quota in found:
-        for name, lack in missing(quota, demand):
+        for name, lack in missing(quota, demand)[:1]:
             what = "copy of its vTPM and EFI state" if name.removeprefix("count/") in _OF_STATE else "pod"
             reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
             remedy = "use an ApplicationAwareResourceQuota, or raise the quota"
-            return Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
-    return None
+            yield Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
 
 
 def counts_pods_of(quota: Object, priority_class: str) -> bool:

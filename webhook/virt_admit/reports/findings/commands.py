@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain.typed_remedies import shut_down_by_drains
 from virt_admit.model.commands import about, json_patch
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -21,6 +20,8 @@ def command(row: ReportRow) -> str:
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
     if row.problem is not None and kind.kind in _MIGRATING and row.problem.cause.endswith("Migratable"):
+        from virt_admit.forecasts.drain.typed_remedies import shut_down_by_drains  # noqa: PLC0415 - files need no forecast
+
         return shut_down_by_drains(obj, "LiveMigrateIfPossible") or _default(obj, kind)
     cause = row.problem.cause if row.problem is not None else ""
     return _BY_CAUSE.get(cause, _default)(obj, kind)
@@ -39,7 +40,4 @@ def _describe(obj: Object, kind: Kind) -> str:
     return about("describe", obj, kind)
 
 
-_BY_CAUSE: Final[Mapping[str, Callable[[Object, Kind], str]]] = {
-    ProblemCause.WEBHOOK: _describe,
-    ProblemCause.BUNDLE: _describe,
-}
+_BY_CAUSE: Final[Mapping[str, Callable[[Object, Kind], str]]] = {ProblemCause.COMPONENT: _describe}

@@ -11,10 +11,24 @@ stays after the end of the maintenance: remove it with ``virtctl evacuate-cancel
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import VMI
-from virt_admit.model.kubevirt.instances import migrations
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, duration, format_duration, rule, union
+from virt_admit.model.kubevirt.instances import migration_failures, migrations
+from virt_admit.model.messages import cut_middle, sentence
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    duration,
+    first_that_fits,
+    format_duration,
+    rule,
+    union,
+)
 
 
 @dataclass(frozen=True)
@@ -43,11 +57,22 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     now, last = clock.now(context.cluster), _last_event(vmi, context.cluster)
     if now is not None and last is not None and now - last < timedelta(microseconds=longest // 1000):
         return
-    yield Finding(
-        mark.path,
-        f"a drain of node {mark.text} waits for this VMI, but no migration ran for {format_duration(longest)} or more. "
-        f"{_remedy(vmi, context.cluster)}, or shut the VM down.",
+    waits = (
+        f"a drain of node {mark.text} waits for this VMI, but no migration ran for {format_duration(longest)} or more"
     )
+    failure = _failure(vmi, context.cluster)
+    choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
+    if failure:
+        remedy = vm_states_failures.remedy(failure).partition(",")[0]
+        choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (120, 80, 50)]
+    yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
+
+
+def _failure(vmi: Object, cluster: Cluster) -> str:
+    """Return the reason of the last failure, without the names of calls; empty: none is known."""
+    states = [migration.at("status", "migrationState") for migration in migrations.of_vmi(vmi, cluster)]
+    reason = states[-1]["failureReason"].text if states else ""
+    return vm_states_failures.pair_words(migration_failures.essence(reason)) if reason else ""
 
 
 def _remedy(vmi: Object, cluster: Cluster) -> str:

@@ -95,7 +95,7 @@ def check(obj: Object, context: Context) -> Findings:
                         for what in ("the requests of this webhook (failurePolicy Fail)", "its requests")
                     ),
                 ),
-                problem=problem_of(ProblemCause.WEBHOOK, obj),
+                problem=problem_of(ProblemCause.COMPONENT, obj),
             )
 
 
@@ -110,7 +110,7 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
             yield Finding(
                 service["name"].path,
                 f"{problem}, so {effect}. Repair its pods.",
-                problem=problem_of(ProblemCause.WEBHOOK, obj),
+                problem=problem_of(ProblemCause.COMPONENT, obj),
             )
 
 

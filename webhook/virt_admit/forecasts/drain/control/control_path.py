@@ -256,5 +256,4 @@ def blocker(hindrance: Hindrance) -> Blocker:
         hindrance.reason,
         hindrance.remedy,
         hindrance.now,
-        hindrance.cause,
     )

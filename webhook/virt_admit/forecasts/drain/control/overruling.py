@@ -56,9 +56,7 @@ def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPa
 
 def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:
     by = by if "kubectl " in by.remedy else typed_remedies.with_command(by, found.vmi, cluster)
-    return replace(
-        found, outcome=VmOutcome.BLOCKS, reason=by.reason, remedy=by.remedy, unseen="", problems=(by, *found.problems)
-    )
+    return replace(found, outcome=VmOutcome.BLOCKS, reason=by.reason, remedy=by.remedy, unseen="", problems=(by,))
 
 
 def _silent(node: Object, cluster: Cluster) -> Problem | None:
@@ -68,7 +66,7 @@ def _silent(node: Object, cluster: Cluster) -> Problem | None:
         return Problem("its node does not report: it cannot migrate", remedy, ProblemCause.NODE_SILENT).about(node)
     if node_health.cannot_end_pods(node):
         reason = f"the kubelet of its node cannot end pods ({node_health.unready(node)})"
-        return Problem(reason, remedy, ProblemCause.NODE_CANNOT_END_PODS).about(node)
+        return Problem(reason, remedy, ProblemCause.NODE_SILENT).about(node)
     return None
 
 

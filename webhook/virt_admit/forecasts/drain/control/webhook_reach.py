@@ -51,11 +51,10 @@ class Hindrance:
     """Whether it is so at this moment. False: it will be so in the course of the drain."""
     vms: frozenset[str] | None = None
     """Full names of the VMs that it keeps. None: all of the node."""
-    cause: ProblemCause = ProblemCause.COMPONENT
 
     @property
     def problem(self) -> Problem:
-        return Problem(self.reason, self.remedy, self.cause, ProblemId(self.cause, self.namespace, self.name))
+        return Problem(self.reason, self.remedy, id=ProblemId(ProblemCause.COMPONENT, self.namespace, self.name))
 
     @classmethod
     def unread(cls, component: str, what: str) -> Hindrance:
@@ -166,14 +165,14 @@ def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tu
     """Return why a webhook does not answer, now or in the course of a drain; None: it answers, or is not judged."""
     namespace, name = webhook.service
     configuration = webhook.configuration
-    made = Hindrance(webhook.title, configuration.kind, "", configuration.name, cause=ProblemCause.WEBHOOK)
+    made = Hindrance(webhook.title, configuration.kind, "", configuration.name)
     described = kubectl("describe", SERVICE, name, namespace)
     repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook: {described}"
     if webhook.expired:
         reason = f"{webhook.title} fails closed, and its CA bundle has ended"
         described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
         remedy = f"Repair the operator that renews it: {described}"
-        return replace(made, reason=reason, remedy=remedy, stops=True, cause=ProblemCause.BUNDLE)
+        return replace(made, reason=reason, remedy=remedy, stops=True)
     if webhook.service in without:
         return None
     try:

@@ -28,7 +28,7 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
         if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and len(impossible) == 1):
             reason = f"migrations fail on every node: {_pairs(impossible)}"
-            return Ruling(StateEffect.BLOCKS, reason, PAIR_REMEDY, ProblemCause.TARGETS_INCOMPATIBLE)
+            return Ruling(StateEffect.BLOCKS, reason, PAIR_REMEDY, ProblemCause.MIGRATION_FAILS)
     loads = migration_failures.loads_in_a_row(vmi, cluster)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
     if loads and not (settings is not None and settings.ends_at_deadline):
@@ -36,7 +36,7 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
         if loads > 1:
             reason = f"its last {loads} migrations were cancelled{after}: timed out"
-            return Ruling(StateEffect.BLOCKS, reason, LOAD_REMEDY, ProblemCause.TIMES_OUT)
+            return Ruling(StateEffect.BLOCKS, reason, LOAD_REMEDY, ProblemCause.MIGRATION_FAILS)
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
         return Ruling(StateEffect.UNKNOWN, reason, LOAD_REMEDY)
     return None

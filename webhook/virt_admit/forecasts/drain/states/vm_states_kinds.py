@@ -118,5 +118,5 @@ class Ruling(NamedTuple):
     effect: StateEffect
     reason: str
     remedy: str = ""
-    cause: ProblemCause = ProblemCause.BLOCKED
+    cause: ProblemCause = ProblemCause.MIGRATION_FAILS
     """The cause of the problem if the effect is ``BLOCKS``."""

@@ -120,7 +120,7 @@ def _volume(case: Case) -> Ruling:
 def _quota(case: Case) -> Ruling:
     remedy = typed("raise the quota", kubectl("edit", RESOURCE_QUOTA, "", vms.namespace_of(case.vmi)))
     reason = f"a quota refuses its second pod{_words(case.found)}"
-    return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.QUOTA)
+    return Ruling(StateEffect.BLOCKS, reason, remedy)
 
 
 def _queued(case: Case) -> Ruling:

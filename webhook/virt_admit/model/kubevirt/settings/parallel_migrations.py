@@ -28,7 +28,7 @@ class MigrationLimits:
     """``parallelOutboundMigrationsPerNode``."""
     source: str
     """Where the limits come from, for people."""
-    owner: tuple[str, str] = ("", "kubevirt")
+    owner: tuple[str, str] = ("kubevirt", "kubevirt")
     """Namespace and name of the object that sets them."""
 
 
@@ -64,9 +64,16 @@ def none_starts(cluster: Cluster) -> Problem | None:
             return Problem(
                 f"{name} is {limit} ({found.source}), so no migration starts",
                 f"set {name} to at least 1",
-                id=ProblemId(ProblemCause.NO_MIGRATION, *found.owner),
+                id=_owner(found, cluster),
             )
     return None
+
+
+def _owner(found: MigrationLimits, cluster: Cluster) -> ProblemId:
+    """Return the problem of the object in which the limits are written: HyperConverged where it exists."""
+    written = configuration.known_or_none(configuration.hyperconverged, cluster)
+    owner = (written.namespace, written.name) if written is not None else found.owner
+    return ProblemId(ProblemCause.NO_MIGRATION, *owner)
 
 
 def _of(obj: Object, node_default: int) -> MigrationLimits:

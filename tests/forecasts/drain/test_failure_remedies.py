@@ -1,0 +1,20 @@
+"""What repairs a failed migration, by the reason that KubeVirt gives."""
+
+import pytest
+
+from virt_admit.forecasts.drain.states.vm_states_failures import remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "repair"),
+    [
+        ('qemu-kvm: -blockdev {"filename":"/dev/root"}: Failed to lock byte 100', "end the other process"),
+        ("unable to connect to server at 'b:49152': Connection refused", "repair the migration network"),
+        ("Failed to write to '/var/run/x': No space left on device", "free space"),
+        ("Cannot access storage file '/var/run/kubevirt-private/x': Permission denied", "repair the access"),
+        ("cannot set up guest memory 'pc.ram': Cannot allocate memory", "free memory"),
+        ("words that nobody has seen yet", "remove the cause that its events name"),
+    ],
+)
+def test_the_remedy_is_about_the_reason(reason, repair):
+    assert remedy(reason).startswith(repair)
