@@ -36,7 +36,7 @@ VALUES = {
 }
 """What a reader writes instead of a placeholder."""
 
-MAY_FIND = re.compile(r"^(virt-admit (check|scan|drain|upgrade|policy diff)|kubectl kustomize)\b")
+MAY_FIND = re.compile(r"^(virt-admit (check|scan|drain|plan|upgrade|policy diff)|kubectl kustomize)\b")
 """Commands that exit with 1 when they find something."""
 
 MAY_FIND_NOTHING = re.compile(r"\| grep [^|]+$")
