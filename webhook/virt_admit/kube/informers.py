@@ -128,6 +128,31 @@ class Informed(NamedTuple):
     objects: int
 
 
+MOST_LINE: Final = 32 << 20
+"""Bytes of one event of a watch. etcd stores objects of at most 1.5 MiB by default."""
+
+
+def watch_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of a watch.
+
+    Raises:
+        MalformedResponse: a line is longer than any event.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for chunk in response.stream(decode_content=True):
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if size > MOST_LINE:
+            raise MalformedResponse(0, f"the API server sends a line of more than {MOST_LINE} bytes")
+        for part in others:
+            line = b"".join(parts)
+            parts, size = [part], len(part)
+            if line:
+                yield line
+
+
 class Informer:
     """Keeps one store up to date: lists, watches, and restarts after failures."""
 
@@ -190,7 +215,7 @@ class Informer:
             self._response = response
             self.current = True
             try:
-                for line in response:  # urllib3 yields whole lines
+                for line in watch_lines(response):
                     event = json_codec.loads(line)
                     self._apply(event["type"], event["object"])
                     self._resume_point = ResumePoint(

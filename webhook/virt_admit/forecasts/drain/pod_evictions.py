@@ -133,7 +133,7 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
 
     ``has_vms``: whether VMs run there, also where their pods are not known.
     """
-    pods = [pod for pod in on_node(cluster, node) if is_evicted(pod)]
+    pods = [pod for pod in cluster.cached(by_node).get(node, ()) if is_evicted(pod)]
     blockers: list[Blocker] = []
     waits: list[Wait] = []
     unseen: list[str] = []
@@ -168,12 +168,8 @@ def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
 _FENCE: Final = "Repair or fence the node."
 
 
-def on_node(cluster: Cluster, node: str) -> Sequence[Object]:
-    """Return the known pods of a node."""
-    return cluster.cached(_by_node).get(node, ())
-
-
-def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the known pods by their node."""
     found: dict[str, list[Object]] = {}
     for pod in cluster.known(POD):
         node = pod.at("spec", "nodeName").text

@@ -93,7 +93,7 @@ class FollowRemaining:
 
 def remaining(node: str, cluster: Cluster) -> FollowRemaining:
     """Return the pods of a node that a drain evicts."""
-    evicted = [pod for pod in pod_evictions.on_node(cluster, node) if pod_evictions.is_evicted(pod)]
+    evicted = [pod for pod in cluster.cached(pod_evictions.by_node).get(node, ()) if pod_evictions.is_evicted(pod)]
     own = sorted(pod.full_name for pod in evicted if not pod_evictions.is_of_vm(pod))
     of_vms = sorted(pod.full_name for pod in evicted if pod_evictions.is_of_vm(pod))
     complete = not any(gather(cluster.list(kind))[1] for kind in (POD, VMI))
