@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.scheduler import volumes
-from virt_admit.model.scheduler.ledger import Shape
+from virt_admit.model.scheduler.ledger import Role, Shape
 from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
 
 READS: Final[Reads] = union(
@@ -126,6 +126,8 @@ def _slacks(
     free = room.free(resource, view)
     if tolerance.reserve > 0 and free - room.reserve(resource, tolerance, view) < margin:
         yield free - room.reserve(resource, tolerance, view), None
+    if free - room.at_most(resource, tolerance, view) >= margin:
+        return
     for number, (weight, loss) in enumerate(room.losses(resource, tolerance, view)):
         if free - weight >= margin or number >= _MOST_LOSSES:
             return
@@ -220,13 +222,23 @@ def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces |
     for name in sorted(places, key=lambda name: -memory[name].free):
         if not room.ledger.nodes[name].can_be_lost:
             return None
-        if slots - memory[name].free // wanted != as_large(room, name, wanted, cluster):
+        elsewhere = slots - memory[name].free // wanted
+        if elsewhere > _at_most_as_large(room, name, wanted) or elsewhere != as_large(room, name, wanted, cluster):
             return None
     others = sorted((wanted - each.free, name) for name, each in memory.items() if name not in places)
     if not places:
         return None
     missing, other = next(((lack, name) for lack, name in others if lack > 0), (0, ""))
     return OnlyPlaces(tuple(sorted(places)), other, missing)
+
+
+def _at_most_as_large(room: Room, node: str, memory: int) -> int:
+    """Return how many VMs of a node start again and request as much memory, without a look at each of them."""
+    return sum(
+        number
+        for shape, number in room.ledger.held(node).items()
+        if shape.role is Role.RETURNS and dict(shape.requests).get(MEMORY, 0) >= memory
+    )
 
 
 def as_large(room: Room, node: str, memory: int, cluster: Cluster, loss: Loss | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -142,9 +143,12 @@ def _returns(obj: Object, cluster: Cluster) -> bool:
     """Return whether it is certain that the VM starts on another node after the loss of its own."""
     if kinds.of(obj) is not VMIRS and vms.run_strategy(vms.vm_spec(obj)) not in ("Always", "RerunOnFailure"):
         return False
-    return (
-        len({host.name for host in permanent_constraints.hosts(expand(obj, cluster), cluster) if not host.refusal}) > 1
-    )
+    return _has_two_nodes(obj, cluster)
+
+
+def _has_two_nodes(obj: Object, cluster: Cluster) -> bool:
+    hosts = (host for host in permanent_constraints.hosts(expand(obj, cluster), cluster) if not host.refusal)
+    return len(tuple(itertools.islice(hosts, 2))) > 1
 
 
 def _view(obj: Object) -> RoomView:

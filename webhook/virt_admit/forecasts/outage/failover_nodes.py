@@ -94,8 +94,8 @@ def _sizes(room: Room, loss: Loss) -> Iterator[int]:
 
 def cached_worst(tolerance: Tolerance, cluster: Cluster, room: Room, *, everything: bool = False) -> WorstLoss | None:
     """Return ``worst``, computed once for each state of the cluster."""
-    key = tolerance, everything
-    if key not in room.worst:
-        room.worst[key] = worst(room, tolerance, cluster, everything=everything)
-    found: WorstLoss | None = room.worst[key]
+    key = "worst", tolerance, everything
+    if key not in room.memo:
+        room.memo[key] = worst(room, tolerance, cluster, everything=everything)
+    found: WorstLoss | None = room.memo[key]
     return found

@@ -6,7 +6,7 @@ does not change when VMs move, so a migration or a drain never turns a yes into 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from virt_admit.model.kubevirt.launcher import launcher_resources, vm_ledger
 from virt_admit.model.kubevirt.launcher.vm_ledger import VmLedger
 from virt_admit.model.scheduler.ledger import Ledger, NodeSums, Role, Shape, as_requests
 from virt_admit.model.scheduler.preemption import HIGHEST
+from virt_admit.model.scheduler.resources import PODS
 
 READS: Final = union(vm_ledger.READS, expand_module.READS, launcher_resources.READS, {VMI: ("spec",)})
 
@@ -75,6 +76,23 @@ class Amounts(NamedTuple):
     """What has to find another place after its loss."""
 
 
+NOT_REPORTED: Final = Amounts(-1, 0)
+
+
+class _Vms(NamedTuple):
+    """What the VMs of a node that return demand."""
+
+    highest: int | None
+    tolerant: bool
+
+
+class _Table(NamedTuple):
+    """One resource on all nodes."""
+
+    amounts: Mapping[str, Amounts]
+    free: int
+
+
 @dataclass(frozen=True, eq=False)
 class Room:
     """What the nodes with KubeVirt offer and hold."""
@@ -83,18 +101,16 @@ class Room:
     vms: VmLedger
     computed: Mapping[tuple[str, str], tuple[str, Shape]] = field(default_factory=dict)
     """Node and shape of VMIs that start again and have no pod, by namespace and name."""
-    worst: dict[Any, Any] = field(default_factory=dict)
-    """Results that are remembered as long as the room does not change."""
-    _amounts: dict[tuple[str, RoomView], Mapping[str, Amounts]] = field(default_factory=dict)
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+    """Results that are remembered as long as the cluster does not change."""
 
-    def open(self, view: RoomView = VMS_ALONE) -> list[str]:
-        """Return the nodes on which VMs may run, whether or not they are cordoned or Ready at the moment."""
-        tolerant = view.tolerant or any(self.ledger.sums(name).tolerant for name in ("", *self.ledger.nodes))
-        return [
-            name
-            for name, node in self.ledger.nodes.items()
-            if node.hosts_vms and (tolerant or not node.is_closed or Role.RETURNS in self.ledger.sums(name).by_role)
-        ]
+    def open(self, view: RoomView = VMS_ALONE) -> Collection[str]:
+        """Return the nodes on which VMs may run, whether or not they are cordoned or Ready at the moment.
+
+        Raises:
+            Unseen: one of them does not report what it offers.
+        """
+        return self.amounts(PODS, view)
 
     def amounts(self, resource: str, view: RoomView = VMS_ALONE) -> Mapping[str, Amounts]:
         """Return what is free and what needs another place after a loss, by node on which VMs may run.
@@ -102,49 +118,90 @@ class Room:
         Raises:
             Unseen: a node does not report what it offers.
         """
-        key = resource, view
-        if key not in self._amounts:
-            self._amounts[key] = {name: self._of(name, resource, view) for name in self.open(view)}
-        return self._amounts[key]
-
-    def _of(self, name: str, resource: str, view: RoomView) -> Amounts:
-        offered = self.ledger.nodes[name].allocatable
-        if offered is None:
-            raise Unseen(f"status.allocatable of node {name}")
-        sums = self.ledger.sums(name)
-        kept = sums.of(resource) - _preemptible(sums, resource, self._highest(view), view)
-        needs = sums.by_role.get(Role.RETURNS, {}).get(resource, 0)
-        if view.everything:
-            needs += sums.by_role.get(Role.CONTROLLED, {}).get(resource, 0)
-        return Amounts(max(0, offered.get(resource, 0) - kept), needs)
-
-    def _highest(self, view: RoomView) -> int | None:
-        known = [self.ledger.sums(name).highest for name in ("", *self.ledger.nodes)]
-        return max((each for each in (*known, view.highest) if each is not None), default=None)
+        return self._table(resource, view).amounts
 
     def free(self, resource: str, view: RoomView = VMS_ALONE) -> int:
         """Return how much of a resource is free on all nodes together."""
-        return sum(each.free for each in self.amounts(resource, view).values())
+        return self._table(resource, view).free
+
+    def _table(self, resource: str, view: RoomView) -> _Table:
+        key = "table", resource, view
+        if key not in self.memo:
+            effective = self._effective(view)
+            amounts = self.ledger.derive(
+                ("amounts", resource, effective), lambda name: self._of(name, resource, effective)
+            )
+            for name, each in amounts.items():
+                if each is NOT_REPORTED:
+                    raise Unseen(f"status.allocatable of node {name}")
+            self.memo[key] = _Table(amounts, sum(each.free for each in amounts.values()))
+        found: _Table = self.memo[key]
+        return found
+
+    def _effective(self, view: RoomView) -> RoomView:
+        """Return the view with what the VMs of the cluster demand."""
+        if "vms" not in self.memo:
+            self.memo["vms"] = self.ledger.derive("vms", self._vms_of), self._vms_of("")
+        known, starting = self.memo["vms"]
+        every = (*known.values(), starting)
+        highest = max(
+            (each for each in (view.highest, *(vms.highest for vms in every)) if each is not None), default=None
+        )
+        return view._replace(highest=highest, tolerant=view.tolerant or any(vms.tolerant for vms in every))
+
+    def _vms_of(self, name: str) -> _Vms:
+        sums = self.ledger.sums(name)
+        return _Vms(sums.highest, sums.tolerant)
+
+    def _of(self, name: str, resource: str, view: RoomView) -> Amounts | None:
+        """Return the amounts of a node; None: no VM may run there."""
+        node, sums = self.ledger.nodes[name], self.ledger.sums(name)
+        if not node.hosts_vms or (node.is_closed and not view.tolerant and Role.RETURNS not in sums.by_role):
+            return None
+        if node.allocatable is None:
+            return NOT_REPORTED
+        kept = sums.of(resource) - _preemptible(sums, resource, view)
+        needs = sums.by_role.get(Role.RETURNS, {}).get(resource, 0)
+        if view.everything:
+            needs += sums.by_role.get(Role.CONTROLLED, {}).get(resource, 0)
+        return Amounts(max(0, node.allocatable.get(resource, 0) - kept), needs)
 
     def pending(self, resource: str) -> int:
         """Return what VMs that start at the moment ask for and no node holds yet."""
         return self.ledger.sums("").by_role.get(Role.RETURNS, {}).get(resource, 0)
 
-    def losses(self, resource: str, tolerance: Tolerance, view: RoomView = VMS_ALONE) -> Iterator[Weighed]:
-        """Yield the losses that the cluster must survive, the heaviest first. None if nothing would be left.
+    def losses(self, resource: str, tolerance: Tolerance, view: RoomView = VMS_ALONE) -> Sequence[Weighed]:
+        """Return the losses that the cluster must survive, the heaviest first. None if nothing would be left.
 
         Of several nodes or zones at once only the heaviest ones are tried.
         """
-        amounts = self.amounts(resource, view)
-        nodes = {name: each.free + each.needs for name, each in amounts.items() if self.ledger.nodes[name].can_be_lost}
-        yield from sorted(
-            (*_of_nodes(nodes, tolerance.nodes, len(amounts)), *self._of_zones(nodes, tolerance.zones)),
-            key=lambda each: (-each.weight, sorted(each.loss.nodes)),
-        )
+        key = "losses", resource, tolerance, view
+        if key not in self.memo:
+            weights, nodes = self._weights(resource, view), len(self.amounts(resource, view))
+            found = (*_of_nodes(weights, tolerance.nodes, nodes), *self._of_zones(weights, tolerance.zones))
+            self.memo[key] = sorted(found, key=lambda each: (-each.weight, sorted(each.loss.nodes)))
+        losses: Sequence[Weighed] = self.memo[key]
+        return losses
+
+    def _weights(self, resource: str, view: RoomView) -> Mapping[str, int]:
+        """Return what the loss of each node takes of the free room."""
+        key = "weights", resource, view
+        if key not in self.memo:
+            nodes, amounts = self.ledger.nodes, self.amounts(resource, view)
+            self.memo[key] = {name: each.free + each.needs for name, each in amounts.items() if nodes[name].can_be_lost}
+        found: Mapping[str, int] = self.memo[key]
+        return found
+
+    def at_most(self, resource: str, tolerance: Tolerance, view: RoomView = VMS_ALONE) -> int:
+        """Return an upper bound of the weight of each loss, which is found faster than the losses."""
+        weights = self._weights(resource, view)
+        if tolerance.zones:
+            return sum(weights.values())
+        return max(weights.values(), default=0) * tolerance.nodes
 
     def _of_zones(self, weights: Mapping[str, int], number: int) -> Iterator[Weighed]:
         zones: dict[str, set[str]] = {}
-        for name in weights:
+        for name in weights if number else ():
             zones.setdefault(self.ledger.nodes[name].zone, set()).add(name)
         if number < 1 or number >= len(zones) or "" in zones:
             return
@@ -174,15 +231,15 @@ def _of_nodes(weights: Mapping[str, int], number: int, among: int) -> Iterator[W
     yield Weighed(sum(weights[name] for name in heaviest), Loss(frozenset(heaviest)))
 
 
-def _preemptible(sums: NodeSums, resource: str, highest: int | None, view: RoomView) -> int:
+def _preemptible(sums: NodeSums, resource: str, view: RoomView) -> int:
     """Return how much of a resource pods hold that VMs of the highest priority could shut down."""
-    if highest is None:
+    if view.highest is None:
         return 0
     return sum(
         amounts.get(resource, 0)
         for priority, by_role in sums.preemptible.items()
         for role, amounts in by_role.items()
-        if priority < highest and not (view.everything and role is Role.CONTROLLED)
+        if priority < view.highest and not (view.everything and role is Role.CONTROLLED)
     )
 
 

@@ -7,13 +7,17 @@ are replaced as a whole, and its sums are derived from them when they are asked 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from virt_admit.model.scheduler.node_labels import is_transient
 from virt_admit.model.scheduler.resources import PODS, Resources
 from virt_admit.model.scheduler.snapshot import Node
+
+T = TypeVar("T")
+
+_MOST_DERIVED: Final = 200
 
 
 class Role(enum.IntEnum):
@@ -92,6 +96,18 @@ class Ledger:
         self.nodes: dict[str, LedgerNode] = {}
         self._held: dict[str, Mapping[Shape, int]] = {}
         self._sums: dict[str, tuple[Mapping[Shape, int], NodeSums]] = {}
+        self._generation = 0
+        self._changed: dict[str, int] = {}
+        """By node the generation at which it changed."""
+        self._derived: dict[Hashable, tuple[int, Mapping[str, Any]]] = {}
+
+    def set_node(self, name: str, node: LedgerNode | None) -> None:
+        """Replace a node; None: it does not exist."""
+        if node is None:
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = node
+        self._note(name)
 
     def add(self, node: str, shape: Shape, number: int = 1) -> None:
         """Add pods of a shape to a node, or remove them (a negative number)."""
@@ -104,6 +120,34 @@ class Ledger:
         else:
             self._held.pop(node, None)
             self._sums.pop(node, None)
+        self._note(node)
+
+    def _note(self, node: str) -> None:
+        """Record a change, after it was made: a reader that takes the generation first never misses one."""
+        self._changed[node] = self._generation + 1
+        self._generation += 1
+
+    def derive(self, key: Hashable, of_node: Callable[[str], T | None]) -> Mapping[str, T]:
+        """Return ``of_node(name)`` of each node, without None; computed again only for nodes that changed.
+
+        Args:
+            key: names the function, with everything else that the values depend on.
+            of_node: what is derived from one node.
+        """
+        generation, (then, known) = self._generation, self._derived.get(key, (-1, {}))
+        if then == generation:
+            return known
+        values = dict(known)
+        for name in [name for name, changed in tuple(self._changed.items()) if changed > then]:
+            value = of_node(name) if name in self.nodes else None
+            if value is None:
+                values.pop(name, None)
+            else:
+                values[name] = value
+        if len(self._derived) >= _MOST_DERIVED:  # users choose the names of resources
+            self._derived.clear()
+        self._derived[key] = generation, values
+        return values
 
     def held(self, node: str) -> Mapping[Shape, int]:
         """Return the number of pods of each shape on a node."""
@@ -125,6 +169,7 @@ class Ledger:
         """Return a copy that changes alone."""
         other = Ledger()
         other.nodes, other._held, other._sums = dict(self.nodes), dict(self._held), dict(self._sums)
+        other._generation, other._changed, other._derived = self._generation, dict(self._changed), dict(self._derived)
         return other
 
     def __eq__(self, other: object) -> bool:

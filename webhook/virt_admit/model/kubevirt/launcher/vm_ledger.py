@@ -7,6 +7,7 @@ The pods of a migrating VMI count once, on its node: a migration changes nothing
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -87,7 +88,7 @@ class VmLedger:
         self._pods: _ByName = {}
         """Of ordinary pods the ``LedgerPod``, of launcher pods the name of the VMI."""
         self._launchers: _ByName = {}
-        """By VMI: name and ``LedgerPod`` of each of its pods."""
+        """By VMI: name and ``LedgerPod`` of its pod, or several such pairs, as while it migrates."""
         self._vmis: _ByName = {}
         self._returning: _ByName = {}
         """The VMs that start again after the loss of their node."""
@@ -99,10 +100,7 @@ class VmLedger:
     def record(self, kind: Kind, namespace: str, name: str, facts: Facts) -> None:
         """Replace what is known of an object of one of ``KINDS``."""
         if kind is NODE:
-            if isinstance(facts, LedgerNode):
-                self.ledger.nodes[name] = facts
-            else:
-                self.ledger.nodes.pop(name, None)
+            self.ledger.set_node(name, facts if isinstance(facts, LedgerNode) else None)
         elif kind is POD:
             self._set_pod(namespace, name, facts if isinstance(facts, PodFacts) else None)
         else:
@@ -110,12 +108,12 @@ class VmLedger:
             value = self._share(facts) if isinstance(facts, LedgerVmi) else facts
             if known.get(namespace, {}).get(name) != value:
                 with _Rebooked(self, namespace, name):
-                    _set(known, namespace, name, value)
+                    _set(known, namespace, sys.intern(name), value)
 
     def _set_pod(self, namespace: str, name: str, facts: PodFacts | None) -> None:
         before = self._pods.get(namespace, {}).get(name)
         after = self._share(facts.pod) if facts is not None else None
-        vmi = facts.vmi if facts is not None else ""
+        vmi = sys.intern(facts.vmi) if facts is not None else ""
         if isinstance(before, str):
             self._set_launcher(namespace, before, name, None if before != vmi else after)
         elif before is not None and (vmi or before is not after):
@@ -139,7 +137,7 @@ class VmLedger:
 
     def booked(self, namespace: str, vmi: str) -> LedgerPod | None:
         """Return what counts for a VMI; None: it has no pod."""
-        pods = self._launchers.get(namespace, {}).get(vmi, ())
+        pods = self._pods_of(namespace, vmi)
         facts = self._vmis.get(namespace, {}).get(vmi)
         if facts is not None and facts.node:
             pods = tuple(each for each in pods if each[1].node == facts.node)
@@ -184,8 +182,14 @@ class VmLedger:
 
     def _set_launcher(self, namespace: str, vmi: str, name: str, pod: LedgerPod | None) -> None:
         with _Rebooked(self, namespace, vmi):
-            others = tuple(each for each in self._launchers.get(namespace, {}).get(vmi, ()) if each[0] != name)
-            _set(self._launchers, namespace, vmi, (*others, (name, pod)) if pod is not None else others or None)
+            pods = [each for each in self._pods_of(namespace, vmi) if each[0] != name]
+            if pod is not None:
+                pods.append((name, pod))
+            _set(self._launchers, namespace, vmi, (pods[0] if len(pods) == 1 else tuple(pods)) or None)
+
+    def _pods_of(self, namespace: str, vmi: str) -> tuple[tuple[str, LedgerPod], ...]:
+        found = self._launchers.get(namespace, {}).get(vmi, ())
+        return (found,) if found and isinstance(found[0], str) else found
 
     def _share(self, value: LedgerPod | LedgerVmi) -> Any:
         return self._shared.setdefault(value, value)
@@ -245,7 +249,7 @@ def facts_of(kind: Kind, obj: Object, summary: Mapping[str, Any] | None = None) 
     if kind is NODE:
         return ledger_node(read_node(obj), hosts_vms=SCHEDULABLE in obj.labels)
     if kind is POD:
-        ended = obj.at("status", "phase").text in FINISHED
+        ended = _map(obj.data.get("status")).get("phase") in FINISHED
         return None if ended else PodFacts(_ledger_pod(obj, summary), vmi_name(obj))
     if kind is VMI:
         ended = obj.at("status", "phase").text in migrations.FINAL_PHASES
@@ -255,28 +259,45 @@ def facts_of(kind: Kind, obj: Object, summary: Mapping[str, Any] | None = None) 
 
 def vmi_name(pod: Object) -> str:
     """Return the name of the VMI of a launcher pod; empty for other pods."""
-    labels = pod.metadata["labels"].map
+    metadata = _map(pod.data.get("metadata"))  # without fields, because this runs for every pod of a cluster
+    labels = _map(metadata.get("labels"))
     if labels.get("kubevirt.io") != "virt-launcher":
         return ""
-    for owner in pod.metadata["ownerReferences"].items():
-        if owner["kind"].text == VMI.kind:
-            return owner["name"].text or ""
-    return pod.labels.get(launcher_pod.NAME, "")
+    name = next((each.get("name") for each in _owners(metadata) if each.get("kind") == VMI.kind), None)
+    found = name if name is not None else labels.get(launcher_pod.NAME)
+    return found if isinstance(found, str) else ""
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _owners(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    owners = metadata.get("ownerReferences")
+    yield from (each for each in (owners if isinstance(owners, list) else ()) if isinstance(each, dict))
 
 
 def _ledger_pod(pod: Object, summary: Mapping[str, Any] | None) -> LedgerPod:
-    spec = pod["spec"]
-    priority = spec["priority"].integer or 0
-    tolerant = any(not (each["key"].text or "").startswith(_USUAL) for each in spec["tolerations"].items())
-    requests = _summed(summary) if summary is not None else as_requests(pod_requests(spec, pod["status"]))
-    return LedgerPod(spec["nodeName"].text or "", Shape(_role(pod), requests, priority, tolerant))
+    spec = _map(pod.data.get("spec"))
+    node, priority, tolerations = spec.get("nodeName"), spec.get("priority"), spec.get("tolerations")
+    requests = _summed(summary) if summary is not None else as_requests(pod_requests(pod["spec"], pod["status"]))
+    shape = Shape(
+        _role(_map(pod.data.get("metadata"))),
+        requests,
+        priority if isinstance(priority, int) and not isinstance(priority, bool) else 0,
+        isinstance(tolerations, list) and any(map(_is_unusual, tolerations)),
+    )
+    return LedgerPod(node if isinstance(node, str) else "", shape)
 
 
-def _role(pod: Object) -> Role:
+def _is_unusual(toleration: Any) -> bool:
+    return isinstance(toleration, dict) and not str(toleration.get("key") or "").startswith(_USUAL)
+
+
+def _role(metadata: Mapping[str, Any]) -> Role:
     """Return the role of an ordinary pod; launcher pods return only if their VM does."""
-    controller = pod.controller
-    kind = controller["kind"].text if controller is not None else None
-    return Role.STAYS if kind in (None, VMI.kind, *_STAYING_OWNERS) else Role.CONTROLLED
+    kinds = [each.get("kind") for each in _owners(metadata) if each.get("controller") is True]
+    return Role.STAYS if not kinds or kinds[0] in (VMI.kind, *_STAYING_OWNERS) else Role.CONTROLLED
 
 
 def _summed(summary: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
