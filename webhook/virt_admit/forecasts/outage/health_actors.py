@@ -7,70 +7,28 @@ pkg/controller/machine/drain_controller.go; kubernetes-sigs/cluster-api:core/rec
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.machine_replacement import FreedPods
+from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
 from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline, unhealthy_objects
 from virt_admit.forecasts.remediation.coverage import CHECKS
-from virt_admit.forecasts.remediation.remediation_steps import Budget, Span, Step
+from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import SECOND, parse_duration
-from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, machines, remediators, selected_nodes
 from virt_admit.model.remediation.check_scope import WatchedNodes
 
 ETCD: Final = "openshift-etcd"
-_UNDRAINED: Final = ("machine.openshift.io/exclude-node-draining", "machine.cluster.x-k8s.io/exclude-node-draining")
-_TOLERATED: Final = 300
-"""Seconds that a pod without its own toleration stays on an unreachable node (defaulttolerationseconds)."""
-_GRACE: Final = 30
-"""Seconds that KubeVirt gives a guest of a VMI without its own grace period (DefaultGracePeriodSeconds)."""
-_LAUNCHER_GRACE: Final = 30
-"""Seconds that virt-launcher gets in addition (template.go#renderLaunchManifest)."""
 _SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
-UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-
-
-class Seconds(NamedTuple):
-    """A range of whole seconds. ``high`` is None if nothing bounds it."""
-
-    low: int
-    high: int | None
-
-    def plus(self, other: Seconds) -> Seconds:
-        """Return the sum."""
-        high = None if self.high is None or other.high is None else self.high + other.high
-        return Seconds(self.low + other.low, high)
-
-
-def seconds(span: Span) -> Seconds:
-    """Return a span of nanoseconds in whole seconds, rounded outwards."""
-    return Seconds(span.least // SECOND, None if span.most is None else -(-span.most // SECOND))
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of the time line of a VM, in the order of time."""
-
-    what: str
-    low: int
-    high: int | None
-
-
-class Detach(enum.Enum):
-    """When volumes that one node alone may attach leave the lost node."""
-
-    AT_ONCE = "the out-of-service taint detaches them"
-    FORCED = "kube-controller-manager detaches them by force 6 minutes after the pod is gone"
-    UNKNOWN = "not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +54,6 @@ class Actor:
     def certain(self) -> bool:
         """Whether it certainly acts."""
         return not self.refuses and not self.unseen
-
-
-def total(parts: tuple[Part, ...]) -> Seconds:
-    """Return when all parts are over."""
-    found = Seconds(0, 0)
-    for part in parts:
-        found = found.plus(Seconds(part.low, part.high))
-    return found
-
-
-def detection(loss: Loss) -> Part:
-    """Return how long it takes until Ready is Unknown.
-
-    kube-controller-manager looks every 5 s. A new leader counts from its own first look
-    (node_lifecycle_controller.go#updateNodeHealth), after the Lease of the old one.
-    """
-    grace = timeline.grace_period(loss.cluster) // SECOND
-    return Part("detected", grace, grace + _PERIOD + (_LEASE if loss.leader_moves else 0))
-
-
-_PERIOD: Final = 5
-_LEASE: Final = 17
-"""``leader-elect-lease-duration`` of 15 s and a retry after 2 s."""
-POD_GONE: Final = Part("pod gone", 0, 20)
-"""PodGC looks every 20 s (podgc/gc_controller.go#gcTerminating)."""
-_NODE_GONE: Final = Part("pod gone", 40, 60)
-"""After the Node was deleted PodGC waits for 40 s (…#gcOrphaned)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,32 +259,24 @@ def _etcd(cluster: Cluster) -> str:
 # --- how the pods go ---------------------------------------------------------------------------------------------
 
 
-class _Freed(NamedTuple):
-    takes: Seconds
-    gone: Part
-    detach: Detach
-    not_before: int | None = None
-    """Seconds from the loss before which a drain of the dead node does not end."""
-
-
-def _freed(view: _Watch, course: _Course, node: str, loss: Loss) -> _Freed | str:
+def _freed(view: _Watch, course: _Course, node: str, loss: Loss) -> FreedPods | str:
     """Return how the pods of a node go after its remediator begins; as text why they never go."""
     stage, step = course.stage, course.step
     if stage is None:
         return "no remediator is set"
     if step is None and not view.watch.check.external:
-        return _by_deletion(_machine_of(view, node, loss.cluster), node, loss)
+        return machine_replacement.by_deletion(_machine_of(view, node, loss.cluster), node, loss)
     kind = step.kind if step is not None else None
     if kind is kinds.MDR_TEMPLATE:
-        return _by_deletion(_machine_of(view, node, loss.cluster), node, loss)
+        return machine_replacement.by_deletion(_machine_of(view, node, loss.cluster), node, loss)
     if kind is kinds.SNR_TEMPLATE:
         own = view.nodes.get(node)
         measured = [own] if own is not None and view.watch.check.kind is kinds.NHC else None
         takes = remediators.snr_duration(loss.cluster, measured) // SECOND
-        return _Freed(Seconds(takes, takes), POD_GONE, _strategy(step, loss.cluster, automatic=True))
+        return FreedPods(Seconds(takes, takes), POD_GONE, _strategy(step, loss.cluster, automatic=True))
     if kind is kinds.FAR_TEMPLATE:
-        return _Freed(Seconds(0, None), POD_GONE, _strategy(step, loss.cluster, automatic=False))
-    return _Freed(seconds(stage.takes), POD_GONE, Detach.UNKNOWN)
+        return FreedPods(Seconds(0, None), POD_GONE, _strategy(step, loss.cluster, automatic=False))
+    return FreedPods(seconds(stage.takes), POD_GONE, Detach.UNKNOWN)
 
 
 def _strategy(step: Step | None, cluster: Cluster, *, automatic: bool) -> Detach:
@@ -378,73 +301,6 @@ def _machine_of(view: _Watch, node: str, cluster: Cluster) -> Object | None:
     if view.watch.check.kind is not kinds.NHC:
         return own
     return next((each for each in cluster.known(kinds.MACHINE) if machines.node_name(each) == node), None)
-
-
-def _by_deletion(machine: Object | None, node: str, loss: Loss) -> _Freed | str:
-    """Return how the pods of a node go when its Machine is deleted: its controller drains the dead node first."""
-    if machine is not None and any(machine.annotation(key).present for key in _UNDRAINED):
-        return _Freed(Seconds(0, None), _NODE_GONE, Detach.FORCED)
-    limit = _drain_timeout(machine)
-    ends = _drain_end(node, loss)
-    if ends is None and limit is None:
-        return (
-            "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
-            "deletes their pods"
-        )
-    takes = Seconds(0, None)
-    if limit is not None and (ends is None or ends > limit):
-        return _Freed(Seconds(limit, None), _NODE_GONE, Detach.FORCED)
-    return _Freed(takes, _NODE_GONE, Detach.FORCED, not_before=ends)
-
-
-def _drain_timeout(machine: Object | None) -> int | None:
-    """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
-    if machine is None or kinds.of(machine) is not kinds.CAPI_MACHINE:
-        return None
-    newer = machine.at("spec", "deletion", "nodeDrainTimeoutSeconds").integer
-    if newer is not None:
-        return newer or None
-    try:
-        return parse_duration(machine.at("spec", "nodeDrainTimeout").value) // SECOND or None
-    except ValueError:
-        return None
-
-
-def _drain_end(node: str, loss: Loss) -> int | None:
-    """Return how many seconds after the loss a drain of a dead node ends at the earliest; None: never.
-
-    KubeVirt refuses the eviction of VMs that must migrate. Their pods are skipped once their deletion time has passed.
-    """
-    refusing = [vmi for vmi in loss.vmis(node) if _stays(vmi, loss.cluster)]
-    if not refusing:
-        return 0
-    if loss.deletion_interval(node) is None:
-        return None
-    tolerated = [_tolerated(vmi) for vmi in refusing]
-    grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
-    ends = [
-        None if seconds is None else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
-        for seconds, period in zip(tolerated, grace, strict=True)
-    ]
-    known = [end for end in ends if end is not None]
-    return detection(loss).low + max(known) + 1 if len(known) == len(ends) else None
-
-
-def _stays(vmi: Object, cluster: Cluster) -> bool:
-    try:
-        strategy = expand.strategy(vmi, cluster).value
-    except Unseen:
-        return False
-    return lifecycle.eviction(strategy, vmis.migratable(vmi)) is not Eviction.SHUTS_DOWN
-
-
-def _tolerated(vmi: Object) -> int | None:
-    """Return how many seconds the pod of a VMI stays on an unreachable node; None: forever."""
-    for toleration in vmi.at("spec", "tolerations").items():
-        key, effect = toleration["key"].text, toleration["effect"].text
-        if key in (None, "", UNREACHABLE) and effect in (None, "", "NoExecute"):
-            return toleration["tolerationSeconds"].integer
-    return _TOLERATED
 
 
 def by_hand(loss: Loss) -> tuple[Part, ...]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.outage import health_actors, room_left
-from virt_admit.forecasts.outage.health_actors import Detach, NodeCoverage, Part, Seconds, total
+from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
+from virt_admit.forecasts.outage.time_parts import Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC
-from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.messages import names
@@ -186,10 +186,28 @@ def lost_vms(loss: Loss, coverages: Mapping[str, NodeCoverage]) -> LostVms:
     cases = [_case(vmi, node, loss) for node in loss.nodes for vmi in loss.vmis(node)]
     bound = {id(case.vmi): why for case in cases if (why := _bound(case, loss))}
     placeable = [case.returning for case in cases if case.returning is not None and id(case.vmi) not in bound]
-    room = room_left.room(placeable, loss)
+    room = _room(placeable, {id(case.vmi) for case in cases if case.fate.comes is None}, loss)
     handless = _controllers_lost(loss)
     rows = (_row(case, loss, coverages[case.node], room, bound.get(id(case.vmi), ""), handless) for case in cases)
     return LostVms(tuple(rows), room)
+
+
+def _room(placeable: Sequence[ReturningVm], doubtful: Collection[int], loss: Loss) -> RoomLeft:
+    """Return the room for VMs, of which some perhaps do not need it: nobody knows whether they start, or it is not known
+    whether any node can ever run them."""
+    found = room_left.room(placeable, loss)
+    if found.fits is not False:
+        return found
+    certain = [
+        vm
+        for vm in placeable
+        if id(vm.vmi) not in doubtful
+        and not (vm.fresh.pod.full_name in found.nowhere and room_left.is_bound(vm, loss) is None)
+    ]
+    if len(certain) == len(placeable) or room_left.room(certain, loss).fits is False:
+        return found
+    because = "it is not known whether all VMs need room"
+    return replace(found, fits=None, short=(), because=because)
 
 
 def _case(vmi: Object, node: str, loss: Loss) -> _Case:
@@ -204,7 +222,7 @@ def _bound(case: _Case, loss: Loss) -> str:
     pod = case.returning.fresh.pod
     if case.returning.fresh.plain and loss.scheduler.accepting(pod) and not loss.scheduler.lacking(pod.requests):
         return ""
-    if loss.scheduler.ever(pod, "", SCHEDULABLE) is not False:
+    if not room_left.is_bound(case.returning, loss):
         return ""
     found = room_left.target(case.returning, loss)
     return room_left.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import selection
@@ -183,10 +183,13 @@ def outage(nodes: Iterable[str], cluster: Cluster) -> Outage:
     unread = cluster.cached(_unread_kinds)
     doubts = [what for vm in rows for what in vm.unseen]
     doubts += found.room.unseen if found.room.fits is not True else ()
-    survives, because = _verdict(lost, rows, found.room, unread)
+    room = found.room
+    if room.fits and unread:
+        room = replace(room, fits=None, because="there may be more VMs or pods than are known")
+    survives, because = _verdict(lost, rows, room, unread)
     unseen = tuple(dict.fromkeys((*unread, *doubts)))
     actors = tuple(actor for name in lost.nodes for actor in watched[name].actors)
-    return Outage(lost, survives, because, rows, found.room, actors, unseen)
+    return Outage(lost, survives, because, rows, room, actors, unseen)
 
 
 def _verdict(

@@ -59,10 +59,14 @@ class RoomLeft:
 
 def room(vms: Sequence[ReturningVm], loss: Loss) -> RoomLeft:
     """Return whether the VMs of a loss find a place, next to the other pods that restart."""
-    found = _quickly([*(vm.fresh for vm in vms), *(FreshPod(pod, (), True) for pod in loss.others)], loss)
+    found = _quickly([*(vm.fresh for vm in vms), *(_plain(pod) for pod in loss.others)], loss)
     if found is not None:
         return RoomLeft(True, found, {}, frozenset(found), (), "")
     return _Search(vms, loss).result()
+
+
+def _plain(pod: Pod) -> FreshPod:
+    return FreshPod(pod, (), sized=True, plain=True)
 
 
 # --- certain yes -------------------------------------------------------------------------------------------------
@@ -215,6 +219,19 @@ class _Search:
         return shortage([*self.items, *more], self.loss, least=max(1, len(nowhere)))
 
 
+def is_bound(vm: ReturningVm, loss: Loss) -> bool | None:
+    """Return whether no node that is left can ever run a VM; None: that is not known.
+
+    Capacity, cordons and readiness pass; a disk of a lost node, a selector or a device that others lack does not.
+    """
+    fresh = vm.fresh
+    pod = fresh.pod if fresh.sized else replace(fresh.pod, requests={})
+    runs = loss.scheduler.ever(pod, "", SCHEDULABLE)
+    if runs is None or (runs and (fresh.unseen or not fresh.sized)):
+        return None
+    return not runs
+
+
 def target(vm: ReturningVm, loss: Loss) -> SchedulingTarget:
     """Return where the fresh pod of a VM could go after the loss."""
     return candidates.target(vm.vmi, loss.cluster, moves=False, preemptor=loss.preemption)
@@ -247,7 +264,7 @@ def fits(items: Sequence[Item], loss: Loss) -> Packing:
 
 def _packed(items: Sequence[Item], loss: Loss) -> Packing:
     plain = all(not item.uncertain for item in items)
-    quick = _quickly([FreshPod(item.pod, (), True) for item in items], loss) if plain else None
+    quick = _quickly([_plain(item.pod) for item in items], loss) if plain else None
     if quick is not None:
         return Packing(True, quick)
     packed = pack(items, loss.scheduler)

@@ -329,6 +329,8 @@ class FreshPod(NamedTuple):
     pod: Pod
     unseen: tuple[str, ...]
     """What could not be read although it may add to the demands of the pod."""
+    sized: bool
+    """Whether its requests are known."""
     plain: bool
     """Whether all that decides on its nodes is in the pod. Else ``target`` tells more."""
 
@@ -339,7 +341,8 @@ def fresh(vmi: Object, cluster: Cluster) -> FreshPod:
     pod = _demanding(pod_to_place(vmi, cluster, moves=False), networks.enforced)
     attached = next(iter(launcher_pod.attached_claims(vmi["spec"])), None)
     unseen = (*_unseen_of(vmi, pod, cluster, moves=False), *networks.unseen)
-    return FreshPod(pod, unseen, not (networks.ignored or attached or unseen_size(vmi, cluster)))
+    sized = not unseen_size(vmi, cluster)
+    return FreshPod(pod, unseen, sized, plain=sized and not (networks.ignored or attached))
 
 
 def _demanding(pod: Pod, labels: Sequence[NodeLabel]) -> Pod:

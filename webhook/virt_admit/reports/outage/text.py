@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.outage import outages as outages_module
-from virt_admit.forecasts.outage.health_actors import Seconds
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
+from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show

@@ -1,0 +1,105 @@
+"""How the pods of a lost node go when its Machine is deleted: the dead node is drained first.
+
+KubeVirt refuses the eviction of VMs that must migrate, so the drain ends when their deletion time has passed. Sources:
+openshift/machine-api-operator:pkg/controller/machine/drain_controller.go;
+kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/filters.go#shouldSkipPod.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.time_parts import NODE_GONE, Detach, Part, Seconds, detection
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import SECOND, parse_duration
+from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+
+_UNDRAINED: Final = ("machine.openshift.io/exclude-node-draining", "machine.cluster.x-k8s.io/exclude-node-draining")
+_TOLERATED: Final = 300
+"""Seconds that a pod without its own toleration stays on an unreachable node (defaulttolerationseconds)."""
+_GRACE: Final = 30
+"""Seconds that KubeVirt gives a guest of a VMI without its own grace period (DefaultGracePeriodSeconds)."""
+_LAUNCHER_GRACE: Final = 30
+"""Seconds that virt-launcher gets in addition (template.go#renderLaunchManifest)."""
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+
+
+class FreedPods(NamedTuple):
+    """How the pods of a node go after its remediator begins."""
+
+    takes: Seconds
+    gone: Part
+    detach: Detach
+    not_before: int | None = None
+    """Seconds from the loss before which a drain of the dead node does not end."""
+
+
+def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | str:
+    """Return how the pods of a node go when its Machine is deleted: its controller drains the dead node first."""
+    if machine is not None and any(machine.annotation(key).present for key in _UNDRAINED):
+        return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED)
+    limit = _drain_timeout(machine)
+    ends = _drain_end(node, loss)
+    if ends is None and limit is None:
+        return (
+            "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
+            "deletes their pods"
+        )
+    takes = Seconds(0, None)
+    if limit is not None and (ends is None or ends > limit):
+        return FreedPods(Seconds(limit, None), NODE_GONE, Detach.FORCED)
+    return FreedPods(takes, NODE_GONE, Detach.FORCED, not_before=ends)
+
+
+def _drain_timeout(machine: Object | None) -> int | None:
+    """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
+    if machine is None or kinds.of(machine) is not kinds.CAPI_MACHINE:
+        return None
+    newer = machine.at("spec", "deletion", "nodeDrainTimeoutSeconds").integer
+    if newer is not None:
+        return newer or None
+    try:
+        return parse_duration(machine.at("spec", "nodeDrainTimeout").value) // SECOND or None
+    except ValueError:
+        return None
+
+
+def _drain_end(node: str, loss: Loss) -> int | None:
+    """Return how many seconds after the loss a drain of a dead node ends at the earliest; None: never.
+
+    KubeVirt refuses the eviction of VMs that must migrate. Their pods are skipped once their deletion time has passed.
+    """
+    refusing = [vmi for vmi in loss.vmis(node) if _stays(vmi, loss.cluster)]
+    if not refusing:
+        return 0
+    if loss.deletion_interval(node) is None:
+        return None
+    tolerated = [_tolerated(vmi) for vmi in refusing]
+    grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
+    ends = [
+        None if seconds is None else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
+        for seconds, period in zip(tolerated, grace, strict=True)
+    ]
+    known = [end for end in ends if end is not None]
+    return detection(loss).low + max(known) + 1 if len(known) == len(ends) else None
+
+
+def _stays(vmi: Object, cluster: Cluster) -> bool:
+    try:
+        strategy = expand.strategy(vmi, cluster).value
+    except Unseen:
+        return False
+    return lifecycle.eviction(strategy, vmis.migratable(vmi)) is not Eviction.SHUTS_DOWN
+
+
+def _tolerated(vmi: Object) -> int | None:
+    """Return how many seconds the pod of a VMI stays on an unreachable node; None: forever."""
+    for toleration in vmi.at("spec", "tolerations").items():
+        key, effect = toleration["key"].text, toleration["effect"].text
+        if key in (None, "", UNREACHABLE) and effect in (None, "", "NoExecute"):
+            return toleration["tolerationSeconds"].integer
+    return _TOLERATED

@@ -1,0 +1,74 @@
+"""The parts of the time line from the loss of a node to the restart of its VMs, in whole seconds."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.remediation import timeline
+from virt_admit.forecasts.remediation.remediation_steps import Span
+from virt_admit.model.kubernetes.units import SECOND
+
+
+class Seconds(NamedTuple):
+    """A range of whole seconds. ``high`` is None if nothing bounds it."""
+
+    low: int
+    high: int | None
+
+    def plus(self, other: Seconds) -> Seconds:
+        """Return the sum."""
+        high = None if self.high is None or other.high is None else self.high + other.high
+        return Seconds(self.low + other.low, high)
+
+
+def seconds(span: Span) -> Seconds:
+    """Return a span of nanoseconds in whole seconds, rounded outwards."""
+    return Seconds(span.least // SECOND, None if span.most is None else -(-span.most // SECOND))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the time line of a VM, in the order of time."""
+
+    what: str
+    low: int
+    high: int | None
+
+
+class Detach(enum.Enum):
+    """When volumes that one node alone may attach leave the lost node."""
+
+    AT_ONCE = "the out-of-service taint detaches them"
+    FORCED = "kube-controller-manager detaches them by force 6 minutes after the pod is gone"
+    UNKNOWN = "not known"
+
+
+def total(parts: Iterable[Part]) -> Seconds:
+    """Return when all parts are over."""
+    found = Seconds(0, 0)
+    for part in parts:
+        found = found.plus(Seconds(part.low, part.high))
+    return found
+
+
+def detection(loss: Loss) -> Part:
+    """Return how long it takes until Ready is Unknown.
+
+    kube-controller-manager looks every 5 s. A new leader counts from its own first look
+    (node_lifecycle_controller.go#updateNodeHealth), after the Lease of the old one.
+    """
+    grace = timeline.grace_period(loss.cluster) // SECOND
+    return Part("detected", grace, grace + _PERIOD + (_LEASE if loss.leader_moves else 0))
+
+
+_PERIOD: Final = 5
+_LEASE: Final = 17
+"""``leader-elect-lease-duration`` of 15 s and a retry after 2 s."""
+POD_GONE: Final = Part("pod gone", 0, 20)
+"""PodGC looks every 20 s (podgc/gc_controller.go#gcTerminating)."""
+NODE_GONE: Final = Part("pod gone", 40, 60)
+"""After the Node was deleted PodGC waits for 40 s (…#gcOrphaned)."""
