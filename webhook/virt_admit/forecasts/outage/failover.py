@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage import failover_demand
 from virt_admit.forecasts.outage.failover_demand import RoomDemand
-from virt_admit.forecasts.outage.failover_room import Loss, Room, RoomView, Tolerance
+from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView, Tolerance
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time
 from virt_admit.model.kubernetes.kinds import (
@@ -55,7 +55,7 @@ class Shortage(NamedTuple):
     missing: int
     room: int
     """What could start before the loss leaves VMs without room; negative: it does already."""
-    loss: Loss | None
+    loss: RoomLoss | None
     """None: less than the reserve stays free."""
     crosses: bool
     """Whether it was enough before."""
@@ -121,7 +121,7 @@ def _short_of(
 
 def _slacks(
     resource: str, room: Room, margin: int, tolerance: Tolerance, cluster: Cluster, view: RoomView
-) -> Iterator[tuple[int, Loss | None]]:
+) -> Iterator[tuple[int, RoomLoss | None]]:
     """Yield for the losses after which less than the margin is certainly free, how much that is."""
     free = room.free(resource, view)
     if tolerance.reserve > 0 and free - room.reserve(resource, tolerance, view) < margin:
@@ -136,7 +136,7 @@ def _slacks(
             yield slack, loss
 
 
-def bound(room: Room, loss: Loss, cluster: Cluster) -> dict[str, int]:
+def bound(room: Room, loss: RoomLoss, cluster: Cluster) -> dict[str, int]:
     """Return what VMs on lost nodes request that no other node can ever run: they wait for their node and need no room.
 
     VMs of which that cannot be determined count as such.
@@ -157,7 +157,7 @@ def _returning_on(room: Room, node: str) -> Iterator[tuple[str, str, Shape]]:
     yield from ((*key, shape) for key, (where, shape) in room.computed.items() if where == node)
 
 
-def _has_other_node(namespace: str, name: str, loss: Loss, cluster: Cluster) -> bool:
+def _has_other_node(namespace: str, name: str, loss: RoomLoss, cluster: Cluster) -> bool:
     """Return whether it is certain that a node that is not lost may run a VM, whatever is free there."""
     try:
         vmi = cluster.get(VMI, namespace, name)
@@ -166,7 +166,7 @@ def _has_other_node(namespace: str, name: str, loss: Loss, cluster: Cluster) -> 
         return False
 
 
-def _other_nodes(vmi: Object, loss: Loss, cluster: Cluster) -> Iterator[str]:
+def _other_nodes(vmi: Object, loss: RoomLoss, cluster: Cluster) -> Iterator[str]:
     given = expand(vmi, cluster)
     claims = [
         volumes.claim(cluster, vmi.namespace, claim)
@@ -241,9 +241,9 @@ def _at_most_as_large(room: Room, node: str, memory: int) -> int:
     )
 
 
-def as_large(room: Room, node: str, memory: int, cluster: Cluster, loss: Loss | None = None) -> int:
+def as_large(room: Room, node: str, memory: int, cluster: Cluster, loss: RoomLoss | None = None) -> int:
     """Return how many VMs of a node certainly need as much memory on another one after its loss."""
-    lost = loss or Loss(frozenset((node,)))
+    lost = loss or RoomLoss(frozenset((node,)))
     return sum(
         dict(shape.requests).get(MEMORY, 0) >= memory and _has_other_node(namespace, name, lost, cluster)
         for namespace, name, shape in _returning_on(room, node)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from virt_admit.forecasts.outage import failover
-from virt_admit.forecasts.outage.failover_room import Loss, Room, RoomView, Tolerance
+from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView, Tolerance
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.scheduler.ledger import Role
 from virt_admit.model.scheduler.resources import CPU, MEMORY
@@ -15,7 +15,7 @@ from virt_admit.model.scheduler.resources import CPU, MEMORY
 class WorstLoss(NamedTuple):
     """A loss that certainly leaves VMs without room."""
 
-    loss: Loss
+    loss: RoomLoss
     resource: str
     needed: int
     free: int
@@ -83,7 +83,7 @@ def _in_pieces(room: Room, tolerance: Tolerance, cluster: Cluster, view: RoomVie
     yield from (each for _, each in sorted(found, key=lambda each: (each[0], str(each[1].loss))))
 
 
-def _sizes(room: Room, loss: Loss) -> Iterator[int]:
+def _sizes(room: Room, loss: RoomLoss) -> Iterator[int]:
     """Yield the memory of each VM of the lost nodes that starts again."""
     for node in loss.nodes:
         for shape, number in room.ledger.held(node).items():

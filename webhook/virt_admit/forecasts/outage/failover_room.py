@@ -37,7 +37,7 @@ class Tolerance:
 ONE_NODE: Final = Tolerance()
 
 
-class Loss(NamedTuple):
+class RoomLoss(NamedTuple):
     """Nodes that stop at the same moment."""
 
     nodes: frozenset[str]
@@ -51,7 +51,7 @@ class Weighed(NamedTuple):
     """What a loss takes of the free room: what was free on the nodes, and what their VMs need on others."""
 
     weight: int
-    loss: Loss
+    loss: RoomLoss
 
 
 class RoomView(NamedTuple):
@@ -208,11 +208,13 @@ class Room:
         weighed = sorted(((sum(weights[name] for name in names), zone) for zone, names in zones.items()), reverse=True)
         if number == 1:
             for weight, zone in weighed:
-                yield Weighed(weight, Loss(frozenset(zones[zone]), zone))
+                yield Weighed(weight, RoomLoss(frozenset(zones[zone]), zone))
             return
         lost = weighed[:number]
         nodes = frozenset(name for _, zone in lost for name in zones[zone])
-        yield Weighed(sum(weight for weight, _ in lost), Loss(nodes, " and ".join(sorted(zone for _, zone in lost))))
+        yield Weighed(
+            sum(weight for weight, _ in lost), RoomLoss(nodes, " and ".join(sorted(zone for _, zone in lost)))
+        )
 
     def reserve(self, resource: str, tolerance: Tolerance, view: RoomView = VMS_ALONE) -> int:
         """Return how much of a resource must stay free."""
@@ -225,10 +227,10 @@ def _of_nodes(weights: Mapping[str, int], number: int, among: int) -> Iterator[W
         return
     if number == 1:
         for name, weight in weights.items():
-            yield Weighed(weight, Loss(frozenset((name,))))
+            yield Weighed(weight, RoomLoss(frozenset((name,))))
         return
     heaviest = sorted(weights, key=lambda name: (-weights[name], name))[:number]
-    yield Weighed(sum(weights[name] for name in heaviest), Loss(frozenset(heaviest)))
+    yield Weighed(sum(weights[name] for name in heaviest), RoomLoss(frozenset(heaviest)))
 
 
 def _preemptible(sums: NodeSums, resource: str, view: RoomView) -> int:
