@@ -81,7 +81,7 @@ def test_what_is_built_keeps_its_labels_and_has_no_ca_bundle(plane: ControlPlane
     built = build(plane, path)
     assert '"caBundle"' not in json.dumps(built)
     for obj in built:
-        component = path if path in ("scan", "watch") else "webhook"
+        component = path if path in ("floor", "scan", "watch") else "webhook"
         assert manifests.labels(component).items() <= obj["metadata"]["labels"].items(), obj["metadata"]["name"]
 
 

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from virt_admit.forecasts.outage import failover_room
-from virt_admit.forecasts.outage.failover_room import RoomView, Tolerance
+from virt_admit.forecasts.outage.failover_room import RoomView
+from virt_admit.forecasts.outage.tolerance import Tolerance
 from virt_admit.kube import vm_ledger_feed
 from virt_admit.kube.cache import ClusterCache, StoreState
 from virt_admit.kube.stores import lookup_stores

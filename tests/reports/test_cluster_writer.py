@@ -70,6 +70,8 @@ def test_reasons_are_those_of_rules_that_there_are():
         "MigrationImpossible",
         "RemediationLoop",
         "PolicyFinding",
+        "NoFailover",
+        "RemediationRefused",
         "NodeNotReporting",
         "WebhookBundleExpired",
         "WebhookWithoutEndpoint",

@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.states.vm_states_failures import remedy
         ("Failed to write to '/var/run/x': No space left on device", "free space"),
         ("Cannot access storage file '/var/run/kubevirt-private/x': Permission denied", "repair the access"),
         ("cannot set up guest memory 'pc.ram': Cannot allocate memory", "free memory"),
-        ("words that nobody has seen yet", "remove the cause that its events name"),
+        ("words of a later release", "remove the cause that its events name"),
     ],
 )
 def test_the_remedy_is_about_the_reason(reason, repair):

@@ -46,6 +46,26 @@ def master(name: str, **labels: str) -> Manifest:
     return found
 
 
+def _launcher(name: str) -> Manifest:
+    """Return the metadata of the virt-launcher pod of a VM."""
+    return {
+        "labels": {
+            "kubevirt.io": "virt-launcher",
+            "kubevirt.io/created-by": f"vmi-{name}",
+            "vm.kubevirt.io/name": name,
+        },
+        "ownerReferences": [
+            {
+                "apiVersion": "kubevirt.io/v1",
+                "kind": "VirtualMachineInstance",
+                "name": name,
+                "controller": True,
+                "uid": f"vmi-{name}",
+            }
+        ],
+    }
+
+
 def vm(
     name: str,
     on: str,
@@ -86,23 +106,7 @@ def vm(
                 spec={"runStrategy": strategy, "template": {"spec": spec}},
             )
         )
-    launcher = {
-        "labels": {
-            "kubevirt.io": "virt-launcher",
-            "kubevirt.io/created-by": f"vmi-{name}",
-            "vm.kubevirt.io/name": name,
-        },
-        "ownerReferences": [
-            {
-                "apiVersion": "kubevirt.io/v1",
-                "kind": "VirtualMachineInstance",
-                "name": name,
-                "controller": True,
-                "uid": f"vmi-{name}",
-            }
-        ],
-    }
-    made.append(pod(f"virt-launcher-{name}-x", on, memory, metadata=launcher, claims=claims, priority=priority))
+    made.append(pod(f"virt-launcher-{name}-x", on, memory, metadata=_launcher(name), claims=claims, priority=priority))
     return made
 
 

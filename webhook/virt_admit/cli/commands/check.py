@@ -29,8 +29,7 @@ from virt_admit.documents.files import Exclude
 from virt_admit.documents.reader import Document
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
-from virt_admit.forecasts.outage import failover_demand
-from virt_admit.forecasts.outage.failover_demand import Planned
+from virt_admit.forecasts.outage.planned_objects import Planned, planned
 from virt_admit.model.kubernetes import kinds, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
@@ -285,7 +284,7 @@ class _FileJudge(NamedTuple):
         old = {_identity(obj): obj for obj in self.old}
         documents = _documents(sources)
         cluster = with_objects(self.cluster, self._looked_up(documents))
-        cluster.provide(failover_demand.planned, tuple(self._planned(documents, old)))
+        cluster.provide(planned, tuple(self._planned(documents, old)))
         results: list[ObjectResult] = []
         other_kinds = 0
         judge = partial(self._judged, cluster=cluster, old=old, include_opt_in_fixes=include_opt_in_fixes)

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage import failover_demand
 from virt_admit.forecasts.outage.failover_demand import RoomDemand
-from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView, Tolerance
+from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView
+from virt_admit.forecasts.outage.tolerance import Tolerance
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time
 from virt_admit.model.kubernetes.kinds import (

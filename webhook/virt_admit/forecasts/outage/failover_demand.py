@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage.failover_room import RoomView
 from virt_admit.forecasts.outage.failover_room import room as room_of
+from virt_admit.forecasts.outage.planned_objects import planned
 from virt_admit.forecasts.placement import permanent_constraints, quotas
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -37,18 +38,6 @@ STARTING: Final = ("Always", "RerunOnFailure", "Once")
 """The run strategies with which a new VM starts."""
 _INSIGNIFICANT: Final = 100
 """A VMI has defaults that its VM lacks. A difference below one part in so many is none."""
-
-
-class Planned(NamedTuple):
-    """An object that is judged together with others, and its current version (None: it is new, or not known)."""
-
-    obj: Object
-    old: Object | None = None
-
-
-def planned(_cluster: Cluster) -> Sequence[Planned]:
-    """Return the objects that are judged together, in their order. ``check`` provides them; a request has none."""
-    return ()
 
 
 class RoomDemand(NamedTuple):

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from virt_admit.forecasts.outage import failover
-from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView, Tolerance
+from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView
+from virt_admit.forecasts.outage.tolerance import Tolerance
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.scheduler.ledger import Role
 from virt_admit.model.scheduler.resources import CPU, MEMORY

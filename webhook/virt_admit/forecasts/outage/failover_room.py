@@ -10,6 +10,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from virt_admit.forecasts.outage.tolerance import Tolerance
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.reads import union
@@ -22,19 +23,6 @@ from virt_admit.model.scheduler.preemption import HIGHEST
 from virt_admit.model.scheduler.resources import PODS
 
 READS: Final = union(vm_ledger.READS, expand_module.READS, launcher_resources.READS, {VMI: ("spec",)})
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """Which losses the cluster must survive. The strictest one counts."""
-
-    nodes: int = 1
-    zones: int = 0
-    reserve: int = field(default=0, metadata={"unit": "percent"})
-    """Percent of what the nodes offer that must stay free."""
-
-
-ONE_NODE: Final = Tolerance()
 
 
 class RoomLoss(NamedTuple):

@@ -71,7 +71,7 @@ class NodeCoverage:
         return min(acting, key=lambda each: each[0] or Seconds(0, 0), default=(None, None))[1]
 
     @property
-    def nobody(self) -> bool:
+    def unattended(self) -> bool:
         """Whether certainly no check acts."""
         return not self.unseen and all(actor.refuses and not actor.unseen for actor in self.actors)
 

@@ -193,7 +193,7 @@ def lost_vms(loss: Loss, coverages: Mapping[str, NodeCoverage]) -> LostVms:
 
 
 def _room(placeable: Sequence[ReturningVm], doubtful: Collection[int], loss: Loss) -> RoomLeft:
-    """Return the room for VMs, of which some perhaps do not need it: nobody knows whether they start, or it is not known
+    """Return the room for VMs, of which some perhaps do not need it: it is not known whether they start, or
     whether any node can ever run them."""
     found = room_left.room(placeable, loss)
     if found.fits is not False:
@@ -242,11 +242,11 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
         return LostVm(vmi, node, outcome, reason, remedy, fresh=fresh, returning=case.returning, **more)  # type: ignore[arg-type]
 
     comes = found.comes is True
-    if comes and coverage.nobody:
+    if comes and coverage.unattended:
         nowhere = bool(bound) or pod.full_name in room.nowhere
         return row(
             LossOutcome.NEVER,
-            _nobody(node, coverage),
+            _unattended(node, coverage),
             f"create a health check that acts for {node}; or, {health_actors.taint((node,))}",
             by_hand=None if nowhere else by_hand,
         )
@@ -286,7 +286,7 @@ def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft) -> It
             yield room.because, next(iter(room.unseen), "")
 
 
-def _nobody(node: str, coverage: NodeCoverage) -> str:
+def _unattended(node: str, coverage: NodeCoverage) -> str:
     refusing = [f"{actor.check} refuses: {actor.refuses}" for actor in coverage.actors]
     return "; ".join(refusing) if refusing else f"no health check watches {node}"
 

@@ -13,10 +13,11 @@ from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcom
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import preemption, scheduler
-from virt_admit.forecasts.upgrade import durations, reboots, rollouts, vm_interruptions
+from virt_admit.forecasts.upgrade import durations, reboots, rollouts, savings, vm_interruptions
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
+from virt_admit.forecasts.upgrade.savings import Saving
 from virt_admit.forecasts.upgrade.simulation import MAX_EVENTS, Outcome, Vm, World, leftovers, simulate
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.reads import union
@@ -27,9 +28,6 @@ from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
 READS: Final = union(drain_plan.READS, rollouts.READS)
 """The fields that a rehearsal reads."""
-
-_SAVINGS: Final = 3
-"""Settings that are shown at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +59,6 @@ class Stop:
     remedy: str
     problem: ProblemId | None = None
     """None: it is the consequence of another stop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """A setting that would shorten the upgrade."""
-
-    setting: str
-    before: int
-    after: int
-    seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +130,7 @@ def rehearse(
     if not result.possible or forecast_only:
         return result
     progress("trying other settings")
-    return replace(result, faster=tuple(_faster(world, high)))
+    return replace(result, faster=tuple(savings.faster(world, high)))
 
 
 def _emptiest_first(plan: Plan) -> Sequence[str]:
@@ -399,31 +387,3 @@ def _without_room(node: str, reason: str, row: Forecast | None) -> Stop:
         return Stop(node, reason, remedy)
     known = row.problems[0].id if row.problems else None
     return Stop(node, reason, remedy, known or problem_of(ProblemCause.NO_ROOM, row.vmi))
-
-
-def _faster(world: World, high: Outcome) -> Iterator[Saving]:
-    """Yield the settings whose change saves time, the best first, tried in the longer run."""
-    found: list[Saving] = []
-    limit = world.limits
-    for setting, before, after, other in (
-        (PER_NODE, limit.node, limit.node * 2, replace(world, limits=replace(limit, node=limit.node * 2))),
-        (
-            PER_CLUSTER,
-            limit.cluster,
-            limit.cluster * 2,
-            replace(world, limits=replace(limit, cluster=limit.cluster * 2)),
-        ),
-        *_more_nodes(world.pools, world),
-    ):
-        tried = simulate(other)
-        saved = high.seconds - tried.seconds
-        if saved > 0 and not tried.stops and not tried.exhausted:
-            found.append(Saving(setting, before, after, saved))
-    yield from sorted(found, key=lambda saving: -saving.seconds)[:_SAVINGS]
-
-
-def _more_nodes(pools: tuple[Pool, ...], world: World) -> Iterator[tuple[str, int, int, World]]:
-    largest = max(pools, key=lambda pool: len(pool.nodes), default=None)
-    if largest is not None and largest.capacity < len(largest.nodes):
-        more = tuple(replace(pool, capacity=pool.capacity + 1) if pool is largest else pool for pool in pools)
-        yield "maxUnavailable", largest.capacity, largest.capacity + 1, replace(world, pools=more)

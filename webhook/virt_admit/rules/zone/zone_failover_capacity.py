@@ -10,7 +10,7 @@ free. It names the first node of the zone with the largest shortage.
 from dataclasses import dataclass
 
 from virt_admit.forecasts.outage import failover, failover_nodes, failover_room
-from virt_admit.forecasts.outage.failover_room import ONE_NODE, Tolerance
+from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.scheduler.resources import show
 from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, first_that_fits, param, rule

@@ -1,0 +1,52 @@
+"""Settings with which an upgrade would take less time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from virt_admit.forecasts.upgrade.rollouts import Pool
+from virt_admit.forecasts.upgrade.simulation import Outcome, World, simulate
+from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+
+_SAVINGS: Final = 3
+"""Settings that are shown at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A setting that would shorten the upgrade."""
+
+    setting: str
+    before: int
+    after: int
+    seconds: int
+
+
+def faster(world: World, high: Outcome) -> Iterator[Saving]:
+    """Yield the settings whose change saves time, the best first, tried in the longer run."""
+    found: list[Saving] = []
+    limit = world.limits
+    for setting, before, after, other in (
+        (PER_NODE, limit.node, limit.node * 2, replace(world, limits=replace(limit, node=limit.node * 2))),
+        (
+            PER_CLUSTER,
+            limit.cluster,
+            limit.cluster * 2,
+            replace(world, limits=replace(limit, cluster=limit.cluster * 2)),
+        ),
+        *_more_nodes(world.pools, world),
+    ):
+        tried = simulate(other)
+        saved = high.seconds - tried.seconds
+        if saved > 0 and not tried.stops and not tried.exhausted:
+            found.append(Saving(setting, before, after, saved))
+    yield from sorted(found, key=lambda saving: -saving.seconds)[:_SAVINGS]
+
+
+def _more_nodes(pools: tuple[Pool, ...], world: World) -> Iterator[tuple[str, int, int, World]]:
+    largest = max(pools, key=lambda pool: len(pool.nodes), default=None)
+    if largest is not None and largest.capacity < len(largest.nodes):
+        more = tuple(replace(pool, capacity=pool.capacity + 1) if pool is largest else pool for pool in pools)
+        yield "maxUnavailable", largest.capacity, largest.capacity + 1, replace(world, pools=more)
