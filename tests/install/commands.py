@@ -19,6 +19,7 @@ NOT_RUN: Final = {
         "the name of a verb, without its arguments"
     ),
     r"^kubectl drain --ignore": "the name of a verb and its flags; tests/e2e/test_evictions.py evicts",
+    r"^virt-admit drain .* --follow": "follows a drain to its end; tests/cli/test_drain_follow.py does",
     r"^make |^VIRT_ADMIT_KUBERNETES=": "for developers; .ci and tests/install run the targets",
     r"^docker ": "needs a container engine; tests/install/test_image.py reads the Dockerfile",
     r"\bgh pr ": "needs GitHub",

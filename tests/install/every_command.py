@@ -32,6 +32,7 @@ RUNS = (
     Run(f"scan {LIVE} --policy default --all-lines", 1, "[vm-running-and-run-strategy]"),
     Run(f"drain --all {LIVE}", 0, "w1"),
     Run(f"upgrade {LIVE}", 0, "w1"),
+    Run(f"outage --worst 1 {LIVE}", 0, "survive"),
     Run(f"plan {LIVE}", 0, "Nothing to do"),
     Run(f"explain {{folder}}/07-health-check.yaml {LIVE}", 0, "MachineHealthCheck"),
     Run(f"explain node/w1 {LIVE} --policy default", 0, "node w1"),
