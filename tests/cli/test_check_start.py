@@ -62,4 +62,4 @@ def test_a_virtual_machine_loads_little(tmp_path: Path) -> None:
     assert [name for name in UNUSED if name in modules] == []
     own = [name for name in modules if name.startswith("virt_admit")]
     assert len(own) <= 130, f"each module takes 0.2 ms: {own}"
-    assert len(dataclasses) <= 15, f"each dataclass takes 0.4 ms, a named tuple 0.06: {dataclasses}"
+    assert len(dataclasses) <= 18, f"each dataclass takes 0.4 ms, a named tuple 0.06: {dataclasses}"

@@ -15,11 +15,11 @@ PROGRAMS: Final = ("kubectl", "virt-admit", "helm", "docker", "make", "gh", "pip
 NOT_RUN: Final = {
     r"…": "an abbreviation of commands that stand elsewhere",
     r"\[[A-Z-]|VERB|<id>|status\|": "a synopsis",
-    r"^kubectl (apply|replace)( --dry-run=server)?$|^virt-admit (check|serve|explain|policy|certs|drain|upgrade|watch)$": (
-        "the name of a verb, without its arguments"
-    ),
+    r"^kubectl (apply|replace)( --dry-run=server)?$": "the name of a verb, without its arguments",
+    r"^virt-admit (check|serve|explain|policy|certs|drain|outage|plan|upgrade|watch)$": "the name of a verb alone",
     r"^kubectl drain --ignore": "the name of a verb and its flags; tests/e2e/test_evictions.py evicts",
     r"^virt-admit drain .* --follow": "follows a drain to its end; tests/cli/test_drain_follow.py does",
+    r"^\.venv/bin/": "in a checkout; tests/install/test_demo.py runs them",
     r"^make |^VIRT_ADMIT_KUBERNETES=": "for developers; .ci and tests/install run the targets",
     r"^docker ": "needs a container engine; tests/install/test_image.py reads the Dockerfile",
     r"\bgh pr ": "needs GitHub",

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import click
 
 from virt_admit.cli import plan_output, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster
+from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.options import ClusterOptions, cluster_options, combined, grouped
 from virt_admit.cli.plan_output import PlanOutput, plan_output_options
 from virt_admit.forecasts.repair import planning
@@ -115,6 +115,7 @@ def command(
         plan_output.publish(plan, cluster, source, form, file, output.pages_by)
     else:
         click.echo(render(plan, form, summary=summary).rstrip("\n"))
+        print_forbidden(cluster, LOOKS_UP, form)
     return snapshot_age.judged(CODES[plan.holds], cluster, source, max_age)
 
 

@@ -83,7 +83,7 @@ def _slowest(one: Outage) -> str:
 def of_loss(one: Outage) -> Iterator[str]:
     """Yield the lines about the loss of one set of nodes."""
     counts = Counter(vm.outcome for vm in one.vms)
-    said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in LossOutcome if counts[outcome])
+    said = ", ".join(_counted(counts[outcome], outcome) for outcome in LossOutcome if counts[outcome])
     yield f"loss of {names(one.nodes)}: {WORDS[one.survives].lower()}; {count(len(one.vms), 'VM')}{': ' if said else ''}{said}"
     for why in one.because:
         yield f"  because: {why}"
@@ -96,7 +96,8 @@ def of_loss(one: Outage) -> Iterator[str]:
         yield f"  and {len(one.vms) - _MOST_VMS} more VMs (see -o json)"
     others = len(one.loss.others)
     if others:
-        yield f"  {count(others, 'other pod')} of these nodes restart too and take room; drain counts VMs alone"
+        restart = "restarts" if others == 1 else "restart"
+        yield f"  {count(others, 'other pod')} of these nodes {restart} too; drain counts VMs alone"
     if any(vm.parts and is_estimated(vm.vmi) for vm in one.vms):
         yield "  an earlier start of some VMs is not known: 10 to 120 seconds are assumed"
 
@@ -115,14 +116,23 @@ def _actors(one: Outage) -> Iterator[str]:
         yield f"  {line(check)} ({names(nodes)}) {line(what)}"
 
 
+def _counted(number: int, outcome: LossOutcome) -> str:
+    """Return ``1 waits for room`` or ``2 wait for room``."""
+    verb = next(word for word in outcome.split() if word != "never")
+    plural = {"is": "are"}.get(verb, verb.removesuffix("s"))
+    return f"{number} {outcome if number == 1 else outcome.replace(verb, plural, 1)}"
+
+
 def _table(rows: Sequence[LostVm]) -> Iterator[str]:
+    """Yield one row for VMs of which the same is said, and what to do once for all of them."""
     width = max((len(row.outcome) for row in rows), default=0)
-    vms = [name(row.vmi.full_name) for row in rows]
-    name_width = max(map(len, vms), default=0)
-    for row, vm in zip(rows, vms, strict=True):
-        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {_what(row)}"
-        if row.remedy:
-            yield f"  {'':{width}}  {'':{name_width}}  to do: {row.remedy}"
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        groups.setdefault((row.outcome, _what(row), row.remedy), []).append(name(row.vmi.full_name))
+    for (outcome, what, remedy), vms in groups.items():
+        yield f"  {outcome:{width}}  {names(vms, 120)}: {what}"
+        if remedy:
+            yield f"  {'':{width}}  to do: {remedy}"
 
 
 def _what(row: LostVm) -> str:

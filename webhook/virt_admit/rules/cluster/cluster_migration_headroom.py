@@ -27,7 +27,7 @@ def check(node: Object, context: Context) -> Findings:
     several = f" of {count(found.at_once, 'node')} like this drained at once" if found.at_once > 1 else ""
     yield Finding(
         node.metadata["name"].path,
-        f"the VMs{several} need {needed} of memory, but the other nodes have {free} free, so a drain or loss of this node "
+        f"the VMs{several} need {needed} of memory, but the other nodes have {free} free, so a drain of this node "
         "leaves VMs without room. Add a node or move VMs.",
         value=node.name,
     )
