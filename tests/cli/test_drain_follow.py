@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 import threading
@@ -151,3 +154,48 @@ def test_an_api_server_that_restarts(api, follow):
     api.delete(POD, "virt-launcher-db-1", "shop")
     assert run.ended() == 0
     assert len([line for line in run.lines if " marked: " in line]) == 1
+
+
+def on_a_terminal(api, folder, *flags, columns=100):
+    """Run the command on a terminal until it ends. Return its exit code and what it wrote, with the control sequences."""
+    command = [
+        sys.executable,
+        "-m",
+        "virt_admit",
+        "drain",
+        "a",
+        "--follow",
+        *flags,
+        "--kubeconfig",
+        api.kubeconfig(folder),
+    ]
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
+    child, terminal = pty.fork()
+    if not child:
+        os.execvpe(command[0], [str(word) for word in command], inherited | {"COLUMNS": str(columns), "LINES": "40"})
+    written = b""
+    with contextlib.suppress(OSError):  # the terminal of a process that has ended
+        while part := os.read(terminal, 65536):
+            written += part
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), written.decode()
+
+
+def test_a_terminal_is_redrawn_and_left_in_order(api, tmp_path):
+    show(api, vmi(evacuationNodeName="a"), launcher(), migration(age=5))
+    code, written = on_a_terminal(api, tmp_path, "--timeout", "4s")
+    assert code == 1
+    assert "shop/db" in written
+    assert "\x1b[" in written, "a terminal is redrawn in place"
+    assert written.count("\x1b[?25l") == written.count("\x1b[?25h"), "a hidden cursor is shown again"
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)
+    assert all(len(line) <= 100 for line in text.replace("\r", "").splitlines()), text
+
+
+def test_lines_on_a_terminal(api, tmp_path):
+    show(api, vmi(evacuationNodeName="a"), launcher(), migration(age=5))
+    code, written = on_a_terminal(api, tmp_path, "--timeout", "4s", "--lines")
+    assert code == 1
+    assert "shop/db" in written
+    assert "\x1b[2J" not in written
+    assert "\x1b[H" not in written
