@@ -1,8 +1,10 @@
-"""What was not read never turns a no or an unknown into a yes, nor a yes into a no: ``drain``, ``upgrade``, ``explain``.
+"""What was not read never turns a no or an unknown into a yes, nor a yes into a no: ``drain``, ``upgrade``, ``explain``,
+``outage``.
 
 More clusters: ``BLINDNESS_SEEDS=1000 pytest tests/cli/test_blindness.py``.
 """
 
+import itertools
 import os
 from random import Random
 
@@ -14,6 +16,7 @@ from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
+from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.forecasts.remediation.explanation import KINDS, explain
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -46,7 +49,13 @@ VM_VERDICTS = {VmOutcome.BLOCKS: False, VmOutcome.MIGRATES: True}
 
 def verdicts(cluster):
     """Every answer by what was asked: True, False, or None where it cannot be determined."""
-    return {**drained(cluster), **upgraded(cluster), **explained(cluster), **explained_objects(cluster)}
+    return {
+        **drained(cluster),
+        **upgraded(cluster),
+        **explained(cluster),
+        **explained_objects(cluster),
+        **lost(cluster),
+    }
 
 
 def drained(cluster):
@@ -64,6 +73,17 @@ def upgraded(cluster):
     found = {}
     for driver in (None, *Driver):
         found["upgrade", driver] = rehearse(cluster, Options(driver), forecast_only=True).possible
+    return found
+
+
+def lost(cluster):
+    """Whether the cluster survives the loss of each node and of two nodes, and whether there is room then."""
+    found = {}
+    names = [node.name for node in cluster.known(kinds.NODE)]
+    for nodes in (*((name,) for name in names), *list(itertools.combinations(names, 2))[:3]):
+        (one,) = outages(Question(nodes=nodes), cluster).outages
+        found["outage", nodes] = one.survives
+        found["outage fits", nodes] = one.room.fits
     return found
 
 
@@ -119,3 +139,12 @@ def test_what_is_hidden_never_turns_an_answer(group):
             ]
 
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("seed", [12, 45])
+def test_clusters_in_which_outage_once_said_what_it_could_not_know(seed):
+    """The size of VMs without KubeVirt's settings, and pods that keep each other off by the labels of namespaces."""
+    objects = blindness.random_cluster(seed)
+    whole = lost(blindness.everything(objects))
+    for hidden in blindness.hidings(objects, Random(seed)):
+        assert list(contradictions(whole, lost(hidden.cluster))) == [], hidden.what

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import FreshPod, SchedulingTarget
+from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import NAMESPACE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut
@@ -62,7 +64,23 @@ def room(vms: Sequence[ReturningVm], loss: Loss) -> RoomLeft:
     found = _quickly([*(vm.fresh for vm in vms), *(_plain(pod) for pod in loss.others)], loss)
     if found is not None:
         return RoomLeft(True, found, {}, frozenset(found), (), "")
-    return _Search(vms, loss).result()
+    return _as_far_as_read(_Search(vms, loss).result(), vms, loss)
+
+
+def _as_far_as_read(found: RoomLeft, vms: Sequence[ReturningVm], loss: Loss) -> RoomLeft:
+    """Return an answer without what it could not know: the size of a VM, or the nodes that its namespace allows.
+
+    A no stays where the VMs that were read find no place without the others.
+    """
+    unseen = dict.fromkeys(what for vm in vms for what in vm.fresh.unseen)
+    if not unseen or found.fits is None:
+        return found
+    read = [vm for vm in vms if not vm.fresh.unseen]
+    if found.fits is False and read and _Search(read, loss).result().fits is False:
+        return found
+    because = "whether all VMs find a place cannot be determined"
+    unknown = tuple(dict.fromkeys((*found.unseen, *unseen)))
+    return replace(found, fits=None, safe=frozenset(), short=(), because=because, unseen=unknown)
 
 
 def _plain(pod: Pod) -> FreshPod:
@@ -153,6 +171,10 @@ class _Search:
         # a pod that has no place is not a rival: it takes no room
         others = [item for item in others if item.nodes or item.uncertain]
         together = fits([*self.items, *others], self.loss)
+        if together.fits and (unread := self._unread_namespaces(rivals)):
+            because = "whether other pods keep each other off depends on namespaces that could not be read"
+            unseen = (*self.unseen, *unread)
+            return RoomLeft(None, alone.placed, nowhere, self._apart(self.items, others), (), because, unseen)
         if together.fits:
             return RoomLeft(True, together.placed, nowhere, frozenset(together.placed), (), "", self.unseen)
         first = [item for item in others if item.pod.priority > highest]
@@ -163,6 +185,12 @@ class _Search:
             f"the VMs alone find a place, but {len(others)} other pods restart too: room depends on who starts first"
         )
         return RoomLeft(None, alone.placed, nowhere, self._apart(self.items, others), (), because, self.unseen)
+
+    def _unread_namespaces(self, pods: Sequence[Pod]) -> tuple[str, ...]:
+        """Return what could not be read of namespaces, if their labels may decide where these pods go."""
+        if all(map(self.filters.is_simple, pods)):
+            return ()
+        return tuple(unread.what for unread in more_may_exist(self.loss.cluster, NAMESPACE))
 
     def _never(self, items: Sequence[Item]) -> bool:
         """Return whether pods certainly do not find a place together, and can preempt none that runs."""
