@@ -51,7 +51,7 @@ def test_the_text(explain):
     assert "Loss: the node stops reporting and does not come back" in words
     assert "loss of a: yes; 1 VM: 1 restarts" in words
     assert any(line.startswith("NodeHealthCheck workers (a) frees the pods") for line in words)
-    assert any(line.startswith("restarts shop/db after") for line in words)
+    assert any(line.startswith("restarts shop/db: after") for line in words)
 
 
 def test_a_check_that_does_nothing_is_named(explain):

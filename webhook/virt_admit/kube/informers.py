@@ -151,6 +151,8 @@ def watch_lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
             parts, size = [part], len(part)
             if line:
                 yield line
+    if any(parts):  # the last line of an answer may have no end
+        yield b"".join(parts)
 
 
 class Informer:
