@@ -7,12 +7,11 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
-import threading
 
 import pytest
 
+from tests.cli.following_process import Following
 from tests.fake_api import FakeApi, path_of
 from tests.forecasts.drain import vm_motion
 from tests.forecasts.drain.vm_motion import NOW, ago, launcher, migration, vmi
@@ -41,54 +40,13 @@ def show(api, *objects):
             api.put(kind, dict(obj.data))
 
 
-class Following:
-    """The command as a process of its own, with its output in a pipe."""
-
-    def __init__(self, api, folder, *flags, node="a"):
-        command = [sys.executable, "-m", "virt_admit", "drain", node, "--follow", *flags]
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
-        self.process = subprocess.Popen(
-            [*command, "--kubeconfig", api.kubeconfig(folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=inherited,
-        )
-        self.lines, self.errors = [], []
-        self._readers = [
-            threading.Thread(target=self._read, args=pair, daemon=True)
-            for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))
-        ]
-        for reader in self._readers:
-            reader.start()
-
-    def _read(self, stream, lines):
-        with stream:
-            lines.extend(line.rstrip("\n") for line in stream)
-
-    @property
-    def text(self):
-        return "\n".join(self.lines)
-
-    def wait_for(self, *words):
-        """Wait for a line that has all these words."""
-        return eventually(lambda: next((line for line in self.lines if all(word in line for word in words)), None), 30)
-
-    def ended(self):
-        """Wait for the end. Return the exit code."""
-        code = self.process.wait(30)
-        for reader in self._readers:
-            reader.join(5)
-        return code
-
-
 @pytest.fixture
 def follow(api, tmp_path):
     """Start the command. It is killed at the end of the test if it still runs."""
     started = []
 
-    def start(*flags, **options):
-        started.append(Following(api, tmp_path, *flags, **options))
+    def start(*flags, node="a"):
+        started.append(Following(api, tmp_path, "drain", node, "--follow", *flags))
         return started[-1]
 
     yield start

@@ -312,6 +312,7 @@ def test_the_data():
         "waits": [],
         "needs": [],
         "control": [],
+        "updater": None,
         "notes": [],
         "unseen": [],
     }

@@ -22,8 +22,7 @@ from typing import Any, Final
 from tests.upstream.migration_cases import case
 from tests.upstream.renderer import MIGRATIONS, program
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.upgrade import rehearsal, rollouts
-from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.forecasts.upgrade import rollouts, simulated_world
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.simulation import Outcome, simulate
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -187,9 +186,8 @@ def _ours(given: dict[str, Any], result: dict[str, Any]) -> Range:
     plan = drain_plan.plan(cluster)
     assert not plan.unseen, plan.unseen
     pools = rollouts.pools(Driver.MACHINE_CONFIG, cluster, None, [])
-    options = Options(Driver.MACHINE_CONFIG)
-    found = limits(cluster)
-    world = rehearsal.world(cluster, plan, pools, found, options, rehearsal.estimated(plan, cluster), "low")
+    start = simulated_world.Start(plan, pools, limits(cluster), 600, continued=False)
+    world = simulated_world.world(cluster, start, simulated_world.estimated(plan, cluster), "low")
     late = latency(given, result)
     vms = tuple(replace(vm, seconds=vm.seconds + late) for vm in world.vms)
     best = replace(world, vms=vms, reboot=given["reboot"])

@@ -112,9 +112,13 @@ def test_a_node_belongs_to_one_pool(labels, owner):
 )
 def test_nodes_that_are_not_available_are_not_updated(given, named):
     """Source: MCO#TestGetCandidateMachines, the cases with a node that is not Ready."""
-    found = by_pool(Driver.MACHINE_CONFIG, config_pool(maxUnavailable=2), node("a"), node("away", **given))["worker"]
+    objects = node("a"), node("away", **given)
+    one = by_pool(Driver.MACHINE_CONFIG, config_pool(maxUnavailable=1), *objects)["worker"]
+    two = by_pool(Driver.MACHINE_CONFIG, config_pool(maxUnavailable=2), *objects)["worker"]
 
-    assert ("away" in found.obstacle.reason) if named else found.obstacle is None
+    assert ("away" in one.obstacle.reason) if named else one.obstacle is None
+    assert two.obstacle is None
+    assert (two.capacity, two.nodes, two.left_out) == ((1, ("a",), ("away",)) if named else (2, ("a", "away"), ()))
 
 
 def test_a_paused_and_a_degraded_pool():

@@ -10,9 +10,11 @@ from typing import Final
 
 from virt_admit.model.kubernetes import nodes, selectors
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, NODE
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.scheduler.ledger import ZONE
 
 READS: Final[Reads] = {MACHINE_CONFIG_POOL: ("spec.nodeSelector", "spec.maxUnavailable"), NODE: ("metadata.labels",)}
 
@@ -20,7 +22,7 @@ _STANDARD: Final = {"master": 0, "worker": 2}
 """A node in several pools belongs to master, else to a custom pool, else to worker."""
 
 
-_DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
+DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
 """The label of a Machine with the name of its MachineDeployment."""
 
 
@@ -48,7 +50,7 @@ def of_deployments(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
         node = machine.at("status", "nodeRef", "name").text
         if node:
-            found.setdefault(machine.labels.get(_DEPLOYMENT, ""), []).append(node)
+            found.setdefault(machine.labels.get(DEPLOYMENT, ""), []).append(node)
     return found
 
 
@@ -65,10 +67,59 @@ def draining_at_once(cluster: Cluster) -> int | None:
 
 
 def _limit(pool: Object, members: int) -> int:
-    limit = pool.at("spec", "maxUnavailable")
-    percent = (limit.text or "").removesuffix("%")
-    if limit.integer is not None:
-        allowed = limit.integer
-    else:
-        allowed = members * int(percent) // 100 if percent.isdecimal() and percent.isascii() else 1
-    return max(1, min(allowed, members))
+    try:
+        return min(capacity(pool, members), max(members, 1))
+    except ValueError:
+        return 1
+
+
+def zone_then_age(node: Object) -> tuple[bool, str, str, str]:
+    """Return the key of #sortNodeList: nodes without a zone are the last; names make it the same for each run."""
+    return ZONE not in node.labels, node.labels.get(ZONE, ""), node.metadata["creationTimestamp"].text or "", node.name
+
+
+def capacity(pool: Object, members: int) -> int:
+    """Return how many nodes of a MachineConfigPool may be unavailable: a percentage is rounded down, and at least one.
+
+    Raises:
+        ValueError: its ``maxUnavailable`` is neither a number nor a percentage.
+    """
+    limit = pool.at("spec", "maxUnavailable").value
+    return share(1 if limit is None else limit, members)
+
+
+def share(limit: object, total: int, form: LimitKind = LimitKind.CLUSTER_API) -> int:
+    """Return a number or percentage of nodes, rounded down, and at least one.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    parsed = parse_int_or_percent(limit, form)
+    return max(1, total * parsed.number // 100 if parsed.percent else parsed.number)
+
+
+def at_once(deployment: Object, total: int) -> int:
+    """Return how many nodes of a MachineDeployment change at once.
+
+    Those that are made for the surge are rounded up, those that may be missing down (mdutil/util.go#ResolveFenceposts).
+    """
+    rolling = _rolling_update(deployment)
+    more = _rounded(rolling["maxSurge"].value, 1, total, up=True)
+    fewer = _rounded(rolling["maxUnavailable"].value, 0, total, up=False)
+    return max(1, more + min(fewer, total))
+
+
+def _rolling_update(deployment: Object) -> Field:
+    """Return the block of both API versions: ``spec.rollout.strategy`` in v1beta2, ``spec.strategy`` before."""
+    later = deployment.at("spec", "rollout", "strategy", "rollingUpdate")
+    return later if later.is_map else deployment.at("spec", "strategy", "rollingUpdate")
+
+
+def _rounded(value: object, default: int, total: int, *, up: bool) -> int:
+    try:
+        parsed = parse_int_or_percent(default if value is None else value, LimitKind.CLUSTER_API)
+    except ValueError:
+        return default
+    if not parsed.percent:
+        return parsed.number
+    return -(-total * parsed.number // 100) if up else total * parsed.number // 100

@@ -49,6 +49,8 @@ class ProblemCause(enum.StrEnum):
     POOL_DEGRADED = "PoolDegraded"
     POOL_NODES = "PoolNodesUnavailable"
     POOL_INVALID = "PoolLimitInvalid"
+    NODE_UPDATE_FAILED = "NodeUpdateFailed"
+    NODE_UPDATE_LATE = "NodeUpdateLate"
     VOLUMES_DIFFER = "VolumesDiffer"
     BLOCKED = "DrainBlocked"
     """Any other."""

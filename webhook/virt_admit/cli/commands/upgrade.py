@@ -5,13 +5,23 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from virt_admit.cli import downtime_option, html_output, multi_cluster, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
-from virt_admit.cli.options import ClusterOptions, ClustersOptions, OutputOptions, clusters_options, page_output_options
+from virt_admit.cli.commands import upgrade_follow
+from virt_admit.cli.follow_options import FollowOptions, follow_options
+from virt_admit.cli.options import (
+    ClusterOptions,
+    ClustersOptions,
+    OutputOptions,
+    clusters_options,
+    combined,
+    grouped,
+    page_output_options,
+)
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
@@ -45,35 +55,57 @@ def _say(step: str) -> None:
         click.echo(f"{step} …", err=True)
 
 
+class RehearsalOptions(NamedTuple):
+    """What is rehearsed, and when it begins."""
+
+    by: str | None
+    max_unavailable: str | None
+    node_minutes: int
+    from_start: bool
+    start: str | None
+
+    def options(self) -> Options:
+        """Return what an administrator tries out."""
+        return Options(Driver(self.by) if self.by else None, self.max_unavailable, self.node_minutes, self.from_start)
+
+
+_rehearsal_options: Final = combined(
+    click.option(
+        "--by",
+        type=click.Choice([driver.value for driver in Driver]),
+        help="Who updates the nodes. Default: machineconfig with MachineConfigPools, cluster-api with MachineDeployments, "
+        "else plain.",
+    ),
+    click.option("--max-unavailable", metavar="N|P%", help="Nodes of each pool that are updated at the same time."),
+    click.option(
+        "--node-minutes",
+        type=click.IntRange(0, 100_000),
+        default=10,
+        show_default=True,
+        help="Minutes for the update and reboot of one node.",
+    ),
+    click.option("--from-start", is_flag=True, help="Rehearse all nodes: ignore what is under way."),
+    click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text."),
+    grouped("rehearsed", RehearsalOptions),
+)
+
+
 @click.command(
     "upgrade",
     cls=downtime_option.DowntimeCommand,
     short_help="Rehearse an upgrade: order, waves, hours, and what stops it.",
 )
-@click.option(
-    "--by",
-    type=click.Choice([driver.value for driver in Driver]),
-    help="Who updates the nodes. Default: machineconfig with MachineConfigPools, cluster-api with MachineDeployments, "
-    "else plain.",
-)
-@click.option("--max-unavailable", metavar="N|P%", help="Nodes of each pool that are updated at the same time.")
-@click.option(
-    "--node-minutes",
-    type=click.IntRange(0, 100_000),
-    default=10,
-    show_default=True,
-    help="Minutes for the update and reboot of one node.",
-)
-@click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text.")
+@_rehearsal_options
+@follow_options
+@click.option("--against", metavar="FILE", help="With --follow: compare with the JSON of an earlier upgrade.")
 @downtime_option.fail_on_downtime
 @snapshot_age.max_age_option
 @clusters_options
 @page_output_options
 def command(
-    by: str | None,
-    max_unavailable: str | None,
-    node_minutes: int,
-    start: str | None,
+    rehearsed: RehearsalOptions,
+    following: FollowOptions,
+    against: str | None,
     longest_downtime: float | None,
     max_age: datetime.timedelta | None,
     clusters: ClustersOptions,
@@ -81,14 +113,19 @@ def command(
 ) -> int:
     """Rehearse the update of all nodes: order, waves, duration, moves of each VM, and what stops it. Changes nothing.
 
-    The duration is an estimate between the shortest and the longest run. Exit 0 the upgrade is possible, 1 something
+    Where nodes are being updated already, it goes on from there: the duration is what is left. It is an estimate between
+    the shortest and the longest run. Exit 0 the upgrade is possible, 1 something
     stops it, 2 the answer cannot be determined; of several clusters the highest exit code. With --fail-on-downtime a VM that is
-    shut down makes 0 a 1.
+    shut down makes 0 a 1. With --follow: 0 all nodes are done, 1 --timeout or --stalled has passed, 2 rights are missing or the
+    API server does not answer.
     """
-    options = Options(Driver(by) if by else None, max_unavailable, node_minutes)
-    begin = _time(start)
+    options, begin = rehearsed.options(), _time(rehearsed.start)
     form, file = output.parse()
     sources = clusters.each()
+    if following.chosen():
+        return upgrade_follow.run(options, following, against, sources, form)
+    if against is not None:
+        raise click.UsageError("--against needs --follow")
     try:
         if len(sources) > 1:
             answers = multi_cluster.ask_each(

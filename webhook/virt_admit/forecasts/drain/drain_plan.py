@@ -32,6 +32,8 @@ from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOU
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
+from virt_admit.model.node_updates import updaters
+from virt_admit.model.node_updates.node_phases import NodeUpdate
 from virt_admit.model.scheduler.packing import Packing
 
 READS: Final = union(
@@ -41,6 +43,7 @@ READS: Final = union(
     coverage.READS,
     overruling.READS,
     vm_downtime.READS,
+    updaters.READS,
 )
 """The fields that a plan reads."""
 
@@ -71,6 +74,8 @@ class NodePlan:
     """What an administrator should know besides; it never changes the verdict."""
     control: tuple[Component, ...] = ()
     """The components of KubeVirt without which no VM leaves, as far as they are known."""
+    update: NodeUpdate | None = None
+    """What updates the node now. None: nothing does, or nothing says so."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome."""
@@ -199,6 +204,7 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
         visitors,
         tuple(_notes(node, forecasts, cluster)),
         control.components,
+        updaters.of_nodes(cluster).get(name),
     )
 
 

@@ -12,12 +12,9 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.config_pool_updates import CURRENT, DESIRED
 from virt_admit.model.remediation import health_checks, machine_deletion, machine_owners, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
-
-CURRENT_CONFIG: Final = "machineconfiguration.openshift.io/currentConfig"
-DESIRED_CONFIG: Final = "machineconfiguration.openshift.io/desiredConfig"
-"""The annotations of a Node that differ while it is updated, also in a hosted cluster (upgrade_checker.go#isNodeUpgrading)."""
 
 STORM: Final = "StormActive"
 """The condition of a NodeHealthCheck that waits until its nodes have recovered for ``stormCooldownDuration``."""
@@ -125,8 +122,8 @@ def _upgrade(unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator
 
 
 def _is_updated(node: Object) -> bool:
-    desired = node.annotations.get(DESIRED_CONFIG)
-    return bool(desired) and desired != node.annotations.get(CURRENT_CONFIG)
+    desired = node.annotations.get(DESIRED)
+    return bool(desired) and desired != node.annotations.get(CURRENT)
 
 
 # --- Cluster API -------------------------------------------------------------------------------------------------

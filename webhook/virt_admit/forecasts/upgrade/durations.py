@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Final
 
 from virt_admit.forecasts.drain import vm_downtime
+from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_downtime import START
-from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts
@@ -55,8 +55,9 @@ class Estimate:
 
 def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
     """Return how long a migration of the VMI takes: like its last one, else from its memory and the bandwidth."""
-    last = _last_migration(vmi)
-    if last is not None:
+    duration = vm_states_times.last_duration(vmi, cluster)
+    if duration is not None:
+        last = max(1, round(duration.total_seconds()))
         return Estimate(Range(last, max(last + 1, round(last * _WORSE))), "the last migration of each VM")
     memory = _guest_memory(vmi) or requests.get(MEMORY, 0)
     bandwidth = _bandwidth(cluster)
@@ -72,16 +73,6 @@ def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
 def restart(vmi: Object) -> Estimate:
     """Return how long a VM takes to shut down and to start on another node."""
     return Estimate(Range(START[0], START[1] + vm_downtime.grace(vmi)), "the grace period of each VM")
-
-
-def _last_migration(vmi: Object) -> int | None:
-    state = vmi.at("status", "migrationState")
-    if state["failed"].boolean or not state["completed"].boolean:
-        return None
-    begin, end = clock.instant(state["startTimestamp"].text), clock.instant(state["endTimestamp"].text)
-    if begin is None or end is None or end < begin:
-        return None
-    return max(1, round((end - begin).total_seconds()))
 
 
 def _guest_memory(vmi: Object) -> int:

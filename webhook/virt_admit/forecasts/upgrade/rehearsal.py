@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.drain import drain_plan, vmi_evictions
+from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_downtime import Downtime
-from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
-from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import preemption_effects, quotas
-from virt_admit.forecasts.placement.candidates import preemption, scheduler
-from virt_admit.forecasts.upgrade import durations, reboots, rollouts, savings, vm_interruptions
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.placement import preemption_effects
+from virt_admit.forecasts.placement.candidates import preemption
+from virt_admit.forecasts.upgrade import reboots, rollouts, savings, upgrade_progress, vm_interruptions
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.savings import Saving
-from virt_admit.forecasts.upgrade.simulation import MAX_EVENTS, Outcome, Vm, World, leftovers, simulate
+from virt_admit.forecasts.upgrade.simulated_world import Start, estimated, world
+from virt_admit.forecasts.upgrade.simulation import MAX_EVENTS, Outcome, World, leftovers, simulate
+from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
-from virt_admit.model.messages import count
+from virt_admit.model.messages import count, names
+from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
 READS: Final = union(drain_plan.READS, rollouts.READS)
@@ -39,6 +43,8 @@ class Options:
     max_unavailable: str | None = None
     node_minutes: int = 10
     """Minutes for the update and the reboot of one node."""
+    from_start: bool = False
+    """Whether to ignore what is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,8 @@ class Rehearsal:
     faster: tuple[Saving, ...]
     health_checks: tuple[RebootCheck, ...] = ()
     """The health checks that watch the nodes, those first that would act on a node that is only being updated."""
+    progress: UpgradeProgress | None = None
+    """How far the roll-out is that is under way. None: none is, or nothing says so."""
 
 
 def rehearse(
@@ -113,24 +121,39 @@ def rehearse(
     progress("judging the drain of every node")
     plan = drain_plan.plan(cluster)
     unseen = [*plan.unseen, *(blind.what for blind in rollouts.unread(cluster, options.driver))]
+    begun = () if options.from_start else rollouts.in_flight(driver, cluster)
+    so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
     try:
-        pools = rollouts.pools(driver, cluster, options.max_unavailable, _emptiest_first(plan))
+        pools = rollouts.pools(driver, cluster, options.max_unavailable, _emptiest_first(plan), begun)
         found = limits(cluster)
     except Unseen as blind:
-        return _unknown(driver, plan, (*unseen, blind.what))
-    if plan.nodes and not any(pool.nodes for pool in pools):
+        return replace(_unknown(driver, plan, (*unseen, blind.what)), progress=so_far)
+    if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
-    unknown = [row for node in plan.nodes for row in node.having(VmOutcome.UNKNOWN)]
+    drained = {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
+    unknown = [row for node in plan.nodes if node.name in drained for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
-        return _unknown(driver, plan, (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown)))
-    result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress)
-    updated = [node for pool in pools for node in pool.nodes]
+        unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
+        return replace(_unknown(driver, plan, unread), progress=so_far)
+    late = tuple(_late(begun, options, cluster))
+    result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress, begun, late)
+    updated = [node for pool in pools for node in pool.to_do]
     checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)
-    result = replace(result, health_checks=checks)
+    result = replace(result, health_checks=checks, progress=so_far)
     if not result.possible or forecast_only:
         return result
     progress("trying other settings")
     return replace(result, faster=tuple(savings.faster(world, high)))
+
+
+def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> Iterator[Stop]:
+    """Yield a stop for each node that is updated or rebooted for more than twice the time that this should take."""
+    for late in upgrade_progress.late(begun, options.node_minutes * 60, cluster):
+        node = cluster.get(NODE, "", late.node)
+        if node is not None:
+            reason = f"it is {late.phase} since {late.age}, and {options.node_minutes} min were expected"
+            remedy = typed("Look at the node and its console", about("describe", node, NODE))
+            yield Stop(late.node, reason, remedy, problem_of(ProblemCause.NODE_UPDATE_LATE, node))
 
 
 def _emptiest_first(plan: Plan) -> Sequence[str]:
@@ -189,30 +212,40 @@ def _simulated(
     driver: Driver,
     options: Options,
     progress: Callable[[str], None],
+    begun: Sequence[PoolUpdate],
+    late: tuple[Stop, ...],
 ) -> tuple[Rehearsal, World, Outcome]:
     estimates = estimated(plan, cluster)
-    worlds = [world(cluster, plan, pools, found, options, estimates, bound) for bound in ("low", "high")]
+    start = Start(plan, pools, found, options.node_minutes * 60, begun, continued=not options.from_start)
+    worlds = [world(cluster, start, estimates, bound) for bound in ("low", "high")]
     progress("simulating the shortest run")
     low = simulate(worlds[0])
     progress("simulating the longest run")
     high = simulate(worlds[1])
-    updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.nodes)
+    emptied = upgrade_progress.emptied(begun)
+    updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do) - emptied
     for_good = frozenset(vm.name for vm in worlds[0].vms if vm.blocked)
     lasting = tuple(
         _certain_stops((node for node in plan.nodes if node.name in updated), lambda row: row.vmi.full_name in for_good)
     )
-    stops = tuple(_stops(plan, pools, lasting, low, high))
+    failed = tuple(
+        Stop(each.node, each.reason, each.remedy, each.problem)
+        for pool in pools
+        if pool.obstacle is None
+        for each in pool.failing
+    )
+    stops = (*failed, *late, *_stops(plan, pools, lasting, low, high))
     stopped = bool(low.stops and high.stops)
     preempting = stopped and _depends_on_preemption(plan, worlds, (low, high), cluster)
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(_undetermined(low, high))
-    certain = (stopped and not preempting) or any(pool.obstacle for pool in pools)
+    certain = (stopped and not preempting) or bool(failed or late) or any(pool.obstacle for pool in pools)
     possible = False if certain else None if unseen else not stops
     result = Rehearsal(
         driver,
         possible,
         unseen,
         _range(low.seconds, high.seconds) if possible else None,
-        tuple(_rests_on(estimates.values(), found, options)),
+        tuple(_rests_on(estimates.values(), found, options, pools)),
         tuple(_waves(pools, low, high)),
         tuple(_moved(plan, low, high, cluster)),
         stops,
@@ -243,62 +276,12 @@ def _depends_on_preemption(plan: Plan, worlds: Sequence[World], ends: Sequence[O
     return preemption(cluster).may_help(vm.pod for vm in worlds[0].vms)
 
 
-def estimated(plan: Plan, cluster: Cluster) -> dict[str, Estimate]:
-    """Return how long one move of each VM takes, by its full name."""
-    return {row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts}
-
-
-def _estimate(row: Forecast, cluster: Cluster) -> Estimate:
-    if row.outcome in SHUT_DOWN:
-        return durations.restart(row.vmi)
-    return durations.migration(row.vmi, row.target.pod.requests, cluster)
-
-
-def world(
-    cluster: Cluster,
-    plan: Plan,
-    pools: tuple[Pool, ...],
-    found: MigrationLimits,
-    options: Options,
-    estimates: Mapping[str, Estimate],
-    bound: str,
-) -> World:
-    """Return what a run starts from: with the ``low`` durations and favourable chance, or the opposite."""
-    vms = tuple(
-        Vm(
-            row.vmi.full_name,
-            node.name,
-            row.target.pod,
-            migrates=row.outcome not in SHUT_DOWN,
-            stays_off=row.outcome in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE),
-            blocked=_blocked(row, cluster, found),
-            seconds=getattr(estimates[row.vmi.full_name].seconds, bound),
-        )
-        for node in sorted(plan.nodes, key=lambda node: node.name)
-        for row in sorted(node.forecasts, key=lambda row: row.vmi.full_name)
-    )
-    stuck = {node.name: stop.reason for node in plan.nodes for stop in list(_other_pods(node))[:1]}
-    return World(scheduler(cluster), pools, vms, found, options.node_minutes * 60, stuck, favourable=bound == "low")
-
-
-def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
-    """Return why a VM never leaves its node, whatever becomes of the other nodes meanwhile.
-
-    That no node takes it just now is left to the simulation: room appears while nodes come back.
-    """
-    if row.outcome in SHUT_DOWN:
-        return ""
-    if row.outcome is VmOutcome.BLOCKS:
-        migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
-        for_good = row.placement.has_candidate or quotas.refusal(row.vmi, cluster) is not None
-        if not migrates or for_good:
-            return row.reason
-    if found.cluster < 1 or found.node < 1:
-        return f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration starts"
-    return ""
-
-
-def _rests_on(estimates: Iterable[Estimate], found: MigrationLimits, options: Options) -> Iterator[str]:
+def _rests_on(
+    estimates: Iterable[Estimate], found: MigrationLimits, options: Options, pools: Sequence[Pool]
+) -> Iterator[str]:
+    left_out = [node for pool in pools for node in pool.left_out]
+    if left_out:
+        yield f"nodes that are cordoned or not Ready are not updated before that ends: {names(left_out)}"
     bases = dict.fromkeys(estimate.basis for estimate in estimates)
     yield f"{PER_CLUSTER} {found.cluster} and {PER_NODE} {found.node} ({found.source})"
     yield f"{options.node_minutes} minutes for the update and reboot of a node"
@@ -313,7 +296,7 @@ def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]
     """Yield the nodes by the time at which they start in the shorter run."""
     by_start: dict[int, list[str]] = {}
     for pool in pools:
-        for node in pool.nodes:
+        for node in pool.to_do:
             if node in low.started and node in high.started:
                 by_start.setdefault(low.started[node], []).append(node)
     for start, nodes in sorted(by_start.items()):

@@ -10,29 +10,24 @@ from __future__ import annotations
 import enum
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.remediation.inactive_reasons import CURRENT_CONFIG, DESIRED_CONFIG
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
+from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE, Kind
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import node_phases, updaters
+from virt_admit.model.node_updates.config_pool_updates import CURRENT, DESIRED
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
-READS: Final[Reads] = {
-    MACHINE_CONFIG_POOL: (),
-    MACHINE_DEPLOYMENT: (),
-    CAPI_MACHINE: ("metadata.labels", "status.nodeRef"),
-    NODE: (f"metadata.annotations.{CURRENT_CONFIG}", f"metadata.annotations.{DESIRED_CONFIG}"),
-}
-
-ZONE: Final = "topology.kubernetes.io/zone"
+READS: Final = updaters.READS
+"""The fields that say who updates the nodes, in which order, and how far that is."""
 
 
 class Driver(enum.StrEnum):
@@ -53,13 +48,34 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """A node whose update has failed, so that its updater does not go on with it."""
+
+    node: str
+    reason: str
+    remedy: str
+    problem: ProblemId
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """Nodes that are updated together, in order, at most ``capacity`` at a time."""
 
     name: str
     nodes: tuple[str, ...]
+    """Those whose update has not begun."""
     capacity: int
     obstacle: Obstacle | None = None
+    begun: tuple[str, ...] = ()
+    """Nodes whose update is under way; each of them has one of the places."""
+    failing: tuple[NodeFailure, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Nodes that are cordoned or not Ready: each takes a place, and is updated only after that ends."""
+
+    @property
+    def to_do(self) -> tuple[str, ...]:
+        """The nodes whose update has not ended."""
+        return (*self.begun, *self.nodes)
 
 
 _READ_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
@@ -95,7 +111,38 @@ def unread(cluster: Cluster, driver: Driver | None) -> Iterator[Unseen]:
         yield from more_may_exist(cluster, kind)
 
 
-def pools(driver: Driver, cluster: Cluster, max_unavailable: str | None, load: Sequence[str]) -> tuple[Pool, ...]:
+def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
+    """Return how far the roll-out of each pool is, by the objects of the driver. Empty: they do not tell."""
+    match driver:
+        case Driver.MACHINE_CONFIG:
+            return updaters.config_pools(cluster)
+        case Driver.CLUSTER_API:
+            return updaters.machine_deployments(cluster)
+        case Driver.PLAIN:
+            return updaters.harvester_upgrades(cluster) or tuple(_maintained(cluster))
+
+
+def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:
+    """Yield the nodes with those that are in maintenance, if there are any."""
+    found = updaters.maintenances(cluster)
+    if found:
+        waiting = {node.name: NodeUpdate("", "", Phase.WAITING) for node in cluster.known(NODE)}
+        yield PoolUpdate("", "nodes", waiting | dict(found))
+
+
+def in_flight(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
+    """Return how far each pool is while a roll-out is under way; empty: none is."""
+    found = updates(driver, cluster)
+    return found if any(pool.in_flight for pool in found) else ()
+
+
+def pools(
+    driver: Driver,
+    cluster: Cluster,
+    max_unavailable: str | None,
+    load: Sequence[str],
+    begun: Sequence[PoolUpdate] = (),
+) -> tuple[Pool, ...]:
     """Return the pools of a cluster.
 
     Args:
@@ -103,50 +150,72 @@ def pools(driver: Driver, cluster: Cluster, max_unavailable: str | None, load: S
         cluster: the cluster.
         max_unavailable: a number or a percentage for each pool instead of the configured one.
         load: the names of the nodes, those with the least to move first.
+        begun: how far a roll-out is that is under way; empty: all nodes are still to be updated.
 
     Raises:
         Unseen: no node can be read.
         ValueError: ``max_unavailable`` is not a number or a percentage.
     """
     every = nodes.every(cluster)
+    phases = {node: update for pool in begun for node, update in pool.nodes.items()}
     match driver:
         case Driver.MACHINE_CONFIG:
-            return tuple(_machine_config(every, cluster, max_unavailable))
+            return tuple(_machine_config(every, cluster, max_unavailable, phases))
         case Driver.CLUSTER_API:
-            return tuple(_cluster_api(every, cluster, max_unavailable))
+            return tuple(_cluster_api(every, cluster, max_unavailable, phases))
         case Driver.PLAIN:
-            return (Pool("nodes", tuple(load), _given(max_unavailable or "1", len(load))),)
+            capacity = _given(max_unavailable or "1", len(load))
+            return (_continued(Pool("nodes", tuple(load), capacity), phases, {node.name: node for node in every}),)
 
 
-def _capacity(limit: object, total: int, form: LimitKind = LimitKind.CLUSTER_API) -> int:
-    """Return how many nodes may be unavailable: a percentage is rounded down, and at least one."""
-    parsed = parse_int_or_percent(limit, form)
-    number = total * parsed.number // 100 if parsed.percent else parsed.number
-    return max(1, number)
+def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str, Object]) -> Pool:
+    """Return a pool without the nodes that are done, and with those whose update is under way."""
+    of = {name: phases[name].phase if name in phases else Phase.WAITING for name in pool.nodes}
+    failing = [
+        _failure(known[name], phases[name]) for name in pool.nodes if of[name] is Phase.FAILING and name in known
+    ]
+    return replace(
+        pool,
+        nodes=tuple(name for name in pool.nodes if of[name] in (Phase.WAITING, Phase.NEXT, Phase.NOT_PART)),
+        begun=tuple(name for name in pool.nodes if of[name] in IN_FLIGHT and of[name] is not Phase.FAILING),
+        failing=tuple(failing),
+    )
+
+
+def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
+    words = f": {update.waits_for}" if update.waits_for else ""
+    return NodeFailure(
+        node.name,
+        f"its update has failed{words}",
+        typed("Repair what its updater reports", about("describe", node, NODE)),
+        problem_of(ProblemCause.NODE_UPDATE_FAILED, node),
+    )
 
 
 def _given(text: str, total: int) -> int:
     """Return the value of ``--max-unavailable``, whose numbers are text."""
-    return _capacity(text, total, LimitKind.MACHINE_API)
+    return machine_pools.share(text, total, LimitKind.MACHINE_API)
 
 
 # --- OpenShift ---------------------------------------------------------------------------------------------------
 
 
-def _machine_config(every: Sequence[Object], cluster: Cluster, max_unavailable: str | None) -> Iterator[Pool]:
+def _machine_config(
+    every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
+) -> Iterator[Pool]:
     for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), every):
         if pool.at("spec", "nodeSelector").is_map:
-            yield _machine_config_pool(pool, sorted(own, key=_zone_then_age), max_unavailable)
+            yield _machine_config_pool(pool, sorted(own, key=machine_pools.zone_then_age), max_unavailable, phases)
 
 
-def _machine_config_pool(pool: Object, own: Sequence[Object], max_unavailable: str | None) -> Pool:
-    """Return a pool. Nodes that are not available use up its capacity, and the operator does not update them."""
-    limit = pool.at("spec", "maxUnavailable").value
-    away = [node.name for node in own if _is_unavailable(node)]
+def _machine_config_pool(
+    pool: Object, own: Sequence[Object], max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
+) -> Pool:
+    """Return a pool. Nodes that are not available take up its places, and the operator does not update them."""
     obstacle = _pool_obstacle(pool)
     capacity = 1
     try:
-        capacity = _capacity(1 if limit is None else limit, len(own))
+        capacity = machine_pools.capacity(pool, len(own))
     except ValueError:
         obstacle = obstacle or Obstacle(
             f"maxUnavailable of MachineConfigPool {pool.name} is not valid, so its nodes are not updated",
@@ -155,30 +224,28 @@ def _machine_config_pool(pool: Object, own: Sequence[Object], max_unavailable: s
         )
     if max_unavailable is not None:
         capacity = _given(max_unavailable, len(own))
-    if away:
+    every = Pool(f"MachineConfigPool {pool.name}", tuple(node.name for node in own), capacity, obstacle)
+    found = _continued(every, phases, {node.name: node for node in own})
+    away = [node.name for node in own if node.name not in found.begun and _is_unavailable(node, phases)]
+    left = capacity - len(away) - len(found.failing)
+    waiting = tuple(name for name in found.nodes if name not in away)
+    if left >= 1:
+        not_done = tuple(name for name in found.nodes if name in away)
+        return replace(found, nodes=waiting, capacity=left, left_out=not_done)
+    if away and found.nodes:
         obstacle = obstacle or Obstacle(
             f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
             f"Uncordon or repair them: {shlex.join(('kubectl', 'uncordon', *away))}",
             problem_of(ProblemCause.POOL_NODES, pool),
         )
-    return Pool(f"MachineConfigPool {pool.name}", tuple(map(_name, own)), capacity, obstacle)
+    return replace(found, obstacle=obstacle)
 
 
-def _is_unavailable(node: Object) -> bool:
+def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate]) -> bool:
     """Return whether a node is cordoned or not Ready, and no update of it is under way that would end that."""
-    if node.annotations.get(CURRENT_CONFIG) != node.annotations.get(DESIRED_CONFIG):
-        return False
-    ready = node.condition("Ready")["status"].text
-    return bool(node.at("spec", "unschedulable").boolean) or ready in ("False", "Unknown")
-
-
-def _zone_then_age(node: Object) -> tuple[bool, str, str, str]:
-    """Return the key of #sortNodeList: nodes without a zone are the last; names make it the same for each run."""
-    return ZONE not in node.labels, node.labels.get(ZONE, ""), node.metadata["creationTimestamp"].text or "", node.name
-
-
-def _name(node: Object) -> str:
-    return node.name
+    changing = not phases and node.annotations.get(CURRENT) != node.annotations.get(DESIRED)
+    failing = node.name in phases and phases[node.name].phase is Phase.FAILING
+    return not changing and not failing and node_phases.is_away(node)
 
 
 def _pool_obstacle(pool: Object) -> Obstacle | None:
@@ -204,42 +271,20 @@ def _unpause(pool: Object, kind: Kind) -> str:
 # --- Cluster API -------------------------------------------------------------------------------------------------
 
 
-def _cluster_api(every: Sequence[Object], cluster: Cluster, max_unavailable: str | None) -> Iterator[Pool]:
+def _cluster_api(
+    every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
+) -> Iterator[Pool]:
     by_deployment = machine_pools.of_deployments(cluster)
-    known = {node.name for node in every}
+    known = {node.name: node for node in every}
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
         own = tuple(name for name in by_deployment.get(deployment.name, ()) if name in known)
-        rolling = _rolling_update(deployment)
-        surge, unavailable = rolling["maxSurge"].value, rolling["maxUnavailable"].value
-        at_once = _surge(surge, unavailable, len(own)) if max_unavailable is None else _given(max_unavailable, len(own))
-        paused = deployment.at("spec", "paused").boolean
+        configured = machine_pools.at_once(deployment, len(own))
+        at_once = configured if max_unavailable is None else _given(max_unavailable, len(own))
         obstacle = Obstacle(
             f"MachineDeployment {deployment.name} is paused",
             _unpause(deployment, MACHINE_DEPLOYMENT),
             problem_of(ProblemCause.POOL_PAUSED, deployment),
         )
-        yield Pool(f"MachineDeployment {deployment.name}", own, at_once, obstacle if paused else None)
-
-
-def _rolling_update(deployment: Object) -> Field:
-    """Return the block of both API versions: ``spec.rollout.strategy`` in v1beta2, ``spec.strategy`` before."""
-    for path in (("spec", "rollout", "strategy", "rollingUpdate"), ("spec", "strategy", "rollingUpdate")):
-        if deployment.at(*path).is_map:
-            return deployment.at(*path)
-    return deployment.at("spec", "strategy", "rollingUpdate")
-
-
-def _surge(surge: object, unavailable: object, total: int) -> int:
-    """Return how many nodes change at once: those made for the surge, rounded up, and those that may be missing."""
-    more, fewer = _share(surge, 1, total, up=True), _share(unavailable, 0, total, up=False)
-    return max(1, more + min(fewer, total))
-
-
-def _share(value: object, default: int, total: int, *, up: bool) -> int:
-    try:
-        parsed = parse_int_or_percent(default if value is None else value, LimitKind.CLUSTER_API)
-    except ValueError:
-        return default
-    if not parsed.percent:
-        return parsed.number
-    return -(-total * parsed.number // 100) if up else total * parsed.number // 100
+        paused = deployment.at("spec", "paused").boolean
+        pool = Pool(f"MachineDeployment {deployment.name}", own, at_once, obstacle if paused else None)
+        yield _continued(pool, phases, known)

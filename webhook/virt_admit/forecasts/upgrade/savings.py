@@ -46,7 +46,7 @@ def faster(world: World, high: Outcome) -> Iterator[Saving]:
 
 
 def _more_nodes(pools: tuple[Pool, ...], world: World) -> Iterator[tuple[str, int, int, World]]:
-    largest = max(pools, key=lambda pool: len(pool.nodes), default=None)
-    if largest is not None and largest.capacity < len(largest.nodes):
+    largest = max(pools, key=lambda pool: len(pool.to_do), default=None)
+    if largest is not None and largest.capacity < len(largest.to_do):
         more = tuple(replace(pool, capacity=pool.capacity + 1) if pool is largest else pool for pool in pools)
         yield "maxUnavailable", largest.capacity, largest.capacity + 1, replace(world, pools=more)

@@ -36,6 +36,18 @@ attempts of ``kubectl drain`` to evict a pod (k8s.io/kubectl/pkg/drain/drain.go)
 
 
 @dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A migration at the beginning."""
+
+    seconds: int
+    """When it ends, when its unschedulable target pod is given up, or when the next attempt may begin."""
+    target: str = ""
+    """The node that has its target pod; empty: none."""
+    holds_place: bool = True
+    """Whether it counts among the running ones."""
+
+
+@dataclass(frozen=True, slots=True)
 class Vm:
     """A VM at the beginning, and what a drain of its node does to it."""
 
@@ -49,6 +61,8 @@ class Vm:
     """Why the drain of its node never completes because of it; empty: it moves."""
     seconds: int
     """How long one move takes in this run."""
+    under_way: UnderWay | None = None
+    """The migration that has begun already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,8 @@ class World:
     """Seconds for the update and reboot of one node."""
     stuck: Mapping[str, str] = field(default_factory=dict)
     """Nodes that other pods keep from becoming empty, each with the reason."""
+    begun: Mapping[str, int | None] = field(default_factory=dict)
+    """Nodes whose update is under way: the seconds until they are back; None: they are still drained."""
     favourable: bool = True
     """How chance decides: which VM KubeVirt moves first, when it looks at its queue, and which of equal nodes
     kube-scheduler chooses. True: as it is best for the roll-out. False: as it is worst."""
@@ -113,7 +129,7 @@ class _Run:
         self._targets = Targets(world.scheduler, [vm.pod for vm in world.vms], favourable=world.favourable)
         self._pending = {pool.name: deque(pool.nodes) for pool in world.pools}
         self._busy = dict.fromkeys(self._pending, 0)
-        self._pool_of = {node: pool.name for pool in world.pools for node in pool.nodes}
+        self._pool_of = {node: pool.name for pool in world.pools for node in pool.to_do}
         self._on_node: dict[str, dict[str, Vm]] = {}
         for vm in world.vms:
             self._on_node.setdefault(vm.node, {})[vm.name] = vm
@@ -129,10 +145,14 @@ class _Run:
         self._failures: dict[str, int] = {}
         self._rechecks: set[str] = set()
         """Nodes whose next look at their queue is already an event."""
+        self._moving: set[str] = set()
+        """VMs whose migration had begun at the beginning and has not ended."""
         self._at_work = 0
         """Moves, restarts and reboots under way: while there is one, something may still change."""
 
     def run(self) -> Outcome:
+        self._resume_migrations()
+        self._resume_nodes()
         self._start_nodes()
         self._start_moves()
         for count in itertools.count(1):
@@ -151,6 +171,42 @@ class _Run:
     def _after(self, seconds: int, act: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.now + seconds, next(self._order), act))
 
+    # --- what is under way at the beginning
+
+    def _resume_migrations(self) -> None:
+        for vm in self.world.vms:
+            if vm.under_way is not None and not vm.blocked:
+                self._moving.add(vm.name)
+                self._resume(vm, vm.under_way)
+
+    def _resume(self, vm: Vm, move: UnderWay) -> None:
+        if not move.holds_place:
+            self._paused[vm.name] = vm
+            self._after(move.seconds, lambda: self._again(vm))
+            return
+        self._running += 1
+        self._outbound[vm.node] = self._outbound.get(vm.node, 0) + 1
+        if move.target:  # the scheduler counts its target pod already
+            self._at_work += 1
+            self._inbound[move.target] += 1
+            self._after(move.seconds, lambda: self._migrated(vm, move.target, 0))
+        else:
+            self._waiting[vm.name] = vm
+            self._after(move.seconds, lambda: self._timed_out(vm))
+
+    def _resume_nodes(self) -> None:
+        for pool in self.world.pools:
+            for node in pool.begun:
+                self._busy[pool.name] += 1
+                left = self.world.begun.get(node)
+                if left is None:
+                    self._start_node(node)
+                else:
+                    self.outcome.started[node] = 0
+                    self._targets.close(node)
+                    self._at_work += 1
+                    self._after(left, lambda node=node: self._updated(node))  # type: ignore[misc]
+
     # --- nodes
 
     def _start_nodes(self) -> None:
@@ -165,6 +221,8 @@ class _Run:
         queue: deque[Vm] = deque()
         own = self._on_node.get(node, {}).values()
         for vm in sorted(own, key=lambda vm: vm.pod.requests.get(MEMORY, 0), reverse=self.world.favourable):
+            if vm.name in self._moving:
+                continue
             if vm.blocked:
                 self.outcome.stops.setdefault(node, f"{vm.name}: {vm.blocked}")
             elif vm.migrates:
@@ -277,7 +335,8 @@ class _Run:
         del self._on_node[vm.node][vm.name]
         self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
         self._failures.pop(vm.name, None)
-        moved = replace(vm, node=target)
+        self._moving.discard(vm.name)
+        moved = replace(vm, node=target, under_way=None)
         self._on_node.setdefault(target, {})[vm.name] = moved
         if target in self._queues:
             self._queues[target].append(moved)
@@ -304,7 +363,9 @@ class _Run:
 
     def _again(self, vm: Vm) -> None:
         del self._paused[vm.name]
-        self._queues[vm.node].append(vm)
+        self._moving.discard(vm.name)
+        if vm.node in self._queues:  # else it moved although its node is not drained yet
+            self._queues[vm.node].append(vm)
 
     def _is_stuck(self) -> bool:
         """Return whether nothing is under way that could make room, and no VM finds room as it is.
@@ -329,4 +390,4 @@ class _Run:
 
 def leftovers(pools: Sequence[Pool], outcome: Outcome) -> list[str]:
     """Return the nodes that were never started."""
-    return [node for pool in pools for node in pool.nodes if node not in outcome.started]
+    return [node for pool in pools for node in pool.to_do if node not in outcome.started]

@@ -255,9 +255,9 @@ CSI_NODE: Final = Kind("storage.k8s.io", ("v1",), "csinodes", "CSINode", namespa
 NAMESPACE: Final = Kind("", ("v1",), "namespaces", "Namespace", namespaced=False)
 RESOURCE_QUOTA: Final = Kind("", ("v1",), "resourcequotas", "ResourceQuota")
 LIMIT_RANGE: Final = Kind("", ("v1",), "limitranges", "LimitRange")
-MACHINE_CONFIG_POOL: Final = Kind(
-    "machineconfiguration.openshift.io", ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False
-)
+_MCO: Final = "machineconfiguration.openshift.io"
+MACHINE_CONFIG_POOL: Final = Kind(_MCO, ("v1",), "machineconfigpools", "MachineConfigPool", namespaced=False)
+MACHINE_CONFIG_NODE: Final = Kind(_MCO, ("v1",), "machineconfignodes", "MachineConfigNode", namespaced=False)
 VM_SNAPSHOT: Final = Kind(
     "snapshot.kubevirt.io",
     ("v1beta1", "v1alpha1"),
@@ -341,6 +341,8 @@ KARPENTER_NODE_POOL: Final = Kind("karpenter.sh", ("v1", "v1beta1"), "nodepools"
 INFRASTRUCTURE: Final = Kind("config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False)
 CLUSTER_VERSION: Final = Kind("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False)
 CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
+CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinesets", "MachineSet")
+HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
 LONGHORN_SETTING: Final = Kind("longhorn.io", ("v1beta2",), "settings", "Setting")
 LONGHORN_VOLUME: Final = Kind("longhorn.io", ("v1beta2",), "volumes", "Volume", numerous=True)
 LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica", numerous=True)

@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.messages import count, names
+from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,17 @@ class DrainBlocker:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeUpdater:
+    """The object that says that a node is being updated, and how far that is."""
+
+    kind: str
+    name: str
+    phase: Phase
+    since: str | None
+    """RFC 3339. Null: not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class DrainedNode:
     """What a drain of one node does."""
 
@@ -103,6 +115,8 @@ class DrainedNode:
     """Flags without which ``kubectl drain`` refuses."""
     control: tuple[Component, ...]
     """The components of KubeVirt that a drain needs."""
+    updater: NodeUpdater | None
+    """What updates the node now. Null: nothing does, or nothing says so."""
     notes: tuple[str, ...]
     unseen: tuple[str, ...]
 
@@ -163,9 +177,14 @@ def node_report(node: NodePlan) -> DrainedNode:
         waits=node.pods.waits,
         needs=node.pods.needs,
         control=node.control,
+        updater=_updater(node.update) if node.update is not None else None,
         notes=node.notes,
         unseen=node.unseen,
     )
+
+
+def _updater(update: NodeUpdate) -> NodeUpdater:
+    return NodeUpdater(update.kind, update.name, update.phase, clock.stamp(update.since))
 
 
 def vm(row: Forecast) -> DrainedVm:

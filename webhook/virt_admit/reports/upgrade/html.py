@@ -27,6 +27,7 @@ from virt_admit.reports.html.page import (
     worst_first,
 )
 from virt_admit.reports.unavailable_data import may_lack_vms
+from virt_admit.reports.upgrade.text import so_far
 
 _MOST_LANES = 40
 
@@ -126,6 +127,12 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
             for number, wave in enumerate(result.waves, 1)
         )
         yield Table("Order of the nodes", ("Wave", "Nodes", "Begins", "Ends"), rows)
+    if result.progress is not None:
+        flying = tuple(
+            (each.node, str(each.phase), each.age, each.waits_for or "-") for each in result.progress.in_flight
+        )
+        if flying:
+            yield Table("Nodes under way", ("Node", "Phase", "Since", "Waits for"), flying)
     if result.faster:
         savings = tuple((one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster)
         yield Table("Settings that save time", ("Setting", "Now", "Instead", "Saves up to"), savings)
@@ -140,6 +147,8 @@ def _when(seconds: Range, start: datetime.datetime | None) -> str:
 
 
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if result.progress is not None:
+        yield "So far", (so_far(result.progress),)
     yield "The estimate rests on", result.rests_on
     yield "Not available", result.unseen
 

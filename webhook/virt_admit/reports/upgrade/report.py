@@ -8,6 +8,9 @@ from typing import Literal
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, VmMoves, Wave
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.node_updates.node_phases import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,29 @@ class FasterSetting:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeUnderUpdate:
+    """A node whose update has begun and not ended."""
+
+    node: str
+    phase: Phase
+    since: str | None
+    """RFC 3339. Null: not known."""
+    waits_for: str | None
+    """VMs or pods that are still on it, or the words of its updater. Null: it waits for nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutProgress:
+    """The nodes of a roll-out by how far they are."""
+
+    done: tuple[str, ...]
+    in_flight: tuple[NodeUnderUpdate, ...]
+    next: tuple[str, ...]
+    """Those that are chosen as soon as the updater looks again."""
+    waiting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UpgradeReport:
     """The rehearsal of one cluster."""
 
@@ -57,6 +83,8 @@ class UpgradeReport:
     faster: tuple[FasterSetting, ...]
     health_checks: tuple[RebootCheck, ...]
     """Health checks that watch nodes of the upgrade; ``acts``: on a node that is only being updated."""
+    progress: RolloutProgress | None
+    """How far the roll-out is that is under way. Null: none is, or nothing says so."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -73,7 +101,17 @@ def report(result: Rehearsal) -> UpgradeReport:
         stops=tuple(map(_stop, result.stops)),
         faster=tuple(FasterSetting(one.setting, one.before, one.after, one.seconds) for one in result.faster),
         health_checks=result.health_checks,
+        progress=None if result.progress is None else progress(result.progress),
     )
+
+
+def progress(found: UpgradeProgress) -> RolloutProgress:
+    """Return how far a roll-out is."""
+    flying = (
+        NodeUnderUpdate(each.node, each.phase, clock.stamp(each.since), each.waits_for or None)
+        for each in found.in_flight
+    )
+    return RolloutProgress(found.done, tuple(flying), found.next, found.waiting)
 
 
 def _stop(stop: Stop) -> UpgradeStop:

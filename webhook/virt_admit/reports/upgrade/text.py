@@ -11,7 +11,9 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.forecasts.upgrade.upgrade_progress import NodeInFlight, UpgradeProgress
 from virt_admit.model.messages import count, names
+from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.unavailable_data import not_available
 
@@ -21,13 +23,13 @@ _MOST: Final = 8
 
 def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     """Return the verdict first, then what stops it, the waves, the VMs and the settings that would save time."""
-    lines = [_verdict(result, start), ""]
+    lines = [verdict(result, start), *_progress(result.progress), ""]
     lines += _stops(result.stops)
     lines += _waves(result.waves, start)
     lines += _vms(result)
     lines += _health_checks(result)
     lines += [
-        f"{saving.setting} {saving.before} → {saving.after} saves up to {_hours(saving.seconds)}"
+        f"{saving.setting} {saving.before} → {saving.after} saves up to {hours(saving.seconds)}"
         for saving in result.faster
     ]
     if result.rests_on:
@@ -37,14 +39,18 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     return "\n".join(map(indented, lines))
 
 
-def _verdict(result: Rehearsal, start: datetime.datetime | None) -> str:
+def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
+    """Return whether the upgrade completes, and in which time."""
     nodes = sum(len(wave.nodes) for wave in result.waves)
     if result.possible is False:
         return f"No: the upgrade stops ({count(len(result.stops), 'cause')})."
     if result.possible is None or result.duration is None:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
     until = f", until {_clock(start, result.duration)}" if start is not None else ""
-    return f"Yes: {count(nodes, 'node')} {_BY[result.driver]}in {span(result.duration)}{until}."
+    more = "more " if result.progress is not None else ""
+    return (
+        f"Yes: {nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}in {span(result.duration)}{until}."
+    )
 
 
 _BY: Final = {
@@ -56,7 +62,46 @@ _BY: Final = {
 
 def span(duration: Range) -> str:
     """Return a duration such as ``2 h to 3 h``, or ``2 h`` if both ends are equal."""
-    return " to ".join(dict.fromkeys((_hours(duration.low), _hours(duration.high))))
+    return " to ".join(dict.fromkeys((hours(duration.low), hours(duration.high))))
+
+
+def _progress(progress: UpgradeProgress | None) -> Iterator[str]:
+    if progress is None:
+        return
+    yield so_far(progress)
+    yield from map(in_flight, progress.in_flight[:_MOST])
+    if len(progress.in_flight) > _MOST:
+        yield f"and {len(progress.in_flight) - _MOST} more"
+    if progress.next:
+        yield f"Next: {some(progress.next)}."
+
+
+def some(nodes: Sequence[str]) -> str:
+    """Return the first of these nodes and the number of the others."""
+    return names(nodes, 60)
+
+
+def so_far(progress: UpgradeProgress) -> str:
+    """Return how many nodes are done."""
+    verb = "is" if len(progress.done) == 1 else "are"
+    return f"{len(progress.done)} of {count(progress.total, 'node')} {verb} done."
+
+
+def in_flight(node: NodeInFlight) -> str:
+    """Return what a node is doing, since when, and what it waits for."""
+    since = f" since {node.age}" if node.age else ""
+    waits = f" and waits for {node.waits_for}" if node.waits_for else ""
+    if node.phase is Phase.FAILING:
+        return f"{node.node} has failed{since}" + (f": {node.waits_for}." if node.waits_for else ".")
+    return f"{node.node} {_DOES[node.phase]}{since}{waits}."
+
+
+_DOES: Final = {
+    Phase.DRAINING: "drains",
+    Phase.UPDATING: "is updated",
+    Phase.REBOOTING: "reboots",
+    Phase.RETURNING: "comes back",
+}
 
 
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
@@ -75,7 +120,7 @@ def _waves(waves: Sequence[Wave], start: datetime.datetime | None) -> Iterator[s
         if number == _MOST - 1 and len(waves) > _MOST:
             yield f"  … {len(waves) - _MOST} more waves …"
         when = f"{_at(start, wave.start)} to {_at(start, wave.end)}"
-        yield f"  {when}: {names(wave.nodes, 60)}"
+        yield f"  {when}: {some(wave.nodes)}"
     if waves:
         yield ""
 
@@ -106,16 +151,14 @@ def _health_checks(result: Rehearsal) -> Iterator[str]:
 def _at(start: datetime.datetime | None, seconds: Range) -> str:
     if start is not None:
         return _clock(start, seconds)
-    return (
-        f"+{_hours(seconds.low)}" if seconds.low == seconds.high else f"+{_hours(seconds.low)}..{_hours(seconds.high)}"
-    )
+    return f"+{hours(seconds.low)}" if seconds.low == seconds.high else f"+{hours(seconds.low)}..{hours(seconds.high)}"
 
 
 def _clock(start: datetime.datetime, seconds: Range) -> str:
     return "..".join(seconds.clock(start))
 
 
-def _hours(seconds: int) -> str:
+def hours(seconds: int) -> str:
     """Return ``111 h 6 min``, ``12 min`` or ``40 s``."""
     hours, rest = divmod(seconds, 3600)
     minutes = rest // 60

@@ -1,0 +1,360 @@
+"""``virt-admit upgrade`` where nodes are being updated already: phases, what is left, and following it."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.cli.test_upgrade import kubevirt, node, pool, vm
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.drain.report import node_report
+from virt_admit.reports.upgrade import text
+from virt_admit.reports.upgrade.report import report
+from virt_admit.reports.values import as_data
+
+NOW = "2027-03-01T12:00:00Z"
+AN_HOUR_AGO = "2027-03-01T11:00:00Z"
+GROUP = "machineconfiguration.openshift.io"
+OLD, NEW = "rendered-worker-1", "rendered-worker-2"
+
+
+def config_node(name, current=OLD, desired=OLD, state="Done", drain="", since="", ready="True", cordoned=False):
+    """Return a worker of OpenShift. ``drain``: the drain or uncordon that was asked for and not done yet."""
+    found = node(name, {"node-role.kubernetes.io/worker": ""}, unschedulable=cordoned or bool(since))
+    annotations = {"currentConfig": current, "desiredConfig": desired, "state": state}
+    if drain:
+        annotations |= {"desiredDrain": drain, "lastAppliedDrain": f"uncordon-{OLD}"}
+    found.data["metadata"]["annotations"] = {f"{GROUP}/{key}": value for key, value in annotations.items()}
+    found.data["status"]["conditions"] = [
+        {"type": "Ready", "status": ready, "lastTransitionTime": since or AN_HOUR_AGO, "lastHeartbeatTime": NOW}
+    ]
+    if since:
+        taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": since}
+        found.data["spec"]["taints"] = [taint]
+    return found
+
+
+def done(name, **options):
+    return config_node(name, NEW, NEW, **options)
+
+
+def draining(name, since=AN_HOUR_AGO):
+    return config_node(name, OLD, NEW, "Working", f"drain-{NEW}", since)
+
+
+def workers(**spec):
+    return pool(configuration={"name": NEW}, **spec)
+
+
+def cluster(*objects, time=NOW):
+    found = Snapshot([item for each in objects for item in (each if isinstance(each, list) else [each])], ("*",))
+    found.time = time
+    return found
+
+
+def progress(found, **options):
+    data = as_data(report(rehearse(found, Options(**options))))
+    return data["progress"]
+
+
+def updaters(found):
+    return {each.name: as_data(node_report(each))["updater"] for each in plan(found).nodes}
+
+
+# --- OpenShift -----------------------------------------------------------------------------------------------------
+
+
+def test_a_pool_that_is_half_done():
+    found = cluster(done("a"), draining("b"), config_node("c"), config_node("d"), vm("db", "b"), workers(), kubevirt())
+    result = rehearse(found, Options())
+
+    assert result.possible is True
+    assert progress(found) == {
+        "done": ["a"],
+        "in_flight": [{"node": "b", "phase": "draining", "since": AN_HOUR_AGO, "waits_for": "shop/db"}],
+        "next": [],
+        "waiting": ["c", "d"],
+    }
+    assert [wave.nodes for wave in result.waves] == [("b",), ("c",), ("d",)]
+    assert "1 of 4 nodes is done.\nb drains since 60 min and waits for shop/db.\n" in text.text(result)
+    assert updaters(found)["b"] == {
+        "kind": "MachineConfigPool",
+        "name": "worker",
+        "phase": "draining",
+        "since": AN_HOUR_AGO,
+    }
+
+
+def test_from_the_start_all_nodes_are_rehearsed():
+    found = cluster(done("a"), draining("b"), config_node("c"), vm("db", "b"), workers(), kubevirt())
+    whole, rest = rehearse(found, Options(from_start=True)), rehearse(found, Options())
+
+    assert whole.progress is None
+    assert sorted(name for wave in whole.waves for name in wave.nodes) == ["a", "b", "c"]
+    assert rest.duration.high < whole.duration.low
+
+
+@pytest.mark.parametrize(
+    ("given", "phase"),
+    [
+        (config_node("b", OLD, NEW), "draining"),  # chosen, and its daemon has not begun
+        (draining("b"), "draining"),
+        (config_node("b", OLD, NEW, "Working", since=AN_HOUR_AGO), "updating"),
+        (config_node("b", OLD, NEW, "Rebooting", since=AN_HOUR_AGO), "rebooting"),
+        (done("b", drain=f"uncordon-{NEW}", since=AN_HOUR_AGO), "returning"),
+        (config_node("b", OLD, NEW, "Degraded", since=AN_HOUR_AGO), "failing"),
+    ],
+)
+def test_the_phases_of_a_node(given, phase):
+    found = progress(cluster(done("a"), given, config_node("c"), workers(), kubevirt()))
+
+    assert [each["phase"] for each in found["in_flight"]] == [phase]
+    assert (found["done"], found["waiting"]) == (["a"], ["c"])
+
+
+def test_a_pool_at_rest_is_rehearsed_from_the_start():
+    found = cluster(done("a"), done("b"), workers(), kubevirt())
+
+    assert progress(found) is None
+    assert updaters(found) == {"a": None, "b": None}
+    assert len(rehearse(found, Options()).waves) == 2
+
+
+def test_a_free_place_names_the_next_nodes():
+    found = progress(
+        cluster(done("a"), draining("b"), *map(config_node, "cdef"), workers(maxUnavailable=3), kubevirt())
+    )
+
+    assert (found["next"], found["waiting"]) == (["c", "d"], ["e", "f"])
+
+
+def test_a_node_that_was_cordoned_by_hand_takes_a_place_and_stops_nothing_while_one_is_left():
+    nodes = done("a"), draining("b"), config_node("c", cordoned=True), config_node("d")
+    two = rehearse(cluster(*nodes, workers(maxUnavailable=2), kubevirt()), Options())
+    one = rehearse(cluster(*nodes, workers(), kubevirt()), Options())
+
+    assert two.possible is True
+    assert [name for wave in two.waves for name in wave.nodes] == ["b", "d"]
+    assert any("not updated before that ends: c" in words for words in two.rests_on)
+    assert one.possible is False
+    assert "cordoned or not Ready: c" in one.stops[0].reason
+
+
+def test_a_node_that_fails_is_a_stop():
+    failing = config_node("b", OLD, NEW, "Degraded", since=AN_HOUR_AGO)
+    failing.data["metadata"]["annotations"][f"{GROUP}/reason"] = "unexpected on-disk state"
+    result = rehearse(cluster(done("a"), failing, config_node("c"), workers(), kubevirt()), Options())
+
+    assert result.possible is False
+    assert [(stop.node, str(stop.problem)) for stop in result.stops] == [("b", "NodeUpdateFailed:b")]
+    assert "unexpected on-disk state" in result.stops[0].reason
+
+
+def rebooting(minutes):
+    since = f"2027-03-01T11:{60 - minutes:02}:00Z"
+    return config_node("b", OLD, NEW, "Rebooting", since=since, ready="Unknown")
+
+
+@pytest.mark.parametrize(("minutes", "low", "high"), [(4, 360, 360), (15, 0, 300)])
+def test_a_node_that_reboots_needs_what_is_left(minutes, low, high):
+    result = rehearse(cluster(done("a"), rebooting(minutes), workers(), kubevirt()), Options(node_minutes=10))
+
+    assert result.possible is True
+    assert (result.duration.low, result.duration.high) == (low, high)
+
+
+def test_a_node_that_reboots_for_more_than_twice_the_time_is_a_stop():
+    result = rehearse(cluster(done("a"), rebooting(45), workers(), kubevirt()), Options(node_minutes=10))
+
+    assert result.possible is False
+    assert result.stops[0].reason == "it is rebooting since 45 min, and 10 min were expected"
+
+
+def test_the_times_of_a_machine_config_node_win():
+    report_of_b = manifest(
+        f"{GROUP}/v1",
+        "MachineConfigNode",
+        "b",
+        status={
+            "conditions": [
+                {"type": "Drained", "status": "True", "lastTransitionTime": "2027-03-01T11:55:00Z"},
+            ]
+        },
+    )
+    updating = config_node("b", OLD, NEW, "Working", since=AN_HOUR_AGO)
+    found = cluster(done("a"), updating, report_of_b, workers(), kubevirt())
+
+    assert progress(found)["in_flight"][0]["since"] == "2027-03-01T11:55:00Z"
+    assert rehearse(found, Options()).duration.low == 300
+
+
+# --- Cluster API ---------------------------------------------------------------------------------------------------
+
+CAPI = "cluster.x-k8s.io/v1beta2"
+
+
+def machine(name, on, up_to_date=True, deleting=""):
+    metadata = {"labels": {"cluster.x-k8s.io/deployment-name": "workers"}}
+    conditions = [{"type": "UpToDate", "status": str(up_to_date)}]
+    if deleting:
+        metadata["deletionTimestamp"] = AN_HOUR_AGO
+        conditions.append({"type": "Deleting", "status": "True", "reason": deleting, "message": "* hook migrate-vms"})
+    return manifest(
+        CAPI, "Machine", name, "capi", metadata=metadata, status={"nodeRef": {"name": on}, "conditions": conditions}
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "phase"),
+    [
+        ("WaitingForPreDrainHook", "draining"),
+        ("DrainingNode", "draining"),
+        ("WaitingForVolumeDetach", "draining"),
+        ("WaitingForInfrastructureDeletion", "updating"),
+    ],
+)
+def test_a_roll_out_of_cluster_api(reason, phase):
+    found = cluster(
+        *map(node, "abc"),
+        manifest(CAPI, "MachineDeployment", "workers", "capi"),
+        machine("m-a", "a"),
+        machine("m-b", "b", up_to_date=False, deleting=reason),
+        machine("m-c", "c", up_to_date=False),
+        kubevirt(),
+    )
+    given = progress(found)
+
+    assert (given["done"], given["waiting"], given["next"]) == (["a"], ["c"], [])
+    assert given["in_flight"] == [
+        {"node": "b", "phase": phase, "since": AN_HOUR_AGO, "waits_for": f"{reason}: * hook migrate-vms"}
+    ]
+    assert updaters(found)["c"]["phase"] == "waiting"
+
+
+def test_machines_of_the_newest_machine_set_are_done():
+    def machine_set(name, revision):
+        return manifest(
+            CAPI,
+            "MachineSet",
+            name,
+            "capi",
+            metadata={
+                "labels": {"cluster.x-k8s.io/deployment-name": "workers"},
+                "annotations": {"machinedeployment.clusters.x-k8s.io/revision": revision},
+            },
+        )
+
+    def of_set(name, on, owner):
+        found = machine(name, on)
+        found.data["metadata"]["ownerReferences"] = [{"kind": "MachineSet", "name": owner}]
+        del found.data["status"]["conditions"]
+        return found
+
+    found = cluster(
+        *map(node, "ab"),
+        manifest(CAPI, "MachineDeployment", "workers", "capi"),
+        machine_set("old", "9"),
+        machine_set("new", "10"),
+        of_set("m-a", "a", "new"),
+        of_set("m-b", "b", "old"),
+        kubevirt(),
+    )
+
+    assert (progress(found)["done"], progress(found)["next"]) == (["a"], ["b"])
+
+
+# --- maintenance ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_maintenance_that_runs():
+    maintenance = manifest(
+        "nodemaintenance.medik8s.io/v1beta1",
+        "NodeMaintenance",
+        "patch-b",
+        metadata={"creationTimestamp": AN_HOUR_AGO},
+        spec={"nodeName": "b"},
+        status={"phase": "Running", "pendingPods": ["virt-launcher-db"]},
+    )
+    found = cluster(node("a"), node("b", unschedulable=True), vm("db", "b"), maintenance, kubevirt())
+
+    assert updaters(found) == {
+        "a": None,
+        "b": {"kind": "NodeMaintenance", "name": "patch-b", "phase": "draining", "since": AN_HOUR_AGO},
+    }
+    assert progress(found)["in_flight"][0]["waits_for"] == "shop/db"
+    assert progress(found)["waiting"] == ["a"]
+
+
+def harvester(**states):
+    return manifest(
+        "harvesterhci.io/v1beta1",
+        "Upgrade",
+        "hvst-upgrade-x",
+        "harvester-system",
+        metadata={"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": AN_HOUR_AGO},
+        status={
+            "conditions": [{"type": "Completed", "status": "Unknown"}],
+            "nodeStatuses": {name: {"state": state} for name, state in states.items()},
+        },
+    )
+
+
+def test_an_upgrade_of_harvester():
+    found = cluster(
+        *map(node, "abcd"),
+        harvester(a="Succeeded", b="Pre-draining", c="Images preloaded"),
+        vm("db", "b"),
+        kubevirt(),
+    )
+
+    assert rehearse(found, Options()).driver is Driver.PLAIN
+    assert progress(found) == {
+        "done": ["a"],
+        "in_flight": [{"node": "b", "phase": "draining", "since": None, "waits_for": "shop/db"}],
+        "next": [],
+        "waiting": ["c", "d"],
+    }
+    assert updaters(found)["b"]["kind"] == "Upgrade"
+
+
+# --- migrations under way ------------------------------------------------------------------------------------------
+
+
+def test_a_migration_that_runs_goes_on_where_it_is():
+    began = "2027-03-01T11:59:40Z"
+    moving = vm("db", "b", seconds=40)
+    moving[1].data["status"]["migrationState"] = {
+        "migrationUid": "m1",
+        "startTimestamp": began,
+        "sourceNode": "b",
+        "targetNode": "a",
+    }
+    migration = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstanceMigration",
+        "m1",
+        "shop",
+        metadata={"uid": "m1", "creationTimestamp": began},
+        spec={"vmiName": "db"},
+        status={"phase": "Running"},
+    )
+    before = migration.data | {
+        "metadata": {"name": "m0", "namespace": "shop", "uid": "m0", "creationTimestamp": AN_HOUR_AGO},
+        "status": {
+            "phase": "Succeeded",
+            "migrationState": {
+                "startTimestamp": AN_HOUR_AGO,
+                "endTimestamp": "2027-03-01T11:01:40Z",
+                "completed": True,
+            },
+        },
+    }
+    objects = [done("a"), draining("b"), moving, migration, Object(before), workers(), kubevirt()]
+    now = rehearse(cluster(*objects), Options(node_minutes=0))
+    later = rehearse(cluster(*objects, time="2027-03-01T12:00:30Z"), Options(node_minutes=0))
+
+    assert now.possible is later.possible is True
+    assert later.duration.low < now.duration.low
+    assert rehearse(cluster(*objects), Options(node_minutes=0, from_start=True)).vms[0].moves >= 1

@@ -1,0 +1,132 @@
+"""What a run of the simulation starts from: the cluster as it is now, with the moves and updates that are under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
+from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
+from virt_admit.forecasts.drain.vmi_evictions import Effect
+from virt_admit.forecasts.placement import quotas
+from virt_admit.forecasts.placement.candidates import scheduler
+from virt_admit.forecasts.upgrade import durations, upgrade_progress
+from virt_admit.forecasts.upgrade.durations import Estimate, Range
+from virt_admit.forecasts.upgrade.rollouts import Pool
+from virt_admit.forecasts.upgrade.simulation import BACKOFF, UNSCHEDULABLE, UnderWay, Vm, World
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
+from virt_admit.model.node_updates.node_phases import PoolUpdate
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What all runs have in common."""
+
+    plan: Plan
+    pools: tuple[Pool, ...]
+    limits: MigrationLimits
+    reboot: int
+    """Seconds for the update and reboot of one node."""
+    begun: Sequence[PoolUpdate] = ()
+    """How far the roll-out is that is under way."""
+    continued: bool = True
+    """Whether migrations that are under way go on; otherwise they are ignored."""
+
+
+def estimated(plan: Plan, cluster: Cluster) -> dict[str, Estimate]:
+    """Return how long one move of each VM takes, by its full name."""
+    return {row.vmi.full_name: _estimate(row, cluster) for node in plan.nodes for row in node.forecasts}
+
+
+def _estimate(row: Forecast, cluster: Cluster) -> Estimate:
+    if row.outcome in SHUT_DOWN:
+        return durations.restart(row.vmi)
+    return durations.migration(row.vmi, row.target.pod.requests, cluster)
+
+
+def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bound: str) -> World:
+    """Return what a run starts from: with the ``low`` durations and favourable chance, or the opposite."""
+    vms = tuple(
+        Vm(
+            row.vmi.full_name,
+            node.name,
+            row.target.pod,
+            migrates=row.outcome not in SHUT_DOWN,
+            stays_off=row.outcome in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE),
+            blocked=_blocked(row, cluster, start.limits),
+            seconds=getattr(estimates[row.vmi.full_name].seconds, bound),
+            under_way=_under_way(row, estimates[row.vmi.full_name].seconds, bound, cluster)
+            if start.continued
+            else None,
+        )
+        for node in sorted(start.plan.nodes, key=lambda node: node.name)
+        for row in sorted(node.forecasts, key=lambda row: row.vmi.full_name)
+    )
+    stuck = {node.name: reason for node in start.plan.nodes for reason in list(other_pods(node))[:1]}
+    begun = {
+        name: upgrade_progress.until_back(update, start.reboot, bound, cluster)
+        for pool in start.begun
+        for name, update in pool.nodes.items()
+    }
+    return World(scheduler(cluster), start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low")
+
+
+def other_pods(node: NodePlan) -> Iterator[str]:
+    """Yield why pods that are not of VMs keep a node from becoming empty."""
+    for blocker in node.pods.blockers:
+        yield f"{blocker.subject}: {blocker.reason}"
+
+
+_COPYING: Final = (State.RUNNING, State.PAUSED, State.POST_COPY)
+_BEFORE: Final = (State.PREPARING, State.TARGET_PENDING, State.TARGET_NOT_READY)
+
+
+def _under_way(row: Forecast, usual: Range, bound: str, cluster: Cluster) -> UnderWay | None:
+    """Return the migration of a VM that has begun already; None: none has."""
+    state = row.state
+    if row.outcome in SHUT_DOWN:
+        return None
+    if state.state is State.UNSCHEDULABLE:
+        return UnderWay(_left(state, UNSCHEDULABLE, cluster))
+    if state.state is State.BACKOFF:
+        return UnderWay(_left(state, BACKOFF, cluster), holds_place=False)
+    if not state.target or state.state not in (*_COPYING, *_BEFORE):
+        return None
+    if state.state in _BEFORE:
+        return UnderWay(getattr(usual, bound), state.target)
+    current = clock.now(cluster)
+    elapsed = int((current - state.since).total_seconds()) if current is not None and state.since is not None else 0
+    if bound == "low":
+        return UnderWay(max(usual.low - elapsed, 0), state.target)
+    return UnderWay(_left(state, max(usual.high - elapsed, 0), cluster), state.target)
+
+
+def _left(state: VmState, default: int, cluster: Cluster) -> int:
+    """Return the seconds until the next step of a state."""
+    current = clock.now(cluster)
+    if state.until is None or current is None:
+        return default
+    return max(int((state.until - current).total_seconds()), 0)
+
+
+def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
+    """Return why a VM never leaves its node, whatever becomes of the other nodes meanwhile.
+
+    That no node takes it just now is left to the simulation: room appears while nodes come back.
+    """
+    if row.outcome in SHUT_DOWN:
+        return ""
+    if row.outcome is VmOutcome.BLOCKS:
+        migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
+        for_good = row.placement.has_candidate or quotas.refusal(row.vmi, cluster) is not None
+        if not migrates or for_good:
+            return row.reason
+    if found.cluster < 1 or found.node < 1:
+        return f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration starts"
+    return ""

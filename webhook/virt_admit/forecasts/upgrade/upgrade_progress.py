@@ -1,0 +1,130 @@
+"""How far a roll-out is: which nodes are done, which are under way and what they wait for, and which come next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInFlight:
+    """A node whose update has begun and not ended."""
+
+    node: str
+    phase: Phase
+    since: datetime | None
+    """None: not known."""
+    age: str
+    """How long ago that was; empty: not known."""
+    waits_for: str
+    """VMs or pods that are still on it, or the words of the updater. Empty: it waits for nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeProgress:
+    """The nodes of a roll-out by how far they are."""
+
+    done: tuple[str, ...]
+    in_flight: tuple[NodeInFlight, ...]
+    next: tuple[str, ...]
+    """Those that are chosen as soon as the updater looks again."""
+    waiting: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """The number of all its nodes."""
+        return len(self.done) + len(self.in_flight) + len(self.next) + len(self.waiting)
+
+
+def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> UpgradeProgress:
+    """Return how far a roll-out is, with what is left on the nodes that are drained."""
+    plans = {node.name: node for node in plan.nodes}
+    every = [(name, update) for pool in begun for name, update in pool.nodes.items()]
+
+    def in_phase(phase: Phase) -> tuple[str, ...]:
+        return tuple(name for name, update in every if update.phase is phase)
+
+    flying = (
+        NodeInFlight(
+            name,
+            update.phase,
+            update.since,
+            vm_states_times.age(update.since, cluster),
+            _waits_for(update, plans.get(name)),
+        )
+        for name, update in every
+        if update.phase in IN_FLIGHT
+    )
+    return UpgradeProgress(in_phase(Phase.DONE), tuple(flying), in_phase(Phase.NEXT), in_phase(Phase.WAITING))
+
+
+_WIDTH: Final = 80
+
+
+def _waits_for(update: NodeUpdate, plan: NodePlan | None) -> str:
+    """Return what a node waits for: what blocks its drain, else its VMs, else the words of the updater."""
+    if update.phase is not Phase.DRAINING or plan is None:
+        return update.waits_for
+    blockers = [found.subject for found in plan.pods.blockers]
+    return names([*blockers, *(row.vmi.full_name for row in plan.forecasts)], _WIDTH) or update.waits_for
+
+
+def still_drained(begun: Sequence[PoolUpdate]) -> frozenset[str]:
+    """Return the nodes that are being drained, or are drained later."""
+    over = (*EMPTIED, Phase.DONE, Phase.FAILING)
+    return frozenset(name for pool in begun for name, update in pool.nodes.items() if update.phase not in over)
+
+
+def emptied(begun: Sequence[PoolUpdate]) -> frozenset[str]:
+    """Return the nodes that are under way and whose drain has ended."""
+    return frozenset(name for pool in begun for name, update in pool.nodes.items() if update.phase in EMPTIED)
+
+
+_ROLLED_OUT: Final = (MACHINE_CONFIG_POOL.kind, MACHINE_DEPLOYMENT.kind, "Upgrade")
+"""What updates nodes by itself; a node in maintenance waits for its administrator."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateNode:
+    """A node that is updated or rebooted for too long."""
+
+    node: str
+    phase: Phase
+    age: str
+
+
+def late(begun: Sequence[PoolUpdate], reboot: int, cluster: Cluster) -> Iterator[LateNode]:
+    """Yield the nodes that are certainly updated for more than twice the given seconds."""
+    for name, update in ((name, update) for pool in begun for name, update in pool.nodes.items()):
+        known = update.phase in EMPTIED and update.kind in _ROLLED_OUT and update.exact and reboot
+        if known and vm_states_times.is_older(update.since, timedelta(seconds=2 * reboot), cluster):
+            yield LateNode(name, update.phase, vm_states_times.age(update.since, cluster))
+
+
+def until_back(update: NodeUpdate, reboot: int, bound: str, cluster: Cluster) -> int | None:
+    """Return the seconds until a node is back; None: it is still drained.
+
+    Args:
+        update: how far it is.
+        reboot: the seconds that the update and the reboot of a node take.
+        bound: ``low`` or ``high``.
+        cluster: the cluster.
+    """
+    if update.phase not in EMPTIED:
+        return None
+    current = clock.now(cluster)
+    if update.since is None or current is None or not update.exact:
+        return 0 if bound == "low" else reboot
+    elapsed = max(int((current - update.since).total_seconds()), 0)
+    expected = max(reboot - elapsed, 0)
+    return expected if bound == "low" or elapsed <= reboot else max(2 * reboot - elapsed, 0)

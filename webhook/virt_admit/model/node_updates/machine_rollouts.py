@@ -1,0 +1,140 @@
+"""The replacement of nodes by Cluster API: old Machines are drained and deleted, new ones take their place.
+
+Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#reconcileDelete;
+:api/core/v1beta2/machine_types.go#MachineDeletionStatus; :core/reconcilers/machinedeployment/mdutil/util.go#FindNewMachineSet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from virt_admit.model import machine_pools
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.node_updates import node_phases
+from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
+
+_REVISION: Final = "machinedeployment.clusters.x-k8s.io/revision"
+
+READS: Final[Reads] = {
+    MACHINE_DEPLOYMENT: (),
+    CAPI_MACHINE: (
+        "metadata.labels",
+        "metadata.ownerReferences",
+        "metadata.deletionTimestamp",
+        "status.nodeRef",
+        "status.conditions",
+        "status.v1beta2.conditions",
+        "status.deletion",
+    ),
+    CAPI_MACHINE_SET: ("metadata.labels", f"metadata.annotations.{_REVISION}"),
+    NODE: CONDITIONS,
+}
+"""The fields that say how far the replacement of a node is."""
+
+
+def pools(cluster: Cluster) -> Iterator[PoolUpdate]:
+    """Yield the roll-out of each MachineDeployment, as far as its Machines are known."""
+    revisions = _revisions(cluster)
+    ready = {node.name for node in cluster.known(NODE) if node.condition("Ready")["status"].text == "True"}
+    by_deployment: dict[str, list[Object]] = {}
+    for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda found: found.name):
+        by_deployment.setdefault(machine.labels.get(machine_pools.DEPLOYMENT, ""), []).append(machine)
+    for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
+        own = by_deployment.get(deployment.name, [])
+        yield _pool(deployment, own, revisions.get(deployment.name, {}), ready)
+
+
+def _revisions(cluster: Cluster) -> Mapping[str, Mapping[str, int]]:
+    """Return the revision of each MachineSet, by the name of its MachineDeployment."""
+    found: dict[str, dict[str, int]] = {}
+    for machines in cluster.known(CAPI_MACHINE_SET):
+        text = machines.annotations.get(_REVISION, "")
+        revision = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+        found.setdefault(machines.labels.get(machine_pools.DEPLOYMENT, ""), {})[machines.name] = revision
+    return found
+
+
+def _pool(
+    deployment: Object, own: Sequence[Object], revisions: Mapping[str, int], ready: Collection[str]
+) -> PoolUpdate:
+    nodes: dict[str, NodeUpdate] = {}
+    for machine in own:
+        node = machine.at("status", "nodeRef", "name").text
+        if node:
+            nodes[node] = _update(machine, deployment, _is_current(machine, revisions), ready)
+    chosen = _next(deployment, nodes)
+    nodes = {name: _chosen(update) if name in chosen else update for name, update in nodes.items()}
+    rolling = _condition(deployment, "RollingOut")
+    began = clock.instant(rolling["lastTransitionTime"].text) if rolling["status"].text == "True" else None
+    return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began)
+
+
+def _chosen(update: NodeUpdate) -> NodeUpdate:
+    return NodeUpdate(update.kind, update.name, Phase.NEXT)
+
+
+def _next(deployment: Object, nodes: Mapping[str, NodeUpdate]) -> frozenset[str]:
+    """Return the old nodes that are deleted as soon as the roll-out has a place."""
+    taken = sum(update.phase in node_phases.IN_FLIGHT for update in nodes.values())
+    waiting = [name for name, update in nodes.items() if update.phase is Phase.WAITING]
+    return frozenset(waiting[: max(machine_pools.at_once(deployment, len(nodes)) - taken, 0)])
+
+
+def _is_current(machine: Object, revisions: Mapping[str, int]) -> bool:
+    """Return whether a Machine is made from the newest template; True also if nothing says so."""
+    said = _condition(machine, "UpToDate")["status"].text
+    if said in ("True", "False"):
+        return said == "True"
+    owners = [owner["name"].text or "" for owner in machine.metadata["ownerReferences"].items()]
+    own = max((revisions[name] for name in owners if name in revisions), default=None)
+    return own is None or own == max(revisions.values())
+
+
+def _condition(obj: Object, kind: str) -> Field:
+    """Return a condition of API version v1beta2, which v1beta1 has in a place of its own."""
+    found = obj.condition(kind)
+    if found.present:
+        return found
+    later = obj.at("status", "v1beta2", "conditions").items()
+    return next((each for each in later if each["type"].text == kind), obj["-"])
+
+
+_DRAINING: Final = frozenset(("WaitingForPreDrainHook", "DrainingNode", "WaitingForVolumeDetach"))
+_STEPS: Final = ("PreDrainDeleteHookSucceeded", "DrainingSucceeded", "VolumeDetachSucceeded")
+"""The conditions of API version v1beta1 for the steps of a deletion that end with an empty node, in their order."""
+
+
+def _update(machine: Object, deployment: Object, current: bool, ready: Collection[str]) -> NodeUpdate:
+    kind, name = MACHINE_DEPLOYMENT.kind, deployment.name
+    if machine.deleted:
+        phase, words = _deletion(machine)
+        return NodeUpdate(kind, name, phase, _deletion_began(machine), phase is Phase.DRAINING, words)
+    if not current:
+        return NodeUpdate(kind, name, Phase.WAITING)
+    node = machine.at("status", "nodeRef", "name").text
+    return NodeUpdate(kind, name, Phase.DONE if node in ready else Phase.RETURNING)
+
+
+def _deletion(machine: Object) -> tuple[Phase, str]:
+    """Return how far the deletion of a Machine is, and the words of its controller."""
+    deleting = _condition(machine, "Deleting")
+    reason = deleting["reason"].text or ""
+    if deleting.present:
+        words = ": ".join(filter(None, (reason, deleting["message"].text)))
+        return (Phase.DRAINING if not reason or reason in _DRAINING else Phase.UPDATING), words
+    steps = [machine.condition(step) for step in _STEPS]
+    for step in steps:
+        if step["status"].text == "False":
+            return Phase.DRAINING, ": ".join(filter(None, (step["reason"].text, step["message"].text)))
+    return (Phase.UPDATING if steps[1]["status"].text == "True" else Phase.DRAINING), ""
+
+
+def _deletion_began(machine: Object) -> datetime | None:
+    started = machine.at("status", "deletion", "nodeDrainStartTime").text
+    return clock.instant(started) or clock.instant(machine.metadata["deletionTimestamp"].text)

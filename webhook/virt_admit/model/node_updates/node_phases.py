@@ -1,0 +1,89 @@
+"""The phases of a node that is being updated."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.objects import Object
+
+
+class Phase(enum.StrEnum):
+    """How far the update of one node is."""
+
+    DONE = "done"
+    DRAINING = "draining"
+    UPDATING = "updating"
+    REBOOTING = "rebooting"
+    RETURNING = "returning"
+    """Updated, and still cordoned or not Ready."""
+    FAILING = "failing"
+    """The updater has reported an error and does not go on with this node by itself."""
+    NEXT = "next"
+    """It is chosen as soon as the updater looks again."""
+    WAITING = "waiting"
+    NOT_PART = "not part"
+
+
+IN_FLIGHT: Final = frozenset((Phase.DRAINING, Phase.UPDATING, Phase.REBOOTING, Phase.RETURNING, Phase.FAILING))
+"""The phases of a node that the updater has begun and not finished."""
+EMPTIED: Final = frozenset((Phase.UPDATING, Phase.REBOOTING, Phase.RETURNING))
+"""The phases after the drain."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUpdate:
+    """What updates a node, and how far it is."""
+
+    kind: str
+    """The kind and the name of the object that says so."""
+    name: str
+    phase: Phase
+    since: datetime | None = None
+    """When the phase began, else when the node was cordoned. None: not known."""
+    exact: bool = False
+    """Whether ``since`` is the begin of the phase."""
+    waits_for: str = ""
+    """What it waits for, in the words of the updater. Empty: it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUpdate:
+    """The roll-out of one pool of nodes, in the order in which they are updated."""
+
+    kind: str
+    name: str
+    nodes: Mapping[str, NodeUpdate] = field(default_factory=dict)
+    began: datetime | None = None
+    """When the roll-out began. None: not known."""
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether some node is not updated yet."""
+        return any(update.phase is not Phase.DONE for update in self.nodes.values())
+
+
+_CORDONED: Final = "node.kubernetes.io/unschedulable"
+"""The taint of a cordoned node; the node controller writes its time (controller_utils.go#SwapNodeControllerTaint)."""
+
+
+def cordoned_since(node: Object) -> datetime | None:
+    """Return when a node was cordoned; None: it is not cordoned, or the taint has no time."""
+    taints = node.at("spec", "taints").items()
+    return next((clock.instant(taint["timeAdded"].text) for taint in taints if taint["key"].text == _CORDONED), None)
+
+
+def is_away(node: Object) -> bool:
+    """Return whether a node is cordoned or does not report that it is Ready."""
+    ready = node.condition("Ready")["status"].text
+    return bool(node.at("spec", "unschedulable").boolean) or ready in ("False", "Unknown")
+
+
+def unready_since(node: Object) -> datetime | None:
+    """Return when a node that is not Ready left that state; None: it is Ready, or the time is not known."""
+    ready = node.condition("Ready")
+    return None if ready["status"].text == "True" else clock.instant(ready["lastTransitionTime"].text)

@@ -1,0 +1,58 @@
+"""Which object updates each node now, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.node_updates import config_pool_updates, machine_rollouts, maintenance_updates
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, PoolUpdate
+
+READS: Final = union(config_pool_updates.READS, machine_rollouts.READS, maintenance_updates.READS)
+"""The fields that say what updates a node."""
+
+
+def of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
+    """Return what updates each node, for the nodes of a roll-out or a maintenance that has not ended."""
+    return cluster.cached(_of_nodes)
+
+
+def _of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
+    found: dict[str, NodeUpdate] = {}
+    for pool in (*config_pools(cluster), *machine_deployments(cluster), *harvester_upgrades(cluster)):
+        if pool.in_flight:
+            found.update(pool.nodes)
+    for node, update in cluster.cached(maintenance_updates.of_maintenances).items():
+        if node not in found or found[node].phase not in IN_FLIGHT:
+            found[node] = update
+    return found
+
+
+def config_pools(cluster: Cluster) -> tuple[PoolUpdate, ...]:
+    """Return the roll-outs of MachineConfigPools."""
+    return cluster.cached(_config_pools)
+
+
+def _config_pools(cluster: Cluster) -> tuple[PoolUpdate, ...]:
+    return tuple(config_pool_updates.pools(cluster))
+
+
+def machine_deployments(cluster: Cluster) -> tuple[PoolUpdate, ...]:
+    """Return the roll-outs of MachineDeployments."""
+    return cluster.cached(_machine_deployments)
+
+
+def _machine_deployments(cluster: Cluster) -> tuple[PoolUpdate, ...]:
+    return tuple(machine_rollouts.pools(cluster))
+
+
+def harvester_upgrades(cluster: Cluster) -> tuple[PoolUpdate, ...]:
+    """Return the upgrade of Harvester, if one is under way."""
+    return tuple(maintenance_updates.harvester(cluster))
+
+
+def maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
+    """Return the maintenance of each node that has one."""
+    return cluster.cached(maintenance_updates.of_maintenances)
