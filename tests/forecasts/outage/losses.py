@@ -226,9 +226,11 @@ KUBEVIRT = manifest(
 )
 
 
-def snapshot(*parts: Any, unreadable: tuple[str, ...] = (), version: str | None = "v1.34.0") -> Snapshot:
+def snapshot(
+    *parts: Any, unreadable: tuple[str, ...] = (), version: str | None = "v1.34.0", kubevirt: bool = True
+) -> Snapshot:
     """Return a cluster of which everything can be read but these kinds."""
-    objects = [*NAMESPACES, KUBEVIRT, *_flat(parts)]
+    objects = [*NAMESPACES, *([KUBEVIRT] if kubevirt else []), *_flat(parts)]
     return Snapshot(map(Object, objects), ["*"], unreadable=unreadable, server_version=version)
 
 

@@ -21,14 +21,17 @@ from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import SECOND
+from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
-from virt_admit.model.remediation import check_scope, machines, remediators, selected_nodes
+from virt_admit.model.remediation import check_scope, machine_deletion, machines, remediators, selected_nodes
 from virt_admit.model.remediation.check_scope import WatchedNodes
+from virt_admit.model.remediation.health_checks import HealthCheck
 
 ETCD: Final = "openshift-etcd"
 _SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
+_HARVESTER: Final = "harvesterhci.io/managed"
+"""Label of the nodes that Harvester manages (pkg/controller/master/node/node_down_controller.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,8 @@ class NodeCoverage:
     @property
     def first(self) -> Actor | None:
         """The check that certainly acts first; None: none certainly acts."""
-        acting = [(actor.at, actor) for actor in self.actors if actor.certain]
-        return min(acting, key=lambda each: each[0] or Seconds(0, 0), default=(None, None))[1]
+        acting = [(actor.at or Seconds(0, 0), actor) for actor in self.actors if actor.certain]
+        return min(acting, key=lambda each: (each[0].low, each[0].high is None), default=(None, None))[1]
 
     @property
     def unattended(self) -> bool:
@@ -93,6 +96,8 @@ class _Watch:
     refused: Mapping[str, str]
     """Why it never remediates single nodes."""
     blind: tuple[str, ...]
+    cooldown: Seconds
+    """How long it waits after an earlier storm before it acts at all."""
 
     @property
     def title(self) -> str:
@@ -115,6 +120,8 @@ def _elsewhere(node: str, cluster: Cluster) -> Iterator[str]:
     name = found.annotations.get(unhealthy_objects.CAPI_MACHINE_OF) if found is not None else None
     if name and all(machine.name != name for machine in cluster.known(kinds.CAPI_MACHINE)):
         yield f"the management cluster of Cluster API, which has Machine {name} of node {node}"
+    if found is not None and found.labels.get(_HARVESTER) == "true":
+        yield "Harvester's setting vm-force-reset-policy, which frees the pods of lost nodes"
 
 
 def _watches(cluster: Cluster) -> tuple[tuple[_Watch, ...], tuple[str, ...]]:
@@ -135,7 +142,11 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
     nodes = {(obj.name if direct else machines.node_name(obj)): obj for obj in selection.objects}
     states = list(unhealthy_objects.unhealthy(check, selection, cluster))
     unhealthy = [state for state in states if not isinstance(state, Unseen)]
-    lasting = [*inactive_reasons.lasting(check, cluster), *inactive_reasons.postponed(check, unhealthy, cluster)]
+    lasting = list(inactive_reasons.lasting(check, cluster))
+    if direct:
+        lasting += inactive_reasons.upgrade(unhealthy, cluster)
+    if check.kind is kinds.CAPI_MHC:
+        lasting += inactive_reasons.stopped_cluster(check, cluster)
     course = timeline.timeline(check, cluster)
     reasons = [reason for reason in lasting if isinstance(reason, str)]
     refused = {node: why for why, some in inactive_reasons.refused(check, selection, cluster).items() for node in some}
@@ -154,7 +165,18 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         next(iter(reasons), course.never),
         refused,
         tuple(dict.fromkeys(reason.what for reason in lasting if isinstance(reason, Unseen))),
+        _cooldown(check),
     )
+
+
+def _cooldown(check: HealthCheck) -> Seconds:
+    """Return how long a NodeHealthCheck in a storm waits after its limit is met (#evaluateStormRecovery)."""
+    if check.kind is not kinds.NHC or not inactive_reasons.in_storm(check):
+        return Seconds(0, 0)
+    try:
+        return Seconds(0, parse_duration(check.obj.at("spec", "stormCooldownDuration").value) // SECOND)
+    except ValueError:
+        return Seconds(0, None)
 
 
 # --- what a check does about one node ----------------------------------------------------------------------------
@@ -162,15 +184,17 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
 
 def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     check = view.watch.check
-    course = _acting(view, loss.cluster)
+    course = _acting(view, node, loss.cluster)
     remediator = course.stage.name if course.stage is not None else ""
     refuses, unseen = _refusal(view, node, loss)
-    unseen = (*unseen, *view.blind)
     freed = refuses or _freed(view, course, node, loss)
+    unseen = tuple(dict.fromkeys((*unseen, *view.blind, *course.unseen)))
     if isinstance(freed, str):
         return Actor(node, view.title, remediator, refuses=freed, unseen=unseen)
     wait = (timeline.patience(check) or 0) // SECOND
     parts = [detection(loss), Part("waited", wait, wait)]
+    if view.cooldown.high != 0:
+        parts.append(Part("storm cooldown", *view.cooldown))
     if course.wasted:
         parts.append(Part("earlier remediators", course.wasted // SECOND, course.wasted // SECOND))
     spent = total(tuple(parts)).low
@@ -179,7 +203,7 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
         low = max(remediated.low, freed.not_before - spent)
         remediated = Seconds(low, None if remediated.high is None else max(low, remediated.high))
     parts += [Part("remediated", *remediated), gone]
-    return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, unseen)
+    return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen))
 
 
 class _Course(NamedTuple):
@@ -190,22 +214,43 @@ class _Course(NamedTuple):
     """None: the check deletes the Machine itself, or the bare metal operator acts."""
     wasted: int
     """Nanoseconds of remediators before it."""
+    unseen: tuple[str, ...] = ()
+    """What could not be read, so that it may do nothing."""
+    fails: str = ""
+    """Why no remediator acts."""
 
 
-def _acting(view: _Watch, cluster: Cluster) -> _Course:
+def _acting(view: _Watch, node: str, cluster: Cluster) -> _Course:
     check = view.watch.check
     steps = remediation_steps.steps(check)
     stages = [stage for stage in timeline.stages(check, cluster) if isinstance(stage, timeline.Stage)]
-    wasted = 0
+    wasted, fails = 0, ""
     for number, stage in enumerate(stages):
-        if not stage.cut_off and not stage.fails:
-            return _Course(stage, steps[number] if number < len(steps) else None, wasted)
-        wasted += stage.timeout or 0
-    return _Course(None, None, wasted)
+        step = steps[number] if number < len(steps) else None
+        kept, unseen = _kept_machine(view, node, step, cluster)
+        if not stage.cut_off and not kept:
+            return _Course(stage, step, wasted, unseen)
+        fails = fails or kept
+        if stage.timeout is None:
+            break  # the next one is never called
+        wasted += stage.timeout
+    return _Course(None, None, wasted, fails=fails or ("no step has enough time" if stages else "no remediator is set"))
+
+
+def _kept_machine(view: _Watch, node: str, step: Step | None, cluster: Cluster) -> tuple[str, tuple[str, ...]]:
+    """Return why MachineDeletionRemediation leaves a node alone, and what could not be read of that."""
+    if step is None or step.kind is not kinds.MDR_TEMPLATE or view.watch.check.kind is not kinds.NHC:
+        return "", ()
+    try:
+        return machine_deletion.refusal(view.nodes[node], cluster), ()
+    except Unseen as unseen:
+        return "", (unseen.what,)
 
 
 def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
     """Return why a check does nothing for a lost node, and what could not be read of that."""
+    if loss.stopped:
+        return loss.stopped, ()
     if view.idle:
         return view.idle, ()
     if node in view.refused:
@@ -218,7 +263,8 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
     unseen = view.unread if view.budget.most is None or down + len(view.unread) > view.budget.most else ()
     if view.budget.most is None:
         unseen = (*unseen, f"how many nodes {view.title} selects")
-    return _control_plane(view, node, loss), tuple(unseen)
+    refuses, unread = _control_plane(view, node, loss)
+    return refuses, (*unseen, *unread)
 
 
 def _over_limit(view: _Watch, down: int) -> str:
@@ -233,27 +279,34 @@ def _over_limit(view: _Watch, down: int) -> str:
     return ""
 
 
-def _control_plane(view: _Watch, node: str, loss: Loss) -> str:
-    """Return why a NodeHealthCheck does not remediate a control-plane node; empty: it does, or the node is a worker."""
+def _control_plane(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
+    """Return why a NodeHealthCheck does not remediate a control-plane node, and what could not be read of that.
+
+    Empty: it does, or the node is a worker.
+    """
     if view.watch.check.kind is not kinds.NHC:
-        return ""
+        return "", ()
     members = {each.name for each in selected_nodes.control_plane(view.watch.selection).objects}
     if node not in members:
-        return ""
+        return "", ()
     earlier = sorted(name for name in members if name in view.unhealthy or name in loss.lost)
     if earlier.index(node) > 0:
-        return f"one control-plane node is remediated at a time, and {earlier[0]} does not return"
+        return f"one control-plane node is remediated at a time, and {earlier[0]} does not return", ()
     return loss.cluster.cached(_etcd)
 
 
-def _etcd(cluster: Cluster) -> str:
-    """Return why NodeHealthCheck may not disrupt etcd on OpenShift: it demands exactly one budget there."""
-    if not cluster.known(kinds.CLUSTER_VERSION):
-        return ""
+def _etcd(cluster: Cluster) -> tuple[str, tuple[str, ...]]:
+    """Return why NodeHealthCheck may not disrupt etcd on OpenShift, and what could not be read of that.
+
+    It demands exactly one budget there.
+    """
+    versions_known, unread = gather(cluster.list(kinds.CLUSTER_VERSION))
+    if not versions_known:
+        return "", (unread,) if unread else ()
     found, unseen = gather(cluster.list(kinds.PDB, ETCD))
-    if unseen or len(found) == 1:
-        return ""
-    return f"namespace {ETCD} has {len(found) or 'no'} PodDisruptionBudgets, and one is required"
+    if len(found) > 1 or (not unseen and not found):
+        return f"namespace {ETCD} has {len(found) or 'no'} PodDisruptionBudgets, and one is required", ()
+    return "", (unseen,) if unseen else ()
 
 
 # --- how the pods go ---------------------------------------------------------------------------------------------
@@ -263,7 +316,7 @@ def _freed(view: _Watch, course: _Course, node: str, loss: Loss) -> FreedPods | 
     """Return how the pods of a node go after its remediator begins; as text why they never go."""
     stage, step = course.stage, course.step
     if stage is None:
-        return "no remediator is set"
+        return course.fails
     if step is None and not view.watch.check.external:
         return machine_replacement.by_deletion(_machine_of(view, node, loss.cluster), node, loss)
     kind = step.kind if step is not None else None
@@ -306,6 +359,11 @@ def _machine_of(view: _Watch, node: str, cluster: Cluster) -> Object | None:
 def by_hand(loss: Loss) -> tuple[Part, ...]:
     """Return the parts until the pods are gone if an administrator sets the out-of-service taint at once."""
     return detection(loss), POD_GONE
+
+
+def evicted(loss: Loss) -> int:
+    """Return after how many seconds at most the pods of a lost node without own tolerations are marked for deletion."""
+    return (detection(loss).high or 0) + machine_replacement.TOLERATED
 
 
 def taint(nodes: tuple[str, ...]) -> str:

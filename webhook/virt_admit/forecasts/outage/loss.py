@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.messages import count
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.preemption import Preemption
@@ -110,6 +111,15 @@ class Loss:
             return Quorum(len(members), len(left), kept=True)
         return Quorum(len(members), len(left), kept=False if len(left) < needed else None)
 
+    @property
+    def stopped(self) -> str:
+        """Why the API stops, so that no controller acts; empty: it goes on, or that is not known."""
+        quorum = self.quorum
+        if quorum.kept is not False:
+            return ""
+        are = "is" if quorum.left == 1 else "are"
+        return f"the API stops: {quorum.left} of {count(quorum.nodes, 'control-plane node')} {are} left"
+
     @functools.cached_property
     def leader_moves(self) -> bool:
         """Whether the leader of kube-controller-manager may be on a lost node."""
@@ -129,11 +139,6 @@ class Loss:
         if zone.ready == 0 or down <= 2 or down * _UNHEALTHY_SHARE[1] < total * _UNHEALTHY_SHARE[0]:
             return 10
         return None if total <= SLOW_ZONE else 100
-
-    def lost_with(self, node: str) -> int:
-        """Return how many nodes of the node's zone are lost."""
-        zone_of = self.cluster.cached(_zone_of)
-        return sum(zone_of.get(each, ()) == zone_of.get(node, ()) for each in self.nodes)
 
     @functools.cached_property
     def _zones(self) -> Mapping[tuple[str, ...], _Zone]:

@@ -28,6 +28,8 @@ DETACH: Final = 360
 _SPREAD: Final = 366
 """Seconds after the loss at which virt-controller has certainly marked the lost nodes: 5 minutes after the last
 heartbeat, looked at every minute (pkg/virt-controller/watch/node/node.go)."""
+_CONTROLLER_START: Final = (5, 120)
+"""Seconds until a pod of virt-controller that its Deployment creates leads."""
 _WAITS_FOR: Final = ("ReadWriteOnce", "ReadWriteOncePod")
 
 
@@ -187,8 +189,7 @@ def lost_vms(loss: Loss, coverages: Mapping[str, NodeCoverage]) -> LostVms:
     bound = {id(case.vmi): why for case in cases if (why := _bound(case, loss))}
     placeable = [case.returning for case in cases if case.returning is not None and id(case.vmi) not in bound]
     room = _room(placeable, {id(case.vmi) for case in cases if case.fate.comes is None}, loss)
-    handless = _controllers_lost(loss)
-    rows = (_row(case, loss, coverages[case.node], room, bound.get(id(case.vmi), ""), handless) for case in cases)
+    rows = (_row(case, loss, coverages[case.node], room, bound.get(id(case.vmi), "")) for case in cases)
     return LostVms(tuple(rows), room)
 
 
@@ -228,20 +229,21 @@ def _bound(case: _Case, loss: Loss) -> str:
     return room_left.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
 
 
-def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str, handless: Part | None) -> LostVm:
+def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str) -> LostVm:
     vmi, node, found = case.vmi, case.node, case.fate
     fresh = found.comes is not False and loses_data(vmi)
     if found.comes is False or case.returning is None:
         return LostVm(vmi, node, found.outcome, found.reason, found.remedy)
     pod = case.returning.fresh.pod
-    hand = (*health_actors.by_hand(loss), start(vmi))
-    by_hand = total(hand if handless is None else (*hand, handless))
+    by_hand = total(_from_pod_gone(health_actors.by_hand(loss), Detach.AT_ONCE, case.returning, node, loss))
     first = coverage.first
 
     def row(outcome: LossOutcome, reason: str, remedy: str = "", **more: object) -> LostVm:
         return LostVm(vmi, node, outcome, reason, remedy, fresh=fresh, returning=case.returning, **more)  # type: ignore[arg-type]
 
     comes = found.comes is True
+    if comes and loss.stopped:
+        return row(LossOutcome.NEVER, loss.stopped, "restore the control plane")
     if comes and coverage.unattended:
         nowhere = bool(bound) or pod.full_name in room.nowhere
         return row(
@@ -254,11 +256,10 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", "let other nodes run it")
     if comes and pod.full_name in room.nowhere:
         return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", "free room or add a node")
-    doubts = tuple(_doubts(case, pod.full_name, coverage, room))
+    doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
     if doubts or first is None:
         return row(LossOutcome.UNKNOWN, doubts[0][0], by_hand=by_hand, unseen=tuple(what for _, what in doubts if what))
-    parts = [*first.parts, detach(vmi, pod, first.detach, loss.cluster), start(vmi)]
-    parts += [handless] if handless is not None else []
+    parts = list(_from_pod_gone(first.parts, first.detach, case.returning, node, loss))
     if pod.spread:
         passed = total(tuple(parts)).low
         if passed < _SPREAD:
@@ -272,10 +273,12 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
     )
 
 
-def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft) -> Iterator[tuple[str, str]]:
+def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss: Loss) -> Iterator[tuple[str, str]]:
     """Yield why it cannot be determined whether a VM restarts, each with what could not be read."""
     if case.fate.comes is None:
         yield case.fate.reason, case.fate.unseen
+    if loss.quorum.kept is None:
+        yield "control-plane nodes that are not Ready decide whether the API stops", ""
     if coverage.first is None:
         unseen = (*coverage.unseen, *(what for actor in coverage.actors for what in actor.unseen))
         yield f"it is not known which health check acts for {case.node}", names(unseen)
@@ -291,12 +294,31 @@ def _unattended(node: str, coverage: NodeCoverage) -> str:
     return "; ".join(refusing) if refusing else f"no health check watches {node}"
 
 
-def _controllers_lost(loss: Loss) -> Part | None:
-    """Return the wait for virt-controller where all its pods are on lost nodes; None: one is left, or none is known."""
+def _from_pod_gone(parts: Sequence[Part], how: Detach, vm: ReturningVm, node: str, loss: Loss) -> tuple[Part, ...]:
+    """Return the whole time line of a VM, given its parts until its pod is gone."""
+    waits = _controllers_lost(node, total(parts).low, loss)
+    return (*parts, *waits, detach(vm.vmi, vm.fresh.pod, how, loss.cluster), start(vm.vmi))
+
+
+def _controllers_lost(node: str, gone: int, loss: Loss) -> Iterator[Part]:
+    """Yield the wait for virt-controller where all its pods are on lost nodes.
+
+    Its Deployment creates other pods once the old ones are marked for deletion: when the node's taint is no longer
+    tolerated, or when their remediator frees the node.
+
+    Args:
+        node: the lost node of the VM.
+        gone: seconds from the loss until the pod of the VM is gone.
+        loss: the loss.
+    """
     nodes = loss.cluster.cached(_controllers)
     if not nodes or not nodes <= loss.lost:
-        return None
-    return Part("virt-controller started elsewhere", 5, 120)
+        return
+    evicted = None if loss.deletion_interval(node) is None else health_actors.evicted(loss)
+    if evicted is None or gone < evicted:
+        yield Part("virt-controller started elsewhere", *_CONTROLLER_START)
+    elif gone < evicted + _CONTROLLER_START[1]:
+        yield Part("virt-controller started elsewhere", 0, evicted + _CONTROLLER_START[1] - gone)
 
 
 def _controllers(cluster: Cluster) -> frozenset[str]:

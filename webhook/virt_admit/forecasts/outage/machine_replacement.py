@@ -7,6 +7,7 @@ kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/filters.go#shouldSkip
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage.loss import Loss
@@ -19,7 +20,7 @@ from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 
 _UNDRAINED: Final = ("machine.openshift.io/exclude-node-draining", "machine.cluster.x-k8s.io/exclude-node-draining")
-_TOLERATED: Final = 300
+TOLERATED: Final = 300
 """Seconds that a pod without its own toleration stays on an unreachable node (defaulttolerationseconds)."""
 _GRACE: Final = 30
 """Seconds that KubeVirt gives a guest of a VMI without its own grace period (DefaultGracePeriodSeconds)."""
@@ -36,6 +37,8 @@ class FreedPods(NamedTuple):
     detach: Detach
     not_before: int | None = None
     """Seconds from the loss before which a drain of the dead node does not end."""
+    unseen: tuple[str, ...] = ()
+    """What could not be read, so that the pods may never go."""
 
 
 def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | str:
@@ -43,7 +46,8 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
     if machine is not None and any(machine.annotation(key).present for key in _UNDRAINED):
         return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED)
     limit = _drain_timeout(machine)
-    ends = _drain_end(node, loss)
+    refusing, perhaps, unread = _refusing(node, loss)
+    ends = _drain_end(refusing, node, loss)
     if ends is None and limit is None:
         return (
             "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
@@ -52,7 +56,8 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
     takes = Seconds(0, None)
     if limit is not None and (ends is None or ends > limit):
         return FreedPods(Seconds(limit, None), NODE_GONE, Detach.FORCED)
-    return FreedPods(takes, NODE_GONE, Detach.FORCED, not_before=ends)
+    unseen = unread if limit is None and _drain_end([*refusing, *perhaps], node, loss) is None else ()
+    return FreedPods(takes, NODE_GONE, Detach.FORCED, not_before=ends, unseen=unseen)
 
 
 def _drain_timeout(machine: Object | None) -> int | None:
@@ -68,12 +73,11 @@ def _drain_timeout(machine: Object | None) -> int | None:
         return None
 
 
-def _drain_end(node: str, loss: Loss) -> int | None:
+def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
     """Return how many seconds after the loss a drain of a dead node ends at the earliest; None: never.
 
     KubeVirt refuses the eviction of VMs that must migrate. Their pods are skipped once their deletion time has passed.
     """
-    refusing = [vmi for vmi in loss.vmis(node) if _stays(vmi, loss.cluster)]
     if not refusing:
         return 0
     if loss.deletion_interval(node) is None:
@@ -88,11 +92,23 @@ def _drain_end(node: str, loss: Loss) -> int | None:
     return detection(loss).low + max(known) + 1 if len(known) == len(ends) else None
 
 
+def _refusing(node: str, loss: Loss) -> tuple[list[Object], list[Object], tuple[str, ...]]:
+    """Return the VMIs of a node whose eviction KubeVirt refuses, those of which that is not known, and why."""
+    refusing: list[Object] = []
+    perhaps: list[Object] = []
+    unread: dict[str, None] = {}
+    for vmi in loss.vmis(node):
+        try:
+            if _stays(vmi, loss.cluster):
+                refusing.append(vmi)
+        except Unseen as unseen:
+            perhaps.append(vmi)
+            unread[unseen.what] = None
+    return refusing, perhaps, tuple(unread)
+
+
 def _stays(vmi: Object, cluster: Cluster) -> bool:
-    try:
-        strategy = expand.strategy(vmi, cluster).value
-    except Unseen:
-        return False
+    strategy = expand.strategy(vmi, cluster).value
     return lifecycle.eviction(strategy, vmis.migratable(vmi)) is not Eviction.SHUTS_DOWN
 
 
@@ -102,4 +118,4 @@ def _tolerated(vmi: Object) -> int | None:
         key, effect = toleration["key"].text, toleration["effect"].text
         if key in (None, "", UNREACHABLE) and effect in (None, "", "NoExecute"):
             return toleration["tolerationSeconds"].integer
-    return _TOLERATED
+    return TOLERATED

@@ -205,17 +205,14 @@ def _verdict(
 
 
 def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
-    quorum = lost.quorum
-    if quorum.kept is False:
-        yield (
-            f"{quorum.left} of {count(quorum.nodes, 'control-plane node')} are left: the API stops, no VM restarts and "
-            "no health check acts"
-        )
+    if lost.stopped:
+        yield f"{lost.stopped}, no VM restarts and no health check acts"
     if room.fits is False:
         yield room.because
     for outcome in NOT_BACK:
         some = [vm for vm in rows if vm.outcome is outcome]
-        if some and not (outcome is LossOutcome.ROOM and room.fits is False):
+        said = lost.stopped if outcome is LossOutcome.NEVER else outcome is LossOutcome.ROOM and room.fits is False
+        if some and not said:
             verb = (
                 str(outcome) if len(some) == 1 else str(outcome).replace("restarts", "restart").replace("waits", "wait")
             )

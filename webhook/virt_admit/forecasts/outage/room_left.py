@@ -61,6 +61,8 @@ class RoomLeft:
 
 def room(vms: Sequence[ReturningVm], loss: Loss) -> RoomLeft:
     """Return whether the VMs of a loss find a place, next to the other pods that restart."""
+    if not vms:
+        return RoomLeft(True, {}, {}, frozenset(), (), "")
     found = _quickly([*(vm.fresh for vm in vms), *(_plain(pod) for pod in loss.others)], loss)
     if found is not None:
         return RoomLeft(True, found, {}, frozenset(found), (), "")
@@ -166,7 +168,8 @@ class _Search:
     def _with_others(self, alone: Packing, nowhere: Mapping[str, str]) -> RoomLeft:
         lowest = min((item.pod.priority for item in self.items), default=0)
         highest = max((item.pod.priority for item in self.items), default=0)
-        rivals = [pod for pod in self.loss.others if pod.priority >= lowest]
+        meek = any(item.pod.never_preempts for item in self.items)
+        rivals = [pod for pod in self.loss.others if meek or pod.priority >= lowest]
         others = [_of_pod(pod, self.loss) for pod in rivals]
         # a pod that has no place is not a rival: it takes no room
         others = [item for item in others if item.nodes or item.uncertain]

@@ -104,12 +104,17 @@ def postponed(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster:
     """Yield what postpones every remediation of a NodeHealthCheck for now (nodehealthcheck_controller.go#Reconcile)."""
     if check.kind is not kinds.NHC:
         return
-    yield from _upgrade(unhealthy, cluster)
-    if check.obj.at("spec", "stormCooldownDuration").present and check.obj.condition(STORM)["status"].text == "True":
+    yield from upgrade(unhealthy, cluster)
+    if in_storm(check):
         yield "too many nodes were unhealthy, and stormCooldownDuration has not passed since"
 
 
-def _upgrade(unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
+def in_storm(check: HealthCheck) -> bool:
+    """Return whether a NodeHealthCheck waits for ``stormCooldownDuration`` after too many nodes were unhealthy."""
+    return check.obj.at("spec", "stormCooldownDuration").present and check.obj.condition(STORM)["status"].text == "True"
+
+
+def upgrade(unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
     """Yield why a cluster upgrade postpones every remediation (upgrade_checker.go#Check)."""
     updated = [target.name for target in unhealthy if _is_updated(target.obj)]
     if updated:
@@ -147,6 +152,25 @@ def _capi_cluster(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], clus
         yield f"{'to other machines: ' if asked else ''}the infrastructure of {name} is not ready"
     if not unhealthy_objects.is_true(owner, "ControlPlaneInitialized"):
         yield f"to workers: the control plane of {name} is not initialized"
+
+
+def stopped_cluster(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield why the Cluster of a check stops it now, as far as the Cluster says so.
+
+    A Machine never outlives its Cluster. A list of objects that has Machines without it left it out.
+    """
+    try:
+        owner = cluster.get(kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
+    except Unseen as unseen:
+        yield unseen
+        return
+    if owner is None:
+        return
+    if owner.at("spec", "paused").boolean:
+        yield f"Cluster {owner.full_name} is paused"
+    for condition in ("InfrastructureReady", "ControlPlaneInitialized"):
+        if owner.condition(condition)["status"].text not in (None, "True"):
+            yield f"Cluster {owner.full_name} does not have the condition {condition}"
 
 
 def _requested(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:

@@ -22,12 +22,16 @@ from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import MINUTE, SECOND, format_duration
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, machine_deletion, machine_owners
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 DEFAULT_GRACE: Final = 50 * SECOND
-"""``node-monitor-grace-period`` of kube-controller-manager; 40 s in older releases and by OpenShift's own constant."""
+"""``node-monitor-grace-period`` of kube-controller-manager; OpenShift's own constant is 40 s."""
+_OLDER_GRACE: Final = 40 * SECOND
+"""Before Kubernetes 1.32 (kubernetes/kubernetes#126287)."""
+_SINCE_LONGER_GRACE: Final = versions.Version(1, 32)
 
 GRACE: Final[Mapping[str, int]] = {
     "MediumUpdateAverageReaction": 2 * MINUTE,
@@ -126,9 +130,12 @@ def grace_period(cluster: Cluster) -> int:
     The flag of kube-controller-manager cannot be read, so its default is assumed, as is that of OpenShift.
     """
     try:
-        return GRACE.get(latency_profile(cluster), DEFAULT_GRACE)
+        profile = latency_profile(cluster)
     except Unseen:
-        return DEFAULT_GRACE
+        profile = ""
+    release = versions.parse_version(cluster.server_version)
+    older = release is not None and release < _SINCE_LONGER_GRACE
+    return GRACE.get(profile, _OLDER_GRACE if older else DEFAULT_GRACE)
 
 
 def patience(check: HealthCheck) -> int | None:
@@ -217,7 +224,7 @@ def timeline(check: HealthCheck, cluster: Cluster) -> Timeline:
         profile = latency_profile(cluster)
     except Unseen as error:
         unseen.append(error.what)
-    grace = GRACE.get(profile, DEFAULT_GRACE)
+    grace = grace_period(cluster)
     source = f" of {profile}" if profile in GRACE else ""
     moments = [
         Moment(exactly(0), Event.SILENT, "the node stops reporting"),

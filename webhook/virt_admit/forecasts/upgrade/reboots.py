@@ -104,15 +104,8 @@ def _after(check: HealthCheck, cluster: Cluster, driver: Driver) -> int | None:
         startup = check.known_startup_time() if check.kind is kinds.CAPI_MHC else None
         return startup // SECOND if startup else None
     times = [
-        symptom.time + (_grace(cluster) if symptom.status == "Unknown" else 0)
+        symptom.time + (timeline.grace_period(cluster) if symptom.status == "Unknown" else 0)
         for symptom in remediation_steps.symptoms(check)
         if symptom.type == "Ready" and symptom.status in ("False", "Unknown") and symptom.time is not None
     ]
     return min(times) // SECOND if times else None
-
-
-def _grace(cluster: Cluster) -> int:
-    try:
-        return timeline.GRACE.get(timeline.latency_profile(cluster), timeline.DEFAULT_GRACE)
-    except Unseen:
-        return timeline.DEFAULT_GRACE

@@ -48,7 +48,7 @@ def refused(nodes: Selection, cluster: Cluster) -> Refused:
     unseen = nodes.unseen
     for node in nodes.objects:
         try:
-            reason = _reason(node, cluster)
+            reason = refusal(node, cluster)
         except Unseen as missing:
             unseen = missing.what
             continue
@@ -59,7 +59,7 @@ def refused(nodes: Selection, cluster: Cluster) -> Refused:
     return Refused(found, bool(total) and total == len(nodes) and not nodes.unseen, unseen)
 
 
-def _reason(node: Object, cluster: Cluster) -> str:
+def refusal(node: Object, cluster: Cluster) -> str:
     """Return why the Machine of a Node is not deleted; empty if it is deleted.
 
     A Machine that names the Node has it. Then the annotation is only late.
