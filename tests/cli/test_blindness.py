@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import Question, outages
+from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation.explanation import KINDS, explain
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -139,6 +140,24 @@ def test_what_is_hidden_never_turns_an_answer(group):
             ]
 
     assert not wrong, "\n".join(wrong)
+
+
+def places(cluster):
+    """The nodes that certainly accept each VM, and those that certainly refuse it, alone."""
+    for vmi in cluster.known(kinds.VMI):
+        for moves in (True, False):
+            placement = candidates.target(vmi, cluster, moves=moves).placement
+            yield (vmi.full_name, moves), (set(placement.candidates), set(placement.refusals))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_is_hidden_opens_and_closes_no_node(seed):
+    objects = blindness.random_cluster(seed)
+    whole = dict(places(blindness.everything(objects)))
+    for hidden in blindness.hidings(objects, Random(seed)):
+        for asked, (accepting, refusing) in places(hidden.cluster):
+            assert accepting <= whole[asked][0], (hidden.what, asked)
+            assert not refusing & whole[asked][0], (hidden.what, asked)
 
 
 @pytest.mark.parametrize("seed", [12, 45])

@@ -18,8 +18,9 @@ from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pods
-from virt_admit.model.scheduler.filters import FilterPipeline, Placement
+from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, Packing, pack
+from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.preemption import Preemption
 
 ACCEPTED: Final = "accepted"

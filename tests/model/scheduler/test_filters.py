@@ -11,8 +11,8 @@ from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pods
-from virt_admit.model.scheduler.filters import Placement
 from virt_admit.model.scheduler.packing import Item, pack
+from virt_admit.model.scheduler.pod_placement import Placement
 
 ZONE = "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -12,8 +12,8 @@ from tests.builders import node as make_node
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pods
-from virt_admit.model.scheduler.filters import Placement
 from virt_admit.model.scheduler.packing import Item, pack
+from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.preemption import Preemption
 
 ZONE = "topology.kubernetes.io/zone"

@@ -188,8 +188,8 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     unread = cluster.cached(_unread)
     doubts = [*(unread[kind] for kind in _needed(forecasts) if kind in unread), *open_ends]
     doubts += [found.unseen for found in (*moving, *visitors) if found.unseen]
-    room, without = _room(moving, cluster)
-    packing, unseen = _room(forecasts, cluster) if len(moving) < len(forecasts) else (room, without)
+    room, without = _room(moving, node, cluster)
+    packing, unseen = _room(forecasts, node, cluster) if len(moving) < len(forecasts) else (room, without)
     doubts += [*without, *pods.unseen]
     unseen += [found.unseen for found in forecasts if found.unseen]
     return NodePlan(
@@ -208,14 +208,18 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     )
 
 
-def _room(forecasts: Sequence[Forecast], cluster: Cluster) -> tuple[Packing, list[str]]:
-    """Return whether the VMs that need room find it at the same time, and what could not be read of that."""
+def _room(forecasts: Sequence[Forecast], node: Object | None, cluster: Cluster) -> tuple[Packing, list[str]]:
+    """Return whether the VMs that need room find it at the same time, and what could not be read of that.
+
+    A node that was not read may not report, which decides on what becomes of its VMs.
+    """
     unread = cluster.cached(_unread)
     unseen = [what for found in forecasts if found.needs_room for what in found.placement.unseen]
     packing = _packing(forecasts, cluster)
-    if packing.fits and any(kind in unread for kind in (VMI, POD)):
+    blind = [unread[kind] for kind in (VMI, POD, *([NODE] if node is None else [])) if kind in unread]
+    if packing.fits and blind:
         packing = replace(packing, fits=None)
-        unseen += [unread[kind] for kind in (VMI, POD) if kind in unread]
+        unseen += blind
     if packing.fits is None and not unseen:
         unseen += _without_room(forecasts, packing) or ["the search for room was given up"]
     return packing, unseen

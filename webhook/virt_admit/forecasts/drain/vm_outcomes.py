@@ -41,7 +41,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
-from virt_admit.model.scheduler.filters import Placement
+from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final = union(
     {VMI: ("spec",)},

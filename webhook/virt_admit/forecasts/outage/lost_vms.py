@@ -259,16 +259,11 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
     if doubts or first is None:
         return row(LossOutcome.UNKNOWN, doubts[0][0], by_hand=by_hand, unseen=tuple(what for _, what in doubts if what))
-    parts = list(_from_pod_gone(first.parts, first.detach, case.returning, node, loss))
-    if pod.spread:
-        passed = total(tuple(parts)).low
-        if passed < _SPREAD:
-            parts.append(Part("topology spread counts the lost nodes", 0, _SPREAD - passed))
     return row(
         LossOutcome.RESTARTS,
         f"{found.reason}; {first.check} acts",
         to=room.placed.get(pod.full_name) if room.fits else None,
-        parts=tuple(parts),
+        parts=_from_pod_gone(first.parts, first.detach, case.returning, node, loss),
         by_hand=by_hand,
     )
 
@@ -296,8 +291,11 @@ def _unattended(node: str, coverage: NodeCoverage) -> str:
 
 def _from_pod_gone(parts: Sequence[Part], how: Detach, vm: ReturningVm, node: str, loss: Loss) -> tuple[Part, ...]:
     """Return the whole time line of a VM, given its parts until its pod is gone."""
-    waits = _controllers_lost(node, total(parts).low, loss)
-    return (*parts, *waits, detach(vm.vmi, vm.fresh.pod, how, loss.cluster), start(vm.vmi))
+    gone, pod = total(parts).low, vm.fresh.pod
+    waits = list(_controllers_lost(node, gone, loss))
+    if pod.spread and gone < _SPREAD:
+        waits.append(Part("topology spread counts the lost nodes", 0, _SPREAD - gone))
+    return (*parts, *waits, detach(vm.vmi, pod, how, loss.cluster), start(vm.vmi))
 
 
 def _controllers_lost(node: str, gone: int, loss: Loss) -> Iterator[Part]:

@@ -106,12 +106,14 @@ def outages(question: Question, cluster: Cluster) -> Outages:
     """
     every, unread = loss.every_node(cluster)
     sets, total, complete = _sets(question, cluster)
+    if question.nodes:
+        question = question._replace(nodes=sets[0])  # each node once, without the prefixes of kubectl
     found = sorted((outage(nodes, cluster) for nodes in sets), key=_badness)
     verdicts = {each.survives for each in found}
     survives = False if False in verdicts else None if None in verdicts or not found or not complete else True
     because = tuple(dict.fromkeys(why for each in found if each.survives is survives for why in each.because))
     if not complete and survives is not False:
-        because = (*because, f"{len(found):,} of {total:,} sets of nodes were tried")
+        because = (*because, f"not every set of nodes was tried: {len(found):,} of {total:,}")
     unseen = tuple(dict.fromkeys((*_unread(question, every, unread), *(w for each in found for w in each.unseen))))
     if survives and question.nodes == () and unread:
         survives = None

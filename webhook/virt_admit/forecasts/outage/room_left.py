@@ -13,11 +13,9 @@ from typing import NamedTuple
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import FreshPod, SchedulingTarget
-from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.model.kubernetes.kinds import NAMESPACE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut, names
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, Packing, pack
 from virt_admit.model.scheduler.pods import Pod
@@ -174,12 +172,13 @@ class _Search:
         # a pod that has no place is not a rival: it takes no room
         others = [item for item in others if item.nodes or item.uncertain]
         together = fits([*self.items, *others], self.loss)
-        if together.fits and (unread := self._unread_namespaces(rivals)):
-            because = "whether other pods keep each other off depends on namespaces that could not be read"
-            unseen = (*self.unseen, *unread)
-            return RoomLeft(None, alone.placed, nowhere, self._apart(self.items, others), (), because, unseen)
         if together.fits:
             return RoomLeft(True, together.placed, nowhere, frozenset(together.placed), (), "", self.unseen)
+        unread = dict.fromkeys(what for pod in rivals for what in self.filters.unread_links(pod))
+        if together.fits is None and unread:
+            because = f"whether other pods keep each other off depends on what could not be read: {names(unread)}"
+            unseen = (*self.unseen, *unread)
+            return RoomLeft(None, alone.placed, nowhere, self._apart(self.items, others), (), because, unseen)
         first = [item for item in others if item.pod.priority > highest]
         if first and fits(first, self.loss).fits and self._never([*self.items, *first]):
             because = "pods of higher priority restart first and take the room"
@@ -188,12 +187,6 @@ class _Search:
             f"the VMs alone find a place, but {len(others)} other pods restart too: room depends on who starts first"
         )
         return RoomLeft(None, alone.placed, nowhere, self._apart(self.items, others), (), because, self.unseen)
-
-    def _unread_namespaces(self, pods: Sequence[Pod]) -> tuple[str, ...]:
-        """Return what could not be read of namespaces, if their labels may decide where these pods go."""
-        if all(map(self.filters.is_simple, pods)):
-            return ()
-        return tuple(unread.what for unread in more_may_exist(self.loss.cluster, NAMESPACE))
 
     def _never(self, items: Sequence[Item]) -> bool:
         """Return whether pods certainly do not find a place together, and can preempt none that runs."""

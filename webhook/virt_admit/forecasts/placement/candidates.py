@@ -24,7 +24,8 @@ from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources,
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler import pod_size, pods, search_cost, volumes
-from virt_admit.model.scheduler.filters import FilterPipeline, Placement
+from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
@@ -119,14 +120,16 @@ def whole_scheduler(cluster: Cluster) -> FilterPipeline:
     bound, unseen_pods = gather(_read(pod) for pod in cluster.list(POD) if _counts(pod))  # one decoded pod at a time
     unseen = (unseen_pods,) if unseen_pods else ()
     if not unseen_pods:
-        computed, unseen_sizes = gather(_of_vmis_without_pod(cluster))
+        computed, unseen_vmis = gather(_of_vmis_without_pod(cluster))
         bound += computed
-        unseen = (unseen_sizes,) if unseen_sizes else ()
+        unseen = (unseen_vmis,) if unseen_vmis else ()
     most = search_cost.most_terms(bound, list(_moving(cluster)), len(nodes))
     bound = [pod.with_most(most) for pod in bound]
     namespaces = {item.name: item.labels for item in cluster.known(NAMESPACE)}  # ``_unseen_of`` says if there are more
     state = SchedulerSnapshot.of(map(read_node, nodes), bound, namespaces)
-    return FilterPipeline(state, _volumes(cluster), unseen, complete=not unseen_nodes, most_terms=most)
+    unread = next((each.what for each in more_may_exist(cluster, NAMESPACE)), "")
+    complete = not unseen_nodes
+    return FilterPipeline(state, _volumes(cluster), unseen, complete, most_terms=most, unread_namespaces=unread)
 
 
 def _moving(cluster: Cluster) -> Iterator[Pod]:
@@ -165,10 +168,10 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
     """Yield a pod for each running VMI that has none in the snapshot, with the requests that KubeVirt computes.
 
     Raises:
-        Unseen: after the others, if what decides on the requests of some could not be read.
+        Unseen: after the others, if there may be more, or what decides on the requests of some could not be read.
     """
     known = launchers(cluster)
-    unseen = ""
+    unseen = next((each.what for each in more_may_exist(cluster, VMI)), "")
     for vmi in cluster.known(VMI):
         check_time()
         node = vmi.at("status", "nodeName").text
@@ -317,7 +320,7 @@ def target(vmi: Object, cluster: Cluster, *, moves: bool, preemptor: Preemption 
         launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *attached))
         placement = filters.place(pod, without=here, gone=gone)
         unseen += tuple(_out_of_reach(launched_on, placement, "the hotplugged volumes"))
-    if unseen_size(vmi, cluster) or ((pod.affinity or pod.spread) and (filters.unseen or _more_namespaces(cluster))):
+    if unseen_size(vmi, cluster):
         placement = replace(placement, guessed=True)
     placement = preemptor.weigh(pod, placement, gone)
     return SchedulingTarget(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
@@ -363,10 +366,6 @@ def _out_of_reach(launched_on: Iterable[str], placement: Placement, what: str) -
         yield f"whether kube-scheduler chooses a node with {what}, not {min(missed)}"
 
 
-def _more_namespaces(cluster: Cluster) -> bool:
-    return next(more_may_exist(cluster, NAMESPACE), None) is not None
-
-
 def _is_own(pod: Pod, vmi: Object) -> bool:
     if pod.namespace != vms.namespace_of(vmi):
         return False
@@ -384,7 +383,7 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
             cluster.get(kind, "", name)
         except Unseen as unseen:
             yield unseen.what
-    if pod.affinity or pod.anti_affinity or pod.unsearched:
+    if pod.unsearched:
         yield from (unread.what for unread in more_may_exist(cluster, NAMESPACE))
     for claim in vmi.at("spec", "resourceClaims").items():  # dynamic resource allocation: no ResourceSlices are read
         yield f"the nodes with devices for resource claim {claim['name'].text}"

@@ -6,13 +6,15 @@ once for all pods that demand the same, because a cluster has thousands of VMs o
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Unseen, check_time
+from virt_admit.model.scheduler import unread_links
 from virt_admit.model.scheduler.inter_pod_affinity import InterPodAffinity, inter_pod_affinity
 from virt_admit.model.scheduler.node_labels import counts_for_spread, label_causes
+from virt_admit.model.scheduler.pod_placement import ByLabels, Placement
 from virt_admit.model.scheduler.pod_terms import MOST_TERMS
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.resources import PODS, Resources, missing, show
@@ -20,72 +22,6 @@ from virt_admit.model.scheduler.room_index import RoomIndex
 from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot, labels_of
 from virt_admit.model.scheduler.topology_spread import SpreadDomains, spread_domains
 from virt_admit.model.scheduler.volumes import Claim, Volumes
-
-
-class ByLabels(NamedTuple):
-    """The nodes by what their names, labels and taints decide; shared by all pods that demand the same."""
-
-    accepting: tuple[str, ...]
-    """Sorted."""
-    refusing: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where one pod could go. Nodes are judged one by one, as if nothing else moved.
-
-    A cluster has thousands of VMs and hundreds of nodes, so only the nodes that differ from what labels and taints
-    decide are kept for each pod.
-    """
-
-    by_labels: ByLabels
-    without: str = ""
-    """The node that is left out: the one that the pod is on."""
-    judged: Mapping[str, str | None] = field(default_factory=dict)
-    """Nodes where more than labels and taints decides: all causes; empty: accepted; None: undetermined."""
-    unseen: tuple[str, ...] = ()
-    """What could not be read. No node certainly accepts the pod then."""
-    complete: bool = True
-    """Whether every node of the cluster is known."""
-    preempting: str = ""
-    """A node that would take the pod without its pods of lower priority, where no node takes it as it is."""
-    guessed: bool = False
-    """Whether more than labels and taints refuse the pod only by what could not be read, such as its requests."""
-
-    @property
-    def candidates(self) -> tuple[str, ...]:
-        """The names of the nodes that certainly accept the pod, sorted."""
-        return () if self.unseen else tuple(self._open())
-
-    @property
-    def undetermined(self) -> tuple[str, ...]:
-        """Nodes on which nothing is known to be wrong, but not everything could be read."""
-        blind = [name for name, causes in self.judged.items() if causes is None or (causes and self._may_take(name))]
-        return tuple(sorted((*blind, *self._open()))) if self.unseen else tuple(sorted(blind))
-
-    def _may_take(self, name: str) -> bool:
-        """Return whether a node that refuses the pod may take it after all."""
-        return self.guessed and name not in self.by_labels.refusing
-
-    def _open(self) -> Iterator[str]:
-        for name in self.by_labels.accepting:
-            if name != self.without and self.judged.get(name, "") == "":
-                yield name
-
-    @property
-    def refusals(self) -> dict[str, str]:
-        """The nodes that refuse the pod, each with all causes."""
-        found = {name: causes for name, causes in self.by_labels.refusing.items() if name != self.without}
-        return found | {name: causes for name, causes in self.judged.items() if causes and not self._may_take(name)}
-
-    @property
-    def has_candidate(self) -> bool:
-        return not self.unseen and next(self._open(), None) is not None
-
-    @property
-    def certain(self) -> tuple[str, ...] | None:
-        """The candidates, or None if some node could not be judged, or may be one after preemption."""
-        return None if self.undetermined or not self.complete or self.preempting else self.candidates
 
 
 class _Demand(NamedTuple):
@@ -112,6 +48,8 @@ class FilterPipeline:
     """Whether every node of the cluster is known."""
     most_terms: int = MOST_TERMS
     """Affinity terms of one pod that are searched."""
+    unread_namespaces: str = ""
+    """Namespaces of which there may be more than are known, so that their labels are not; empty: all are known."""
     _static: dict[Any, ByLabels] = field(default_factory=dict)
     _reach: dict[Any, frozenset[str]] = field(default_factory=dict)
     """The nodes that cannot reach a volume, by what the volume demands."""
@@ -130,6 +68,7 @@ class FilterPipeline:
             self.unseen,
             self.complete,
             self.most_terms,
+            self.unread_namespaces,
             self._static,
             self._reach,
             _limited=self.limits_volumes,
@@ -144,6 +83,7 @@ class FilterPipeline:
             self.unseen,
             self.complete,
             self.most_terms,
+            self.unread_namespaces,
             _limited=self.limits_volumes,
             _before=self,
         )
@@ -160,7 +100,7 @@ class FilterPipeline:
             if name != without:
                 causes, unseen = self._causes(demand, self.state.nodes[name])
                 judged[name] = "; ".join(causes) if causes or not unseen else None
-        return Placement(demand.by_labels, without, judged, demand.unseen, self.complete)
+        return Placement(demand.by_labels, without, judged, demand.unseen, self.complete, guessed=self._is_guessed(pod))
 
     def ever(self, pod: Pod, without: str, unless: str) -> bool | None:
         """Return whether another node could run the pod at some time, whatever is cordoned, full or down now.
@@ -288,8 +228,18 @@ class FilterPipeline:
             fault,
             inter_pod_affinity(pod, self.state, ids),
             tuple(spread_domains(pod, each, self.state, counts, ids) for each in pod.spread),
-            (*self.unseen, *unseen, *self.unsearched(pod, gone)),
+            (*self.unseen, *unseen, *self.unsearched(pod, gone), *self.unread_links(pod)),
         )
+
+    def unread_links(self, pod: Pod) -> Iterator[str]:
+        """Yield what could not be read of nodes and namespaces although other pods decide by it where the pod can go."""
+        return unread_links.unread_links(pod, self.state, complete=self.complete, namespaces=self.unread_namespaces)
+
+    def _is_guessed(self, pod: Pod) -> bool:
+        """Return whether pods, nodes or namespaces that were not read may open nodes to a pod that are closed now."""
+        if pod.affinity or pod.spread:
+            return bool(self.unseen or self.unread_namespaces or not self.complete)
+        return bool(self.unread_namespaces) and unread_links.may_be_repelled(pod, self.state)
 
     def unsearched(self, pod: Pod, gone: Sequence[Pod] = ()) -> Iterator[str]:
         """Yield the affinity that may refuse the pod a place, but has too many terms: its own, and one of another pod."""

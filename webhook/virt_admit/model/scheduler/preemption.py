@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import check_time
-from virt_admit.model.scheduler.filters import FilterPipeline, Placement
+from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, pack
+from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 

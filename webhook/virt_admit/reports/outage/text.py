@@ -9,7 +9,7 @@ from typing import Final
 from virt_admit.forecasts.outage import outages as outages_module
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
-from virt_admit.forecasts.outage.time_parts import Seconds
+from virt_admit.forecasts.outage.time_parts import Part, Seconds
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
@@ -53,7 +53,7 @@ def headline(found: Outages) -> str:
     if found.question.worst is not None and found.survives is not True and found.outages:
         what = "node" if found.question.worst == 1 else "set"
         bad = sum(one.survives is found.survives for one in found.outages)
-        why = f": {bad} of {count(found.total, what)}"
+        why = f": {bad} of {count(found.total, what)}" if bad else f": {found.because[0]}" if found.because else ""
     elif found.because and found.survives is not True:
         why = f": {found.because[0]}"
     return f"Does the cluster survive the loss {subject(found)}? {WORDS[found.survives]}{why}."
@@ -126,13 +126,43 @@ def _counted(number: int, outcome: LossOutcome) -> str:
 def _table(rows: Sequence[LostVm]) -> Iterator[str]:
     """Yield one row for VMs of which the same is said, and what to do once for all of them."""
     width = max((len(row.outcome) for row in rows), default=0)
-    groups: dict[tuple[str, str, str], list[str]] = {}
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
-        groups.setdefault((row.outcome, _what(row), row.remedy), []).append(name(row.vmi.full_name))
-    for (outcome, what, remedy), vms in groups.items():
+        groups.setdefault((row.outcome, _what(row), time_line(row), row.remedy), []).append(name(row.vmi.full_name))
+    for (outcome, what, times, remedy), vms in groups.items():
         yield f"  {outcome:{width}}  {names(vms, 120)}: {what}"
+        if times:
+            yield f"  {'':{width}}  time: {times}"
         if remedy:
             yield f"  {'':{width}}  to do: {remedy}"
+
+
+SOURCES: Final = {
+    "detected": "kube-controller-manager",
+    "waited": "the health check",
+    "storm cooldown": "the health check",
+    "earlier remediators": "the health check",
+    "remediated": "the remediator",
+    "pod gone": "kube-controller-manager",
+    "virt-controller started elsewhere": "its Deployment",
+    "topology spread counts the lost nodes": "virt-controller",
+    "detached": "kube-controller-manager",
+}
+"""The component that each part of a time line waits for."""
+
+
+def time_line(row: LostVm) -> str:
+    """Return the parts of a time line with the component that each waits for; empty: the VM does not restart."""
+    own = "assumed" if is_estimated(row.vmi) else "as its last start"
+    return ", ".join(
+        f"{part.what} {_seconds(part)} ({SOURCES.get(part.what, own)})" for part in row.parts if part.high != 0
+    )
+
+
+def _seconds(part: Part) -> str:
+    if part.high is None:
+        return f"at least {part.low} s" if part.low else "after a time that nothing bounds"
+    return f"{part.low} s" if part.low == part.high else f"{part.low}-{part.high} s"
 
 
 def _what(row: LostVm) -> str:

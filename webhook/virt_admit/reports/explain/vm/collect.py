@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
-from virt_admit.model.scheduler.filters import Placement
+from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
 from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights

@@ -1,0 +1,73 @@
+"""Where one pod could go: the nodes that accept it, those that refuse it, and those that could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class ByLabels(NamedTuple):
+    """The nodes by what their names, labels and taints decide; shared by all pods that demand the same."""
+
+    accepting: tuple[str, ...]
+    """Sorted."""
+    refusing: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one pod could go. Nodes are judged one by one, as if nothing else moved.
+
+    A cluster has thousands of VMs and hundreds of nodes, so only the nodes that differ from what labels and taints
+    decide are kept for each pod.
+    """
+
+    by_labels: ByLabels
+    without: str = ""
+    """The node that is left out: the one that the pod is on."""
+    judged: Mapping[str, str | None] = field(default_factory=dict)
+    """Nodes where more than labels and taints decides: all causes; empty: accepted; None: undetermined."""
+    unseen: tuple[str, ...] = ()
+    """What could not be read. No node certainly accepts the pod then."""
+    complete: bool = True
+    """Whether every node of the cluster is known."""
+    preempting: str = ""
+    """A node that would take the pod without its pods of lower priority, where no node takes it as it is."""
+    guessed: bool = False
+    """Whether more than labels and taints refuse the pod only by what could not be read, such as its requests."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The names of the nodes that certainly accept the pod, sorted."""
+        return () if self.unseen else tuple(self._open())
+
+    @property
+    def undetermined(self) -> tuple[str, ...]:
+        """Nodes on which nothing is known to be wrong, but not everything could be read."""
+        blind = [name for name, causes in self.judged.items() if causes is None or (causes and self._may_take(name))]
+        return tuple(sorted((*blind, *self._open()))) if self.unseen else tuple(sorted(blind))
+
+    def _may_take(self, name: str) -> bool:
+        """Return whether a node that refuses the pod may take it after all."""
+        return self.guessed and name not in self.by_labels.refusing
+
+    def _open(self) -> Iterator[str]:
+        for name in self.by_labels.accepting:
+            if name != self.without and self.judged.get(name, "") == "":
+                yield name
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """The nodes that refuse the pod, each with all causes."""
+        found = {name: causes for name, causes in self.by_labels.refusing.items() if name != self.without}
+        return found | {name: causes for name, causes in self.judged.items() if causes and not self._may_take(name)}
+
+    @property
+    def has_candidate(self) -> bool:
+        return not self.unseen and next(self._open(), None) is not None
+
+    @property
+    def certain(self) -> tuple[str, ...] | None:
+        """The candidates, or None if some node could not be judged, or may be one after preemption."""
+        return None if self.undetermined or not self.complete or self.preempting else self.candidates
