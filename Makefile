@@ -43,7 +43,7 @@ rule: .venv/.ready
 try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
-.PHONY: demo test unit verify-scheduler verify-launcher verify-rehearsal verify-policies verify-upstream coverage sandbox bench check format docs manifests clean
+.PHONY: demo test unit verify-scheduler verify-outage verify-launcher verify-rehearsal verify-policies verify-upstream coverage sandbox bench check format docs manifests clean
 ## make demo      the webhook on loopback with every example, then drain and upgrade on an example of a cluster, and a page
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
@@ -106,6 +106,11 @@ COUNT ?= 1000
 SEED ?= 0
 verify-scheduler: .venv/.ready
 	@$(BIN)/python -m tests.scheduler.verify $(COUNT) $(SEED)
+
+## make verify-outage COUNT=200
+##                who finds a place after the loss of nodes, against kube-scheduler's real filters, from SEED=0 on
+verify-outage: .venv/.ready
+	@$(BIN)/python -m tests.scheduler.verify_outage $(COUNT) $(SEED)
 
 ## make verify-launcher COUNT=2000
 ##                our launcher pods against KubeVirt's own code, for so many random VMIs from SEED=0 on

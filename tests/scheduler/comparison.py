@@ -193,7 +193,7 @@ def _differences(
             theirs,
             refusal or ACCEPTED,
             unsafe,
-            known=not unsafe and _is_misread(pod, "podAffinity"),
+            known=not unsafe and is_misread(pod, "podAffinity"),
         )
 
 
@@ -214,7 +214,7 @@ def _compare_packing(cluster: RandomCluster, packing: Packing, answer: Answer, r
                 said[packing.fits],
                 unsafe=packing.fits,
                 known=not packing.fits
-                and any(_is_misread(pod, "podAffinity", "podAntiAffinity") for pod in cluster.place),
+                and any(is_misread(pod, "podAffinity", "podAntiAffinity") for pod in cluster.place),
             )
         )
 
@@ -236,7 +236,7 @@ def _compare_preemption(cluster: RandomCluster, model: Judged, answer: Answer, r
             result.preempted[f"{they_say}/{we_say}"] += 1
             if they_say in (we_say, "is in vain"):
                 continue
-            known, name = _is_misread(pod, "podAffinity"), pod["metadata"]["name"]
+            known, name = is_misread(pod, "podAffinity"), pod["metadata"]["name"]
             result.disagreements.append(
                 Disagreement(cluster.seed, name, node, "preemption", they_say, we_say, unsafe=False, known=known)
             )
@@ -263,7 +263,7 @@ def _claims(pod: Manifest) -> Iterator[str]:
         yield volume["persistentVolumeClaim"]["claimName"]
 
 
-def _is_misread(pod: Manifest, *kinds: str) -> bool:
+def is_misread(pod: Manifest, *kinds: str) -> bool:
     """Return whether kube-scheduler 1.36 lets such a term select pods of namespaces that it does not name."""
     affinity = pod["spec"].get("affinity", {})
     terms = [term for kind in kinds for term in affinity.get(kind, {}).get(REQUIRED, ())]
