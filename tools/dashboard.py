@@ -157,6 +157,68 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         ),
     ),
     (
+        "Drains under way",
+        (
+            Panel(
+                "VMs left, by what they are doing",
+                "short",
+                (("max by (node, state) (virt_admit_drain_vms)", "{{node}} {{state}}"),),
+            ),
+            Panel(
+                "VMs that are stuck",
+                "short",
+                (("max by (node) (virt_admit_drain_stuck_vms)", "{{node}}"),),
+                "They take much longer than they should, or never leave.",
+            ),
+            Panel(
+                "Since the beginning, and since the last progress",
+                "s",
+                (
+                    (
+                        "time() - max by (node, by) (virt_admit_drain_started_timestamp_seconds)",
+                        "{{node}} by {{by}}",
+                    ),
+                    (
+                        "time() - max by (node) (virt_admit_drain_last_progress_timestamp_seconds)",
+                        "{{node}} without progress",
+                    ),
+                ),
+            ),
+            Panel(
+                "Duration of drains in a day",
+                "s",
+                tuple(
+                    (
+                        f"histogram_quantile({share}, sum by (by, le) "
+                        "(increase(virt_admit_drain_duration_seconds_bucket[1d])))",
+                        f"{name} {{{{by}}}}",
+                    )
+                    for share, name in (("0.95", "p95"), ("0.5", "p50"))
+                ),
+            ),
+            Panel(
+                "Ends of drains in a day",
+                "short",
+                (
+                    (
+                        "sum by (by, result) (increase(virt_admit_drain_duration_seconds_count[1d])) > 0",
+                        "{{result}} {{by}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Forecast of a drain: the ten longest, high bound",
+                "s",
+                (('topk(10, max by (node) (virt_admit_node_drain_seconds{bound="high"}))', "{{node}}"),),
+            ),
+            Panel(
+                "Downtime of VMs in an hour",
+                "s",
+                (("sum by (namespace) (increase(virt_admit_vm_downtime_seconds_total[1h])) > 0", "{{namespace}}"),),
+            ),
+        ),
+    ),
+    (
         "The webhook itself",
         (
             Panel(

@@ -22,6 +22,7 @@ from virt_admit.kube.informers import Informed
 from virt_admit.model.kubernetes.cluster import NOTHING
 from virt_admit.policy import parser, policy
 from virt_admit.reports import scan_metrics
+from virt_admit.reports.drain.drain_metrics import DrainMetrics, drain_gauges
 from virt_admit.reports.findings.report import Report
 from virt_admit.rule import Action
 from virt_admit.rules import load_rules
@@ -165,9 +166,13 @@ def families() -> dict[str, tuple[str, set[str]]]:
     metrics = Metrics()
     metrics.follow_certificates(RotatorStatus)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
+    DrainMetrics(metrics.registry)
     scanned = scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2))
+    drains = drain_gauges((), {})
     found = {}
-    for collector in {*metrics.registry._collector_to_names, *scanned._collector_to_names}:
+    for collector in {
+        collector for each in (metrics.registry, scanned, drains) for collector in each._collector_to_names
+    }:
         for family in collector.collect():
             if family.name.startswith("virt_admit_"):
                 labels = set(getattr(collector, "_labelnames", ())) or {

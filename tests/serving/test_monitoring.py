@@ -16,6 +16,7 @@ from virt_admit.install import manifests
 from virt_admit.install.manifests import NAME
 from virt_admit.kube.informers import Informed
 from virt_admit.reports import scan_metrics
+from virt_admit.reports.drain.drain_metrics import DrainMetrics, drain_gauges
 from virt_admit.reports.findings.report import Report
 from virt_admit.rules import load_rules
 from virt_admit.serving.metrics import Metrics
@@ -39,8 +40,9 @@ def series() -> set[str]:
     metrics = Metrics()
     metrics.follow_certificates(RotatorStatus)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
+    DrainMetrics(metrics.registry)
     found = set()
-    for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2))):
+    for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2)), drain_gauges((), {})):
         for family in registry.collect():
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
             found |= {family.name + suffix for suffix in suffixes}
@@ -109,6 +111,7 @@ def test_the_dashboard_asks_for_series_that_exist_and_for_all_of_ours():
     shown_otherwise = {
         "virt_admit_request_duration_seconds_sum",
         "virt_admit_request_duration_seconds_count",
+        "virt_admit_drain_duration_seconds_sum",
         "virt_admit_certificate_not_before_timestamp_seconds",
     }
     assert asked <= series() | API_SERVER

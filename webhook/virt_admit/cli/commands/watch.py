@@ -104,8 +104,7 @@ def start(settings: Settings, write_reports: str | None, events: bool, stopped: 
     Raises:
         SettingError, OSError, ValueError: a setting is not valid.
     """
-    from virt_admit.cli.commands.watch_loop import Watch  # noqa: PLC0415 - `virt-admit watch --help` does not need it
-    from virt_admit.forecasts.upgrade.rehearsal import READS  # noqa: PLC0415
+    from virt_admit.cli.commands.watch_loop import READS, Watch  # noqa: PLC0415 - `virt-admit watch --help` does not need it
     from virt_admit.kube import informers  # noqa: PLC0415
     from virt_admit.kube.client import ApiClient  # noqa: PLC0415 - importing kubernetes takes 0.3 s
     from virt_admit.reports.html.page import content_security_policy  # noqa: PLC0415

@@ -7,7 +7,7 @@ import datetime
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,16 +15,24 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain import progress
+from virt_admit.forecasts.drain.drain_plan import Plan, plan
+from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain, ongoing
+from virt_admit.forecasts.upgrade import node_drain
 from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.forecasts.upgrade.rehearsal import READS as REHEARSAL_READS
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.kube.frozen_cache import FrozenCache
 from virt_admit.kube.informers import LiveCluster
-from virt_admit.model.kubernetes import webhook_bundles
+from virt_admit.model.kubernetes import clock, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE, POD, VM, VMI, VMIM
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import down_vms
 from virt_admit.policy.policy import Policy
 from virt_admit.reports import scan_metrics, watch_page
 from virt_admit.reports.cluster_writer import NotWritten
+from virt_admit.reports.drain.drain_metrics import DrainMetrics
 from virt_admit.reports.findings.judging import is_complete, judge
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html import page as pages
@@ -40,6 +48,12 @@ LONGEST_PAUSE: Final = 30.0
 """Seconds. The loop rests for a quarter of the time that it judged, at most this long."""
 UPGRADE_INTERVAL: Final = 60.0
 """Seconds between two estimates of an upgrade. One takes a third of the time of a judgement."""
+
+READS: Final = union(REHEARSAL_READS, progress.READS, down_vms.READS)
+"""The fields that the watch reads besides those of rules."""
+_OF_DRAINS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI, VMIM))
+"""Kinds without which the figures of drains stay as they were."""
+_OF_GUESTS: Final = frozenset(kind.resource for kind in (VM, VMI))
 
 WRITE_AGAIN: Final = 300.0
 """Seconds after which an unchanged judgement is written again, because Events expire."""
@@ -59,6 +73,9 @@ class ClusterState:
     complete: bool
     unreadable: frozenset[str]
     page: pages.Page
+    drains: tuple[OngoingDrain, ...]
+    drain_seconds: Mapping[str, Range]
+    """How long a drain of each node that is not being drained would last, as far as it would end."""
 
     def gauges(self, upgrade: Range | None) -> CollectorRegistry:
         """Return the gauges of this judgement, and of an upgrade."""
@@ -91,6 +108,7 @@ class Watch(Collector):
         self._estimated = -UPGRADE_INTERVAL
         metrics.follow_informers(cluster.informed)
         metrics.registry.register(self)
+        self._drains = DrainMetrics(metrics.registry)
         self._last_success = Gauge(
             scan_metrics.LAST_SUCCESS, "When the figures were last known to be complete.", registry=metrics.registry
         )
@@ -114,9 +132,11 @@ class Watch(Collector):
         """Judge the cluster if something changed since the last call."""
         if self._cluster.missing:
             return
-        policy, today = self._policy(), datetime.date.today()
-        stamp = self._cluster.generation, self._cluster.server_version, policy, today
+        policy, today, now = self._policy(), datetime.date.today(), self._now()
+        minute = now.replace(second=0, microsecond=0) if self._drains.under_way else None  # waits of drains end
+        stamp = self._cluster.generation, self._cluster.server_version, policy, today, minute
         current = self._cluster.current  # before judging: a later failure may belong to a later state
+        self._drains.count_downtime(now, current=current)
         if stamp != self._stamp:
             self._show(self._judge(policy.at(today)))
             self._stamp = stamp
@@ -127,10 +147,12 @@ class Watch(Collector):
     def _judge(self, policy: Policy) -> ClusterState:
         started = time.monotonic()
         self._frozen.refresh()
+        self._frozen.time = clock.stamp(self._cluster.now())
         cluster: Cluster = self._frozen
         report = judge(cluster, self._rules.kinds, self._rules, policy)._replace(policy=policy.name)
         drains, unreadable = plan(cluster), self._frozen.unreadable
         now = datetime.datetime.now(datetime.UTC)
+        under_way = tuple(ongoing(drains, cluster))
         return ClusterState(
             report=report,
             blockers={node.name: node.blockers for node in drains.nodes},
@@ -139,6 +161,8 @@ class Watch(Collector):
             complete=is_complete(report, self._frozen, self._rules.kinds),
             unreadable=unreadable,
             page=watch_page.page(report, drains, cluster, unreadable, now),
+            drains=under_way,
+            drain_seconds=_drain_seconds(drains, under_way, cluster),
             seconds=time.monotonic() - started,
         )
 
@@ -149,8 +173,20 @@ class Watch(Collector):
             self._estimated = time.monotonic()
             self._refresh_gauges()
 
+    def _now(self) -> datetime.datetime:
+        """Return the API server's time, with which the times of objects are compared."""
+        return self._cluster.now() or datetime.datetime.now(datetime.UTC)
+
+    def _follow_drains(self, judged: ClusterState) -> None:
+        now = self._now()
+        if _OF_DRAINS.isdisjoint(judged.unreadable):
+            self._drains.follow(judged.drains, judged.drainable.keys(), judged.drain_seconds, now)
+        if _OF_GUESTS.isdisjoint(judged.unreadable):
+            self._drains.follow_guests(down_vms.runs(self._frozen), now)
+
     def _show(self, judged: ClusterState) -> None:
         self.latest = judged
+        self._follow_drains(judged)
         if judged.complete:
             self._complete = judged
         self._refresh_gauges()
@@ -204,3 +240,13 @@ class Watch(Collector):
             text = pages.render(watch_page.outdated(latest.page, outdated))
             self._page = latest, outdated, text
         return text
+
+
+def _drain_seconds(drains: Plan, under_way: Collection[OngoingDrain], cluster: Cluster) -> dict[str, Range]:
+    draining = {drain.node for drain in under_way}
+    rest = (node for node in drains.nodes if node.name not in draining)
+    found = {
+        node.name: node_drain.remaining(node, len(progress.remaining(node.name, cluster).pods), cluster)
+        for node in rest
+    }
+    return {name: length for name, length in found.items() if length is not None}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import enum
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -12,8 +13,8 @@ from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE, POD, VMI, VMIM
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NM, NM_KUBEVIRT, NODE, POD, VMI, VMIM
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.remediation import maintenance
@@ -22,12 +23,17 @@ READS: Final[Reads] = {
     NODE: ("spec.taints", "spec.unschedulable", "metadata.annotations"),
     NM: (),
     NM_KUBEVIRT: (),
+    MACHINE: ("status.nodeRef.name",),
+    CAPI_MACHINE: ("status.nodeRef.name",),
     VMIM: ("status.phaseTransitionTimestamps", "status.migrationState"),
 }
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 """The taint of a cordoned node. The node controller writes its ``timeAdded`` (controller_utils.go#SwapNodeControllerTaint)."""
 _DESIRED_DRAIN: Final = "machineconfiguration.openshift.io/desiredDrain"
 _APPLIED_DRAIN: Final = "machineconfiguration.openshift.io/lastAppliedDrain"
+_DRAIN_REQUESTED: Final = "harvesterhci.io/drain-requested"
+_MAINTAIN_STATUS: Final = "harvesterhci.io/maintain-status"
+"""Harvester writes ``running`` while it drains, then ``completed`` (nodedrain_controller.go#OnNodeChange)."""
 
 FURTHER: Final = {
     state: rank
@@ -50,33 +56,81 @@ FURTHER: Final = {
 """How far a VM is in each state. A VM that falls back and gets as far again has not made progress."""
 
 
+class DrainCause(enum.StrEnum):
+    """What drains a node: a kind, or what was done to the node."""
+
+    CORDON = "cordon"
+    TAINT = "taint"
+    NODE_MAINTENANCE = "NodeMaintenance"
+    MACHINE_CONFIG_POOL = "MachineConfigPool"
+    MACHINE = "Machine"
+    HARVESTER = "Harvester"
+
+
 @dataclass(frozen=True, slots=True)
 class DrainStart:
     """That a node is being drained."""
 
-    by: str
-    """Its cause: ``cordon``, ``taint``, or the kind and name of what drains it."""
+    cause: DrainCause
     since: datetime | None
     """None: not known."""
+    name: str = ""
+    """The name of the object that drains it; empty: none is known."""
+
+    @property
+    def by(self) -> str:
+        """The cause with the name of its object."""
+        return f"{self.cause} {self.name}" if self.name else str(self.cause)
 
 
 def start(node: Object, cluster: Cluster) -> DrainStart | None:
     """Return since when a node is being drained, and by what; None: it is not being drained."""
-    taints = {taint["key"].text: taint for taint in node.at("spec", "taints").items()}
-    cordoned = node.at("spec", "unschedulable").boolean is True
+    taints = {taint["key"].text or "": taint for taint in node.at("spec", "taints").items()}
     drain_taint = taints.get(vm_states.drain_taint(cluster))
     marks = [clock.instant(taint["timeAdded"].text) for taint in (taints.get(_CORDONED), drain_taint) if taint]
     since = min(filter(None, marks), default=None)
+    drain = cluster.cached(_of_objects).get(node.name) or _of_annotations(node)
+    if drain is not None:
+        return DrainStart(drain.cause, drain.since or since, drain.name)
+    if node.at("spec", "unschedulable").boolean is True:
+        return DrainStart(DrainCause.CORDON, since)
+    return DrainStart(DrainCause.TAINT, since) if drain_taint else None
+
+
+def _of_objects(cluster: Cluster) -> Mapping[str, DrainStart]:
+    """Return the drains that a NodeMaintenance or the deletion of a Machine asks for, by node."""
+    found: dict[str, DrainStart] = {}
+    for kind in (CAPI_MACHINE, MACHINE):
+        for machine in cluster.known(kind):
+            if machine.deleted:
+                since = _time(machine.metadata["deletionTimestamp"])
+                node = machine.at("status", "nodeRef", "name").text or ""
+                found[node] = DrainStart(DrainCause.MACHINE, since, machine.name)
     for kind in maintenance.KINDS:
-        for found in cluster.known(kind):
-            if maintenance.node(found).text == node.name and not found.deleted:
-                return DrainStart(f"{kind.kind} {found.name}", since)
+        for asked in cluster.known(kind):
+            if not asked.deleted:
+                since = _time(asked.metadata["creationTimestamp"])
+                found[maintenance.node(asked).text or ""] = DrainStart(DrainCause.NODE_MAINTENANCE, since, asked.name)
+    return found
+
+
+def _of_annotations(node: Object) -> DrainStart | None:
     wanted = node.annotations.get(_DESIRED_DRAIN, "")
     if wanted.startswith("drain-") and wanted != node.annotations.get(_APPLIED_DRAIN):
-        return DrainStart("the machine config operator", since)
-    if not cordoned:
-        return DrainStart("taint", since) if drain_taint else None
-    return DrainStart("cordon", since)
+        return DrainStart(DrainCause.MACHINE_CONFIG_POOL, None, _pool(wanted))
+    if node.annotations.get(_MAINTAIN_STATUS) == "running" or _DRAIN_REQUESTED in node.annotations:
+        return DrainStart(DrainCause.HARVESTER, None)
+    return None
+
+
+def _pool(drain: str) -> str:
+    """Return the pool of ``drain-rendered-POOL-HASH`` (render_controller.go#getMachineConfigHashedName)."""
+    config = drain.removeprefix("drain-")
+    return config.removeprefix("rendered-").rpartition("-")[0] if config.startswith("rendered-") else ""
+
+
+def _time(field: Field) -> datetime | None:
+    return clock.instant(field.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 from virt_admit.forecasts.drain import progress
 from virt_admit.forecasts.drain.drain_plan import READS as PLAN_READS
 from virt_admit.forecasts.drain.drain_plan import WORST_FIRST, NodePlan, plan
-from virt_admit.forecasts.drain.progress import DrainStart, FollowRemaining
+from virt_admit.forecasts.drain.progress import DrainCause, DrainStart, FollowRemaining
 from virt_admit.forecasts.drain.states.vm_states_times import age, moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -196,7 +196,7 @@ def _head(found: _Moment, most: int, cluster: Cluster) -> str:
         by = "not cordoned: nothing drains it"
     else:
         since = f" since {age(start.since, cluster)}" if start.since is not None else ""
-        by = f"cordoned{since}" if start.by == "cordon" else f"drained by {start.by}{since}"
+        by = f"cordoned{since}" if start.cause is DrainCause.CORDON else f"drained by {start.by}{since}"
     of = f"{vms} of {count(most, 'VM')}" if most > vms else count(vms, "VM")
     return f"{found.node.name}, {by}. {of} and {count(len(found.left.pods), 'pod')} left"
 

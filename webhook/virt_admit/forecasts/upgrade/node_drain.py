@@ -1,0 +1,112 @@
+"""How long a drain of one node lasts from now: with the durations of a rehearsal, from the states that its VMs are in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+from virt_admit.forecasts.drain import vm_downtime
+from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast
+from virt_admit.forecasts.upgrade import durations
+from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.forecasts.upgrade.simulation import RECHECK
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migration_timeouts
+from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.scheduler.resources import MEMORY
+
+POD_GRACE: Final = 30
+"""Seconds that a pod without ``terminationGracePeriodSeconds`` has to end."""
+_LEAVING: Final = frozenset((State.ARRIVED, State.NOT_CLOSED, State.ENDED, State.GONE, State.POST_COPY))
+_UNDER_WAY: Final = frozenset((State.RUNNING, State.PAUSED))
+_GIVEN_UP: Final = frozenset((State.UNSCHEDULABLE, State.TARGET_PENDING, State.BACKOFF, State.BLOCKED_BY_VOLUME))
+"""States whose next step, at ``until``, is a migration from its beginning in the longest run."""
+
+
+def remaining(node: NodePlan, pods: int, cluster: Cluster) -> Range | None:
+    """Return how many seconds are left until nothing is on a node that a drain evicts, if it is being drained now.
+
+    The shortest run has all places of KubeVirt's queue for this node. The longest one waits for the migrations of all
+    other nodes first, where the limit of the cluster binds, and each migration ends at its deadline.
+
+    Args:
+        node: the effects of the drain.
+        pods: the number of other pods that are left.
+        cluster: the cluster.
+
+    Returns:
+        None: the drain does not end, or that cannot be determined.
+    """
+    if node.drainable is not True:
+        return None
+    try:
+        limits = cluster.cached(parallel_migrations.limits)
+    except Unseen:
+        return None
+    moves = [_left(row, cluster) for row in node.forecasts if row.outcome not in SHUT_DOWN]
+    stops = [durations.restart(row.vmi).seconds for row in node.forecasts if row.outcome in SHUT_DOWN]
+    places = max(1, min(limits.node, limits.cluster))
+    shortest, longest = [each.low for each in moves], [each.high for each in moves]
+    low = max((*shortest, *(each.low for each in stops), math.ceil(sum(shortest) / places)), default=0)
+    high = max((*(each.high for each in stops), POD_GRACE if pods else 0), default=0)
+    if moves:  # in the worst order the longest one begins last
+        queue = math.ceil(sum(longest) / places + (1 - 1 / places) * max(longest))
+        queue += RECHECK * math.ceil(len(moves) / places)
+        high = max(high, queue + _of_others(node.name, limits.cluster - places, limits.cluster, cluster))
+    return Range(low, max(low, high))
+
+
+def _left(row: Forecast, cluster: Cluster) -> Range:
+    """Return the seconds until a VM has left, once it has a place."""
+    state, current = row.state, clock.now(cluster)
+    whole = durations.migration(row.vmi, row.target.pod.requests, cluster).seconds
+    if state.state in _LEAVING:
+        return Range(0, vm_downtime.START[1])
+    if current is None:
+        return whole
+    wait = _seconds(state.until, current)
+    if state.state in _UNDER_WAY:
+        elapsed = -_seconds(state.since, current, past=True)
+        low = max(0, whole.low - elapsed)
+        return Range(low, max(low, wait if state.until is not None else whole.high - elapsed, 1))
+    if state.state in _GIVEN_UP and state.until is not None:
+        return Range(whole.low + (wait if state.state is State.BACKOFF else 0), whole.high + wait)
+    return whole
+
+
+def _seconds(time: datetime | None, current: datetime, *, past: bool = False) -> int:
+    """Return the seconds until a time, 0 if it has passed; with ``past`` the negative seconds since it."""
+    if time is None:
+        return 0
+    length = math.ceil((time - current).total_seconds())
+    return min(length, 0) if past else max(length, 0)
+
+
+def _of_others(node: str, free: int, places: int, cluster: Cluster) -> int:
+    """Return how long migrations of other nodes may hold the places of the cluster that this node needs."""
+    groups = vm_states_motion.motion(cluster)
+    running = [key for source, keys in groups.running.items() if source != node for key in keys]
+    waiting = [key for source, keys in groups.waiting.items() if source != node for key in keys]
+    if len(running) + len(waiting) <= free:
+        return 0
+    moved = _vmis((*running, *waiting), cluster)
+    found = [durations.migration(vmi, {MEMORY: migration_timeouts.size(vmi)}, cluster).seconds.high for vmi in moved]
+    return math.ceil(sum(found) / max(places, 1))
+
+
+def _vmis(keys: Iterable[tuple[str, str]], cluster: Cluster) -> Iterator[Object]:
+    for namespace, name in keys:
+        try:
+            vmi = cluster.get(VMI, namespace, name)
+        except Unseen:
+            continue
+        if vmi is not None:
+            yield vmi
