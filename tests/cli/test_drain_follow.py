@@ -83,6 +83,7 @@ def test_json_lines_have_the_keys_of_drain(api, follow):
     assert [each["type"] for each in objects] == ["progress", "state", "verdict", "end"]
     assert all(each["version"] == 1 and each["time"].startswith("2027-03-01T11:00:0") for each in objects)
     assert (objects[0]["vms"], objects[0]["pods"], objects[0]["gone"]) == (1, 0, [])
+    assert 0 <= objects[0]["ends_in"]["low"] <= objects[0]["ends_in"]["high"]
     assert (objects[1]["namespace"], objects[1]["name"], objects[1]["state"]) == ("shop", "db", "marked")
     assert (objects[2]["drainable"], objects[2]["vms"][0]["state"]) == (True, "marked")
     assert (objects[3]["result"], objects[3]["exit"], objects[3]["drainable"]) == ("timeout", 1, True)
@@ -144,6 +145,7 @@ def test_a_terminal_is_redrawn_and_left_in_order(api, tmp_path):
     code, written = on_a_terminal(api, tmp_path, "--timeout", "4s")
     assert code == 1
     assert "shop/db" in written
+    assert re.search(r"1 VM and 0 pods left\. Ends in \d+ to \d+ (s|min)\.", written)
     assert "\x1b[" in written, "a terminal is redrawn in place"
     assert written.count("\x1b[?25l") == written.count("\x1b[?25h"), "a hidden cursor is shown again"
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written)

@@ -211,6 +211,16 @@ def test_refused_and_external_are_named():
     assert row(cluster(vmi(spec={"evictionStrategy": "External"}), LAUNCHER)).state.state is State.EXTERNAL
 
 
+def test_a_place_that_has_just_become_free_is_not_a_missing_target():
+    """KubeVirt looks at its queue every 1 to 5 s; the migration waited for the place before."""
+    ended = migration("other", "Succeeded", of="web", since={"Succeeded": 10}, sourceNode="a")
+    waiting = [vmi(**MARKED), LAUNCHER, migration(age=300)]
+    assert row(cluster(*waiting)).state.state is State.NO_TARGET
+    assert row(cluster(*waiting, ended)).state.state is State.STILL
+    ended = migration("other", "Succeeded", of="web", since={"Succeeded": 70}, sourceNode="a")
+    assert row(cluster(*waiting, ended)).state.state is State.NO_TARGET
+
+
 MIGRATES, BLOCKS, UNKNOWN = "migrates", "blocks the drain", "unknown"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import vm_downtime
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast
 from virt_admit.forecasts.upgrade import durations
@@ -17,15 +17,21 @@ from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.simulation import RECHECK
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migration_timeouts
+from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.scheduler.resources import MEMORY
 
 POD_GRACE: Final = 30
 """Seconds that a pod without ``terminationGracePeriodSeconds`` has to end."""
 _LEAVING: Final = frozenset((State.ARRIVED, State.NOT_CLOSED, State.ENDED, State.GONE, State.POST_COPY))
+_STARTING: Final = frozenset((State.TARGET_NOT_READY, State.PREPARING))
+_LAUNCHER_TIMEOUT: Final = 359
+"""Seconds after which a target pod without a domain ends at the latest: ``--launcher-qemu-timeout`` of 240 s, plus chance
+(cmd/virt-launcher/virt-launcher.go#waitForDomainUUID)."""
+_OPEN_TOO_LONG: Final = timedelta(minutes=5)
+"""A migration that has copied everything and stays open waits for a condition that may never go."""
 _UNDER_WAY: Final = frozenset((State.RUNNING, State.PAUSED))
 _GIVEN_UP: Final = frozenset((State.UNSCHEDULABLE, State.TARGET_PENDING, State.BACKOFF, State.BLOCKED_BY_VOLUME))
 """States whose next step, at ``until``, is a migration from its beginning in the longest run."""
@@ -45,13 +51,14 @@ def remaining(node: NodePlan, pods: int, cluster: Cluster) -> Range | None:
     Returns:
         None: the drain does not end, or that cannot be determined.
     """
-    if node.drainable is not True:
+    if node.drainable is not True or any(_is_open_too_long(row, cluster) for row in node.forecasts):
         return None
     try:
         limits = cluster.cached(parallel_migrations.limits)
     except Unseen:
         return None
     moves = [_left(row, cluster) for row in node.forecasts if row.outcome not in SHUT_DOWN]
+    moves += [_visit(row, cluster) for row in node.visitors]
     stops = [durations.restart(row.vmi).seconds for row in node.forecasts if row.outcome in SHUT_DOWN]
     places = max(1, min(limits.node, limits.cluster))
     shortest, longest = [each.low for each in moves], [each.high for each in moves]
@@ -77,9 +84,26 @@ def _left(row: Forecast, cluster: Cluster) -> Range:
         elapsed = -_seconds(state.since, current, past=True)
         low = max(0, whole.low - elapsed)
         return Range(low, max(low, wait if state.until is not None else whole.high - elapsed, 1))
+    if state.state in _STARTING:
+        elapsed = -_seconds(state.since, current, past=True)
+        return Range(whole.low, whole.high + max(0, _LAUNCHER_TIMEOUT - elapsed))
     if state.state in _GIVEN_UP and state.until is not None:
         return Range(whole.low + (wait if state.state is State.BACKOFF else 0), whole.high + wait)
     return whole
+
+
+def _is_open_too_long(row: Forecast, cluster: Cluster) -> bool:
+    state = row.state
+    return state.state is State.NOT_CLOSED and vm_states_times.is_older(state.since, _OPEN_TOO_LONG, cluster)
+
+
+def _visit(row: Forecast, cluster: Cluster) -> Range:
+    """Return the seconds until a VM of another node has left: its old pod ends, or it arrives and moves again."""
+    first = _left(row, cluster)
+    if row.state.state is State.ARRIVED:
+        return first
+    again = durations.migration(row.vmi, row.target.pod.requests, cluster).seconds
+    return Range(first.low + again.low, first.high + again.high)
 
 
 def _seconds(time: datetime | None, current: datetime, *, past: bool = False) -> int:
@@ -92,14 +116,17 @@ def _seconds(time: datetime | None, current: datetime, *, past: bool = False) ->
 
 def _of_others(node: str, free: int, places: int, cluster: Cluster) -> int:
     """Return how long migrations of other nodes may hold the places of the cluster that this node needs."""
-    groups = vm_states_motion.motion(cluster)
-    running = [key for source, keys in groups.running.items() if source != node for key in keys]
-    waiting = [key for source, keys in groups.waiting.items() if source != node for key in keys]
-    if len(running) + len(waiting) <= free:
+    open_migrations = (each for each in cluster.known(VMIM) if _is_open(each))
+    keys = [(vms.namespace_of(each), each.at("spec", "vmiName").text or "") for each in open_migrations]
+    moved = [vmi for vmi in _vmis(keys, cluster) if vmi.at("status", "nodeName").text != node]
+    if len(moved) <= free:
         return 0
-    moved = _vmis((*running, *waiting), cluster)
-    found = [durations.migration(vmi, {MEMORY: migration_timeouts.size(vmi)}, cluster).seconds.high for vmi in moved]
-    return math.ceil(sum(found) / max(places, 1))
+    longest = (durations.migration(vmi, {MEMORY: migration_timeouts.size(vmi)}, cluster).seconds.high for vmi in moved)
+    return math.ceil(sum(longest) / max(places, 1))
+
+
+def _is_open(migration: Object) -> bool:
+    return migration.at("status", "phase").text not in migrations.FINAL_PHASES
 
 
 def _vmis(keys: Iterable[tuple[str, str]], cluster: Cluster) -> Iterator[Object]:

@@ -11,8 +11,11 @@ from virt_admit.forecasts.drain import progress
 from virt_admit.forecasts.drain.drain_plan import READS as PLAN_READS
 from virt_admit.forecasts.drain.drain_plan import WORST_FIRST, NodePlan, plan
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart, FollowRemaining
+from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.upgrade import node_drain
+from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.reads import union
@@ -36,6 +39,8 @@ class DrainProgress:
     """Other pods that a drain evicts."""
     gone: tuple[str, ...]
     """VMs and pods that left since the last such object, ``namespace/name``."""
+    ends_in: Range | None
+    """Seconds until nothing is left. Null: it does not end, that cannot be determined, or nothing drains the node."""
 
 
 class DrainFollower:
@@ -92,6 +97,7 @@ class _Moment:
     left: FollowRemaining
     start: DrainStart | None
     moved: datetime | None
+    ends_in: Range | None
 
 
 def _moment(name: str, cluster: Cluster) -> _Moment:
@@ -99,7 +105,9 @@ def _moment(name: str, cluster: Cluster) -> _Moment:
     rows = {_key(row): row for row in sorted((*node.forecasts, *node.visitors), key=_worst_first)}
     found = next((each for each in cluster.known(NODE) if each.name == name), None)
     start = progress.start(found, cluster) if found is not None else None
-    return _Moment(node, rows, progress.remaining(name, cluster), start, progress.moved(name, cluster))
+    left = progress.remaining(name, cluster)
+    ends_in = node_drain.remaining(node, len(left.pods), cluster) if start is not None else None
+    return _Moment(node, rows, left, start, progress.moved(name, cluster), ends_in)
 
 
 def _key(row: Forecast) -> str:
@@ -162,7 +170,7 @@ _MOST_LEFT: Final = 5
 
 
 def _counted(found: _Moment, gone: tuple[str, ...]) -> DrainProgress:
-    return DrainProgress(found.node.name, len(found.node.forecasts), len(found.left.pods), gone)
+    return DrainProgress(found.node.name, len(found.node.forecasts), len(found.left.pods), gone, found.ends_in)
 
 
 def _rest(found: _Moment) -> str:
@@ -202,18 +210,42 @@ def _head(found: _Moment, most: int, cluster: Cluster) -> str:
 
 
 def _screen(found: _Moment, most: int, cluster: Cluster) -> Iterator[str]:
-    yield f"{_head(found, most, cluster)}. {_ANSWER[found.node.drainable].capitalize()}."
+    yield f"{_head(found, most, cluster)}. {_end(found)}."
     yield from _table(found, cluster)
     yield from _actions(found)
     yield from (f"cannot be read: {what}" for what in found.node.unseen)
+
+
+def _end(found: _Moment) -> str:
+    """Return when the drain ends, else whether it does."""
+    if found.ends_in is None or _done(found):
+        return _ANSWER[found.node.drainable].capitalize()
+    low, high = found.ends_in.low, found.ends_in.high
+    if high < _IN_SECONDS:
+        return f"Ends in {low} to {high} s" if low < high else f"Ends in {high} s"
+    first, last = low // 60, -(-high // 60)
+    return f"Ends in {first} to {last} min" if last < _IN_MINUTES else f"Ends in {_hours(first)} to {_hours(last)}"
+
+
+_IN_SECONDS: Final = 120
+_IN_MINUTES: Final = 120
+
+
+def _hours(minutes: int) -> str:
+    return f"{minutes // 60} h {minutes % 60:02}"
+
+
+def _next_step(state: VmState) -> str:
+    """Return the time of KubeVirt's next step, else what the VM waits for."""
+    return moment(state.until) if state.until is not None else "a place" if state.holders else ""
 
 
 def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
     rows = [("VM", "STATE", "SINCE", "NEXT STEP", "TARGET")]
     for key, row in found.rows.items():
         state = row.state
-        until = moment(state.until) if state.until is not None else ""
-        rows.append((name(key), state.state, age(state.since, cluster), until, state.target or state.source))
+        target = state.target or state.source
+        rows.append((name(key), state.state, age(state.since, cluster), _next_step(state), target))
     if len(rows) > 1:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for cells in rows:
@@ -226,7 +258,7 @@ def _actions(found: _Moment) -> Iterator[str]:
         yield f"{item.subject}: {cut(item.reason, 500)}"
         yield f"  to do: {item.remedy}"
     for key, row in found.rows.items():
-        if row.outcome is not VmOutcome.MIGRATES or row.remedy or row.state.late:
+        if row.outcome is not VmOutcome.MIGRATES or row.remedy or row.state.late or row.state.holders:
             yield f"{name(key)}: {row.outcome}: {row.reason}"
             if row.remedy:
                 yield f"  to do: {row.remedy}"

@@ -16,6 +16,7 @@ from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -120,11 +121,29 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
     if full is not None:
         return replace(base, state=State.QUEUED, holders=full.holders, ahead=full.ahead, detail=full.detail)
     if (
-        vm_states_times.is_older(base.since, timedelta(seconds=60), cluster)
+        vm_states_times.is_older(_place_free_since(vmi, base.since, cluster), timedelta(seconds=60), cluster)
         and vm_states_motion.motion(cluster).pods_complete
     ):
         return replace(base, state=State.NO_TARGET)
     return replace(base, state=State.STILL)
+
+
+def _place_free_since(vmi: Object, since: datetime | None, cluster: Cluster) -> datetime | None:
+    """Return since when a migration that was created at ``since`` has had a free place: another one held it before."""
+    held = cluster.cached(_last_ends).get(vmi.at("status", "nodeName").text or "")
+    return max(since, held) if since is not None and held is not None else since
+
+
+def _last_ends(cluster: Cluster) -> dict[str, datetime]:
+    """Return when the last migration away from each node ended."""
+    newest: dict[str, datetime] = {}
+    for migration in cluster.known(VMIM):
+        phase = migration.at("status", "phase").text or ""
+        source = migration.at("status", "migrationState", "sourceNode").text
+        end = clock.instant(migrations.entered(migration, phase)) if phase in migrations.FINAL_PHASES else None
+        if source and end is not None:
+            newest[source] = max(end, newest.get(source, end))
+    return newest
 
 
 _BLOCKED: Final = {
