@@ -152,9 +152,9 @@ def test_a_node_that_fails_is_a_stop():
     assert "unexpected on-disk state" in result.stops[0].reason
 
 
-def rebooting(minutes):
+def rebooting(minutes, name="b"):
     since = f"2027-03-01T11:{60 - minutes:02}:00Z"
-    return config_node("b", OLD, NEW, "Rebooting", since=since, ready="Unknown")
+    return config_node(name, OLD, NEW, "Rebooting", since=since, ready="Unknown")
 
 
 @pytest.mark.parametrize(("minutes", "low", "high"), [(4, 360, 360), (15, 0, 300)])

@@ -289,6 +289,7 @@ def upgrade(
     by: Literal["machineconfig", "cluster-api", "plain"] | None = None,
     max_unavailable: str | None = None,
     node_minutes: int = 10,
+    from_start: bool = False,
 ) -> UpgradeReport:
     """Rehearse the update of all nodes: order, waves, duration, moves of VMs, and what stops it.
 
@@ -297,11 +298,12 @@ def upgrade(
         by: who updates the nodes; None: MachineConfigPools, else MachineDeployments, else one node after the other.
         max_unavailable: a number or a percentage of nodes of each pool at the same time.
         node_minutes: minutes for the update and the reboot of one node.
+        from_start: whether to ignore what is under way.
 
     Raises:
         ValueError: ``by`` or ``max_unavailable`` is not valid.
     """
-    options = rehearsal.Options(Driver(by) if by else None, max_unavailable, node_minutes)
+    options = rehearsal.Options(Driver(by) if by else None, max_unavailable, node_minutes, from_start)
     return upgrade_report.report(rehearsal.rehearse(of, options))
 
 

@@ -1,0 +1,92 @@
+"""The simulation of a roll-out that is under way: migrations, target pods, back-offs and nodes go on where they are."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.cli.test_upgrade import kubevirt, vm
+from tests.cli.test_upgrade_progress import cluster, config_node, done, draining, rebooting, workers
+from tests.forecasts.upgrade import test_simulation
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.forecasts.upgrade.rollouts import Pool
+from virt_admit.forecasts.upgrade.simulation import UnderWay, World, simulate
+from virt_admit.model.node_updates.config_pool_updates import CURRENT
+
+
+def resumed(world: World, begun: dict[str, int | None]) -> World:
+    """Return a world in which the update of these nodes is under way."""
+    (pool,) = world.pools
+    left = tuple(name for name in pool.nodes if name not in begun)
+    return replace(world, pools=(replace(pool, nodes=left, begun=tuple(begun)),), begun=begun)
+
+
+def test_a_migration_that_runs_ends_when_it_was_said_to() -> None:
+    moving = test_simulation.vm("v0", "a", under_way=UnderWay(7, "b"))
+    outcome = simulate(resumed(test_simulation.world([moving]), {"a": None}))
+
+    assert [(move.vm, move.target, move.end) for move in outcome.migrations][:1] == [("shop/v0", "b", 7)]
+    assert outcome.ended["a"] == 10  # the drain looks every 5 seconds
+
+
+def test_a_target_pod_without_a_node_keeps_its_place_until_it_is_given_up() -> None:
+    held = test_simulation.vm("big", "a", 40, under_way=UnderWay(100))
+    other = test_simulation.vm("v0", "a")
+    outcome = simulate(resumed(test_simulation.world([held, other], outbound=1), {"a": None}))
+
+    assert [(move.vm, move.start) for move in outcome.migrations] == [("shop/v0", 100)]
+    assert "memory missing" in outcome.stops["a"]
+
+
+def test_a_migration_that_failed_waits_until_its_next_attempt() -> None:
+    slept = test_simulation.vm("v0", "a", under_way=UnderWay(33, holds_place=False))
+    outcome = simulate(resumed(test_simulation.world([slept]), {"a": None}))
+
+    assert outcome.migrations[0].start == 33
+
+
+def test_a_migration_for_another_reason_takes_a_place_of_the_cluster() -> None:
+    moving = test_simulation.vm("moves", "b", under_way=UnderWay(50, "c"))
+    outcome = simulate(resumed(test_simulation.world([moving, test_simulation.vm("v0", "a")], cluster=1), {"a": None}))
+
+    assert [(move.vm, move.start) for move in outcome.migrations[:2]] == [("shop/moves", 0), ("shop/v0", 50)]
+
+
+def test_a_node_that_reboots_holds_its_place_until_it_is_back() -> None:
+    outcome = simulate(resumed(test_simulation.world([test_simulation.vm("v0", "b")]), {"a": 120}))
+
+    assert outcome.started == {"a": 0, "b": 120, "c": outcome.ended["b"]}
+    assert outcome.ended["a"] == 120
+
+
+def test_an_obstacle_of_the_pool_does_not_stop_the_nodes_that_were_begun() -> None:
+    world = resumed(test_simulation.world([]), {"a": 60})
+    (pool,) = world.pools
+    outcome = simulate(replace(world, pools=(Pool(pool.name, (), 1, begun=pool.begun),)))
+
+    assert outcome.ended == {"a": 60}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_node_is_in_one_place_and_only_those_that_are_left_are_updated(seed: int) -> None:
+    chance = random.Random(seed)
+    make = (done, config_node, config_node, draining, lambda name: rebooting(chance.randint(1, 15), name))
+    nodes = [chance.choice(make)(name) for name in "abcdefgh"[: chance.randint(2, 8)]]
+    vms = [vm(f"v{number}", chance.choice(nodes).name) for number in range(chance.randint(0, 6))]
+    found = cluster(*nodes, *vms, workers(maxUnavailable=chance.choice((1, 2, "50%"))), kubevirt())
+    result = rehearse(found, Options())
+    if result.progress is None:
+        assert len({node.annotations[CURRENT] for node in nodes}) == 1
+        return
+    flying = [each.node for each in result.progress.in_flight]
+    left = [*flying, *result.progress.next, *result.progress.waiting]
+
+    assert sorted([*result.progress.done, *left]) == sorted(node.name for node in nodes)
+    assert {name for wave in result.waves for name in wave.nodes} <= set(left)
+    assert rehearse(found, Options()) == result
+    if result.possible:
+        assert result.duration is not None
+        assert {name for wave in result.waves for name in wave.nodes} == set(left)
+        assert {name for wave in result.waves if wave.start.low == 0 for name in wave.nodes} >= set(flying)
