@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
@@ -22,10 +23,12 @@ from virt_admit.cli.options import (
     grouped,
     page_output_options,
 )
+from virt_admit.forecasts.upgrade import stop_layers
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import VMI, Kind
+from virt_admit.model.sanitize import line
 from virt_admit.reports.upgrade import json as upgrade_json
 from virt_admit.reports.upgrade import text as upgrade_text
 
@@ -63,10 +66,30 @@ class RehearsalOptions(NamedTuple):
     node_minutes: int
     from_start: bool
     start: str | None
+    all_stops: bool
+    assume_fixed: tuple[str, ...]
 
     def options(self) -> Options:
         """Return what an administrator tries out."""
         return Options(Driver(self.by) if self.by else None, self.max_unavailable, self.node_minutes, self.from_start)
+
+    def rehearse(self, cluster: Cluster, progress: Callable[[str], None] = lambda _: None) -> Rehearsal:
+        """Rehearse the upgrade of a cluster.
+
+        Raises:
+            BadParameter: an option is not valid.
+        """
+        try:
+            if not self.all_stops and not self.assume_fixed:
+                return rehearse(cluster, self.options(), progress)
+            from virt_admit.cli import rule_problems  # noqa: PLC0415 - loads all rules
+
+            of_rule = rule_problems.finder(cluster)
+            return stop_layers.rehearse(cluster, self.options(), self.assume_fixed, of_rule, every=self.all_stops)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
+        except LookupError as error:
+            raise click.BadParameter(line(str(error)), param_hint="--assume-fixed") from None
 
 
 _rehearsal_options: Final = combined(
@@ -86,6 +109,13 @@ _rehearsal_options: Final = combined(
     ),
     click.option("--from-start", is_flag=True, help="Rehearse all nodes: ignore what is under way."),
     click.option("--start", metavar="TIME", help="Begin of the upgrade (ISO 8601), for wall-clock times in text."),
+    click.option("--all-stops", is_flag=True, help="Also show what would stop it after the first stops are fixed."),
+    click.option(
+        "--assume-fixed",
+        multiple=True,
+        metavar="ID|RULE|NAMESPACE/NAME",
+        help="Rehearse as if these problems were fixed. The exit code stays that of today.",
+    ),
     grouped("rehearsed", RehearsalOptions),
 )
 
@@ -119,23 +149,20 @@ def command(
     shut down makes 0 a 1. With --follow: 0 all nodes are done, 1 --timeout or --stalled has passed, 2 rights are missing or the
     API server does not answer.
     """
-    options, begin = rehearsed.options(), _time(rehearsed.start)
+    begin = _time(rehearsed.start)
     form, file = output.parse()
     sources = clusters.each()
     if following.chosen():
-        return upgrade_follow.run(options, following, against, sources, form)
+        return upgrade_follow.run(rehearsed.options(), following, against, sources, form)
     if against is not None:
         raise click.UsageError("--against needs --follow")
-    try:
-        if len(sources) > 1:
-            answers = multi_cluster.ask_each(
-                sources, lambda one: _answer(one, options, begin, form, longest_downtime, max_age)
-            )
-            return multi_cluster.publish(answers, "Upgrade", form, file, output.pages_by)
-        cluster = load_cluster(sources[0][1], LOOKS_UP)
-        result = rehearse(cluster, options, _say if form != "json" else lambda _: None)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
+    if len(sources) > 1:
+        answers = multi_cluster.ask_each(
+            sources, lambda one: _answer(one, rehearsed, begin, form, longest_downtime, max_age)
+        )
+        return multi_cluster.publish(answers, "Upgrade", form, file, output.pages_by)
+    cluster = load_cluster(sources[0][1], LOOKS_UP)
+    result = rehearsed.rehearse(cluster, _say if form != "json" else lambda _: None)
     if form == "html":
         html_output.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
     else:
@@ -155,7 +182,7 @@ def _code(result: Rehearsal, longest_downtime: float | None) -> int:
 
 def _answer(
     source: ClusterOptions,
-    options: Options,
+    rehearsed: RehearsalOptions,
     start: datetime.datetime | None,
     form: str,
     longest_downtime: float | None,
@@ -163,7 +190,7 @@ def _answer(
 ) -> multi_cluster.ClusterAnswer:
     """Return the answer about one of several clusters."""
     cluster = load_cluster(source, LOOKS_UP)
-    result = rehearse(cluster, options)
+    result = rehearsed.rehearse(cluster)
     code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
     verdicts = {
         "possible": {True: "yes", False: "no", None: "unknown"}[result.possible],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,7 +12,8 @@ from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.placement.candidates import preemption
-from virt_admit.forecasts.upgrade import reboots, rollouts, savings, upgrade_progress, vm_interruptions
+from virt_admit.forecasts.upgrade import assumed_fixes, reboots, rollouts, savings, upgrade_progress, vm_interruptions
+from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
@@ -65,6 +66,8 @@ class Stop:
     remedy: str
     problem: ProblemId | None = None
     """None: it is the consequence of another stop."""
+    behind: tuple[ProblemId, ...] = ()
+    """The problems that had to be taken as fixed to see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,10 @@ class Rehearsal:
     """The health checks that watch the nodes, those first that would act on a node that is only being updated."""
     progress: UpgradeProgress | None = None
     """How far the roll-out is that is under way. None: none is, or nothing says so."""
+    assumed: tuple[ProblemId, ...] = ()
+    """The problems that were taken as fixed. ``possible`` and ``duration`` never rest on them."""
+    if_fixed: IfFixed | None = None
+    """How the upgrade goes if they are fixed. None: nothing was taken as fixed."""
 
 
 def rehearse(
@@ -117,15 +124,29 @@ def rehearse(
     Raises:
         ValueError: ``max_unavailable`` is not a number or a percentage.
     """
-    driver = options.driver or rollouts.default_driver(cluster)
     progress("judging the drain of every node")
-    plan = drain_plan.plan(cluster)
+    return run(cluster, options, drain_plan.plan(cluster), progress, forecast_only=forecast_only)
+
+
+def run(
+    cluster: Cluster,
+    options: Options,
+    plan: Plan,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    forecast_only: bool = False,
+    fixed: Collection[ProblemId] = (),
+) -> Rehearsal:
+    """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
+    driver = options.driver or rollouts.default_driver(cluster)
+    plan = assumed_fixes.fixed_plan(plan, fixed)
     unseen = [*plan.unseen, *(blind.what for blind in rollouts.unread(cluster, options.driver))]
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
     try:
         pools = rollouts.pools(driver, cluster, options.max_unavailable, _emptiest_first(plan), begun)
-        found = limits(cluster)
+        pools = assumed_fixes.fixed_pools(pools, fixed)
+        found = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
         return replace(_unknown(driver, plan, (*unseen, blind.what)), progress=so_far)
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
@@ -135,7 +156,7 @@ def rehearse(
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
         return replace(_unknown(driver, plan, unread), progress=so_far)
-    late = tuple(_late(begun, options, cluster))
+    late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
     result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress, begun, late)
     updated = [node for pool in pools for node in pool.to_do]
     checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, VmMoves, Wave
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -31,6 +32,8 @@ class UpgradeStop:
     remedy: str
     problem: str | None
     """Its id: cause and root object. Null: it is the consequence of another stop."""
+    behind: tuple[str, ...]
+    """The ids of the problems that had to be taken as fixed to see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ class UpgradeReport:
     """Health checks that watch nodes of the upgrade; ``acts``: on a node that is only being updated."""
     progress: RolloutProgress | None
     """How far the roll-out is that is under way. Null: none is, or nothing says so."""
+    assumed: tuple[str, ...]
+    """The ids of the problems that were taken as fixed. ``possible`` and ``duration`` never rest on them."""
+    possible_if_fixed: bool | None
+    """Null: nothing was taken as fixed, or it cannot be determined."""
+    duration_if_fixed: Range | None
+    """Null unless ``possible_if_fixed``."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -102,6 +111,9 @@ def report(result: Rehearsal) -> UpgradeReport:
         faster=tuple(FasterSetting(one.setting, one.before, one.after, one.seconds) for one in result.faster),
         health_checks=result.health_checks,
         progress=None if result.progress is None else progress(result.progress),
+        assumed=tuple(map(str, result.assumed)),
+        possible_if_fixed=result.if_fixed.possible if result.if_fixed is not None else None,
+        duration_if_fixed=result.if_fixed.duration if result.if_fixed is not None else None,
     )
 
 
@@ -115,4 +127,5 @@ def progress(found: UpgradeProgress) -> RolloutProgress:
 
 
 def _stop(stop: Stop) -> UpgradeStop:
-    return UpgradeStop(stop.node, stop.reason, stop.remedy, None if stop.problem is None else str(stop.problem))
+    problem = None if stop.problem is None else str(stop.problem)
+    return UpgradeStop(stop.node, stop.reason, stop.remedy, problem, tuple(map(str, stop.behind)))

@@ -32,6 +32,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
         f"{saving.setting} {saving.before} → {saving.after} saves up to {hours(saving.seconds)}"
         for saving in result.faster
     ]
+    lines += _if_fixed(result)
     if result.rests_on:
         lines += ["", f"The estimate rests on: {'; '.join(result.rests_on)}."]
     if result.unseen:
@@ -108,10 +109,25 @@ def _stops(stops: Sequence[Stop]) -> Iterator[str]:
     for stop in stops[:_MOST]:
         yield f"stops at {stop.node}: {stop.reason}" if stop.node else f"stops: {stop.reason}"
         yield f"  to do: {stop.remedy}"
+        if stop.behind:
+            yield f"  behind: {names(map(str, stop.behind), 80)}"
     if len(stops) > _MOST:
         yield f"and {len(stops) - _MOST} more stops"
     if stops:
         yield ""
+
+
+def _if_fixed(result: Rehearsal) -> Iterator[str]:
+    """Yield how the upgrade would go if problems were fixed."""
+    if result.if_fixed is None or not result.assumed:
+        return
+    possible, duration = result.if_fixed.possible, result.if_fixed.duration
+    answer = {
+        True: f"it completes in {span(duration)}" if duration is not None else "it completes",
+        False: "it stops",
+        None: "it cannot be determined whether it completes",
+    }[possible]
+    yield f"If {count(len(result.assumed), 'problem')} were fixed, {answer}: {names(map(str, result.assumed), 120)}"
 
 
 def _waves(waves: Sequence[Wave], start: datetime.datetime | None) -> Iterator[str]:
