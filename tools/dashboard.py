@@ -23,6 +23,9 @@ class Panel(NamedTuple):
     description: str = ""
 
 
+_ESTIMATED: Final = ("upgrade", "failover")
+
+
 def _quantile(share: str, metric: str, by: str, only: str = "") -> str:
     return f"histogram_quantile({share}, sum by ({by}, le) (rate({metric}_bucket{only}[5m])))"
 
@@ -127,9 +130,34 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("min by (node) (virt_admit_node_drainable)", "{{node}}"),),
             ),
             Panel(
-                "Estimated duration of an upgrade",
+                "Whether a loss is survived: 1 yes, 0 no, -1 unknown",
+                "short",
+                (
+                    ("min by (node) (virt_admit_node_survivable)", "{{node}}"),
+                    ("min by (zone) (virt_admit_zone_survivable)", "zone {{zone}}"),
+                ),
+            ),
+            Panel(
+                "VMs without failover",
+                "short",
+                (
+                    ("max by (cause) (virt_admit_vms_without_failover) > 0", "{{cause}}"),
+                    ("max by (zone) (virt_admit_zone_vms_without_failover) > 0", "loss of zone {{zone}}"),
+                    ("max(virt_admit_failover_spare_nodes)", "spare nodes"),
+                ),
+            ),
+            Panel(
+                "Memory that can still start with one node lost",
+                "bytes",
+                (
+                    ('max by (resource) (virt_admit_failover_capacity{resource="memory"})', "{{resource}}"),
+                    ("max(virt_admit_failover_largest_vm_bytes)", "largest VM now"),
+                ),
+            ),
+            Panel(
+                "Estimated: an upgrade, the slowest restart after the loss of a node",
                 "s",
-                (("max by (bound) (virt_admit_upgrade_seconds)", "{{bound}}"),),
+                tuple((f"max by (bound) (virt_admit_{name}_seconds)", f"{name} {{{{bound}}}}") for name in _ESTIMATED),
             ),
             Panel(
                 "Time until CA bundles of KubeVirt, CDI, HyperConverged and medik8s end",

@@ -71,6 +71,7 @@ def test_changes_show_in_metrics_and_page(api, served):
     api.put(VMI, vmi("db"))
     server.wait_for(BLOCKERS, 1)
     assert server.sample(DRAINABLE) == 0
+    server.wait_for('virt_admit_node_survivable{node="n0"}', 1)
     assert server.shows("Drains are blocked", "1 of 1 node cannot be drained (1 VM): n0", "blocks the drain", "shop/db")
     api.delete(VMI, "db", "shop")
     server.wait_for(BLOCKERS, 0)
@@ -169,7 +170,7 @@ def test_the_alerts_about_the_cluster_need_only_what_the_watch_serves(api, serve
     server.wait_for(BLOCKERS, 1)
     eventually(lambda: server.sample(COMPLETE))
     names = {sample.partition("{")[0] for sample in server.samples()}
-    for alert in ("VirtAdmitDrainBlocked", "VirtAdmitScanStale", "VirtAdmitInformerNotSynced"):
+    for alert in ("VirtAdmitDrainBlocked", "VirtAdmitNoFailover", "VirtAdmitScanStale", "VirtAdmitInformerNotSynced"):
         assert set(re.findall(r"virt_admit_\w+", alerts[alert])) <= names, alert
     expression = re.fullmatch(r"max by \((\w+)\) \((\w+)\) > 0", alerts["VirtAdmitDrainBlocked"])
     label, name = expression.groups()

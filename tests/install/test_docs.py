@@ -17,6 +17,7 @@ from tests.https.reviews import review, vm
 from tests.paths import ROOT
 from virt_admit.cli import main
 from virt_admit.engine import review as engine
+from virt_admit.forecasts.outage.failover_figures import FailoverFigures
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.kube.informers import Informed
 from virt_admit.model.kubernetes.cluster import NOTHING
@@ -24,6 +25,7 @@ from virt_admit.policy import parser, policy
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.drain.drain_metrics import DrainMetrics, drain_gauges
 from virt_admit.reports.findings.report import Report
+from virt_admit.reports.outage import failover_metrics
 from virt_admit.rule import Action
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
@@ -169,6 +171,7 @@ def families() -> dict[str, tuple[str, set[str]]]:
     DrainMetrics(metrics.registry)
     scanned = scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2))
     drains = drain_gauges((), {})
+    failover_metrics.add(scanned, FailoverFigures({}, {}, {}, {}, {}, {}, None, 0, 0))
     found = {}
     for collector in {
         collector for each in (metrics.registry, scanned, drains) for collector in each._collector_to_names

@@ -43,6 +43,9 @@ BANNED = {
 }
 ALLOWED = {
     (f"{PACKAGE}/forecasts/drain/workload_updates.py", "for ever"): "retried for ever",  # a key of the JSON output
+    (f"{PACKAGE}/forecasts/outage/failover_figures.py", "nobody"): '"nobody"',  # the value of a label
+    ("docs/metrics.md", "nobody"): "`nobody`",
+    ("docs/runbooks/VirtAdmitNoFailover.md", "nobody"): "`nobody`",
 }
 FILES = sorted(
     {file for pattern in COVERED for file in ROOT.glob(pattern) if file.is_file() and file.suffix != ".pyc"}

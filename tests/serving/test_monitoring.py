@@ -8,9 +8,11 @@ from collections import Counter
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from tests.paths import ROOT
 from tools.dashboard import SECTIONS, dashboard
+from virt_admit.forecasts.outage.failover_figures import FailoverFigures
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.install import manifests
 from virt_admit.install.manifests import NAME
@@ -18,6 +20,7 @@ from virt_admit.kube.informers import Informed
 from virt_admit.reports import scan_metrics
 from virt_admit.reports.drain.drain_metrics import DrainMetrics, drain_gauges
 from virt_admit.reports.findings.report import Report
+from virt_admit.reports.outage import failover_metrics
 from virt_admit.rules import load_rules
 from virt_admit.serving.metrics import Metrics
 from virt_admit.settings import DOCS_URL
@@ -42,7 +45,10 @@ def series() -> set[str]:
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
     DrainMetrics(metrics.registry)
     found = set()
-    for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2)), drain_gauges((), {})):
+    drains = drain_gauges((), {})
+    failover = CollectorRegistry()
+    failover_metrics.add(failover, FailoverFigures({}, {}, {}, {}, {}, {}, None, 0, 0))
+    for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2)), drains, failover):
         for family in registry.collect():
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
             found |= {family.name + suffix for suffix in suffixes}

@@ -33,6 +33,7 @@ from virt_admit.cli.options import (
 from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import DocumentError
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.outage import failover_figures, outages
 from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
 from virt_admit.kube import snapshots
@@ -51,6 +52,7 @@ from virt_admit.reports import scan_metrics
 from virt_admit.reports.findings.formats.policy_reports import WRITTEN
 from virt_admit.reports.findings.judging import drains, is_complete, judge
 from virt_admit.reports.findings.report import Report
+from virt_admit.reports.outage import failover_metrics
 from virt_admit.rule import Action, Operation
 from virt_admit.rules import Rules, load_rules
 from virt_admit.settings import SettingError
@@ -247,7 +249,9 @@ class _Scan:
         """Return stores for what the rules need, and what the metrics or a snapshot need besides."""
         if self.options.save:
             return stores(load_rules().in_scan, _OF_A_SNAPSHOT, whole=True)
-        return stores(self.rules, READS if self.options.metrics or self.writes_pages else NO_READS)
+        if self.options.metrics:
+            return stores(self.rules, union(READS, outages.READS))
+        return stores(self.rules, READS if self.writes_pages else NO_READS)
 
     def _is_selected(self, obj: Object) -> bool:
         return self.options.namespace in ("", obj.namespace) and self.selector.matches(obj.labels)
@@ -332,7 +336,9 @@ def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str
     duration = rehearse(cluster, Options(), forecast_only=True).duration
     bundles = webhook_bundles.expiry(cluster)
     try:
-        scan_metrics.publish(scan_metrics.gauges(report, blockers, seconds, duration, bundles, drainable), target)
+        registry = scan_metrics.gauges(report, blockers, seconds, duration, bundles, drainable)
+        failover_metrics.add(registry, failover_figures.figures(cluster))
+        scan_metrics.publish(registry, target)
     except OSError as error:
         raise click.ClickException(f"--metrics {target}: {error_text(error)}") from None
 

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from virt_admit.forecasts.drain import progress
 from virt_admit.forecasts.drain.drain_plan import Plan, plan
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain, ongoing
+from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.upgrade import node_drain
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import READS as REHEARSAL_READS
@@ -37,6 +38,7 @@ from virt_admit.reports.findings.judging import is_complete, judge
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html import page as pages
 from virt_admit.reports.live_writer import LiveWriter
+from virt_admit.reports.outage.failover_metrics import FailoverMetrics, with_failover
 from virt_admit.rules import Rules
 from virt_admit.serving.metrics import ProcessMetrics
 
@@ -49,7 +51,7 @@ LONGEST_PAUSE: Final = 30.0
 UPGRADE_INTERVAL: Final = 60.0
 """Seconds between two estimates of an upgrade. One takes a third of the time of a judgement."""
 
-READS: Final = union(REHEARSAL_READS, progress.READS, down_vms.READS)
+READS: Final = union(REHEARSAL_READS, progress.READS, down_vms.READS, outages.READS)
 """The fields that the watch reads besides those of rules."""
 _OF_DRAINS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI, VMIM))
 """Kinds without which the figures of drains stay as they were."""
@@ -103,12 +105,13 @@ class Watch(Collector):
         self._shown = CollectorRegistry()
         self._complete: ClusterState | None = None
         self._stamp: object = None
-        self._page: tuple[ClusterState | None, tuple[str, ...], str] = (None, (), "")
+        self._page: tuple[tuple[int, ...], tuple[str, ...], str] = ((), (), "")
         self._upgrade: Range | None = None
         self._estimated = -UPGRADE_INTERVAL
         metrics.follow_informers(cluster.informed)
         metrics.registry.register(self)
         self._drains = DrainMetrics(metrics.registry)
+        self._failover = FailoverMetrics(metrics.registry)
         self._last_success = Gauge(
             scan_metrics.LAST_SUCCESS, "When the figures were last known to be complete.", registry=metrics.registry
         )
@@ -170,6 +173,7 @@ class Watch(Collector):
         """Estimate an upgrade if the last estimate is old. This comes last, so that it delays no finding."""
         if time.monotonic() - self._estimated >= UPGRADE_INTERVAL:
             self._upgrade = rehearse(self._frozen, Options(), forecast_only=True).duration
+            self._failover.estimate(self._frozen)
             self._estimated = time.monotonic()
             self._refresh_gauges()
 
@@ -235,10 +239,11 @@ class Watch(Collector):
             return pages.render(watch_page.EMPTY)
         unknown = {each.kind for each in self._cluster.informed() if not each.current} - latest.unreadable
         outdated = tuple(sorted(unknown))
-        judged, said, text = self._page
-        if judged is not latest or said != outdated:
-            text = pages.render(watch_page.outdated(latest.page, outdated))
-            self._page = latest, outdated, text
+        shown, said, text = self._page
+        failover = self._failover.latest
+        if shown != (id(latest), id(failover)) or said != outdated:
+            text = pages.render(watch_page.outdated(with_failover(latest.page, failover), outdated))
+            self._page = (id(latest), id(failover)), outdated, text
         return text
 
 

@@ -8,21 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import selection
-from virt_admit.forecasts.outage import health_actors, loss, lost_vms
+from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
 from virt_admit.forecasts.outage.room_left import RoomLeft
+from virt_admit.forecasts.outage.start_capacity import CAPACITY
+from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.forecasts.placement import candidates
-from virt_admit.forecasts.remediation import coverage, explanation
+from virt_admit.forecasts.remediation import coverage
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, Kind
-from virt_admit.model.kubernetes.nodes import SCHEDULABLE
-from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, did_you_mean, names
-from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, show
+from virt_admit.model.scheduler.resources import MEMORY, PODS, show
 
 READS: Final[Reads] = union(
     candidates.READS,
@@ -30,13 +31,18 @@ READS: Final[Reads] = union(
     loss.READS,
     vmis.OWNER_READS,
     selection.READS,
-    dict.fromkeys((*explanation.LOOKS_UP, kinds.PDB), ()),
+    {
+        kinds.NODE: ("metadata.annotations", "status.conditions"),
+        kinds.VMI: ("metadata.ownerReferences", "status.phaseTransitionTimestamps"),
+        kinds.PV: ("spec.csi",),
+        kinds.PDB: NAME,
+    },
+    dict.fromkeys((kinds.CAPI_CLUSTER, kinds.CLUSTER_VERSION), ()),
 )
 """The fields that decide on an outage."""
 
 MOST_SETS: Final = 2_000
 """Sets of nodes that ``--worst`` tries."""
-CAPACITY: Final = (MEMORY, CPU, PODS)
 
 
 class Question(NamedTuple):
@@ -69,6 +75,11 @@ class Outage:
     @property
     def quorum(self) -> Quorum:
         return self.loss.quorum
+
+    @property
+    def slowest(self) -> Seconds | None:
+        """When the last VM runs again. None: no VM restarts."""
+        return max((vm.at for vm in self.vms if vm.at is not None), key=time_parts.length, default=None)
 
     def having(self, *outcomes: LossOutcome) -> tuple[LostVm, ...]:
         """Return the VMs with one of these outcomes."""
@@ -251,60 +262,30 @@ def _rank(vm: LostVm) -> tuple[int, int, str]:
     return _WORST[vm.outcome], -(at.low if at is not None else 0), vm.vmi.full_name
 
 
-def _badness(found: Outage) -> tuple[int, int, int, tuple[str, ...]]:
-    """Return a key that sorts the worst loss first: by answer, then VMs that do not come back, then missing memory."""
+def _badness(found: Outage) -> tuple[int, int, int, tuple[bool, int, int], tuple[str, ...]]:
+    """Return a key that sorts the worst loss first.
+
+    By answer, then VMs that do not come back, then missing memory, then the time until the last VM restarts.
+    """
     verdict = {False: 0, None: 1, True: 2}[found.survives]
     missing = sum(short.amount for short in found.room.short if short.resource == MEMORY)
-    return verdict, -len(found.having(*NOT_BACK, LossOutcome.UNKNOWN)), -missing, found.nodes
+    bounded, high, low = time_parts.length(found.slowest)
+    slowness = not bounded, -high, -low
+    return verdict, -len(found.having(*NOT_BACK, LossOutcome.UNKNOWN)), -missing, slowness, found.nodes
 
 
 # --- what can still start ----------------------------------------------------------------------------------------
 
 
 def capacity(question: Question, found: Sequence[Outage], cluster: Cluster) -> dict[str, int | None]:
-    """Return what can still start at most, by sum, until the loss leaves VMs without room.
-
-    Wherever a VM starts, the room after a loss falls by its size (free room before, less what the lost node has free
-    and what its VMs need). Fragmentation may leave less.
-    """
-    if cluster.cached(_unread_kinds):
+    """Return what can still start at most, by sum, until the loss leaves VMs without room. None: not known."""
+    sums = None if cluster.cached(_unread_kinds) else start_capacity.host_sums(cluster)
+    if sums is None:
         return dict.fromkeys(CAPACITY)
-    state = candidates.scheduler(cluster).state
-    hosts = {
-        name: node
-        for name, node in state.nodes.items()
-        if node.labels.get(SCHEDULABLE) == "true" and node.ready and not node.cordoned
-    }
-    if any(node.allocatable is None for node in hosts.values()):
-        return dict.fromkeys(CAPACITY)
-    free = {name: state.free(node) for name, node in hosts.items()}
-    amounts: dict[str, int | None] = {}
-    for resource in CAPACITY:
-        weight = {name: max(0, free[name].get(resource, 0)) + _need(name, resource, cluster) for name in hosts}
-        total = sum(max(0, each.get(resource, 0)) for each in free.values())
-        if question.worst is not None:
-            lost = sorted(weight.values(), reverse=True)[: question.worst]
-        else:
-            lost = [weight[name] for name in (found[0].nodes if found else ()) if name in weight]
-        amounts[resource] = total - sum(lost)
-    return amounts
-
-
-def _need(node: str, resource: str, cluster: Cluster) -> int:
-    """Return what the VMs of a node need elsewhere after its loss."""
-    return cluster.cached(_needs).get(node, {}).get(resource, 0)
-
-
-def _needs(cluster: Cluster) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for node in vmis.occupied(cluster):
-        total = found.setdefault(node, dict.fromkeys(CAPACITY, 0))
-        for vmi in Loss((node,), cluster).vmis(node):
-            if lost_vms.fate(vmi, cluster).comes is not False:
-                requests = candidates.requests(vmi, cluster)
-                for resource in CAPACITY:
-                    total[resource] += 1 if resource == PODS else requests.get(resource, 0)
-    return found
+    if question.worst is not None:
+        return {resource: sums.left_after_worst(resource, question.worst) for resource in CAPACITY}
+    lost = found[0].nodes if found else ()
+    return {resource: sums.left(resource, lost) for resource in CAPACITY}
 
 
 def amount(resource: str, value: int) -> str:

@@ -47,6 +47,11 @@ class Detach(enum.Enum):
     UNKNOWN = "not known"
 
 
+def length(span: Seconds | None) -> tuple[bool, int, int]:
+    """Return a key that sorts spans by their upper end: none first, those that nothing bounds last."""
+    return (False, -1, -1) if span is None else (span.high is None, span.high or 0, span.low)
+
+
 def total(parts: Iterable[Part]) -> Seconds:
     """Return when all parts are over."""
     found = Seconds(0, 0)

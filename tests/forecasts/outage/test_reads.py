@@ -1,0 +1,52 @@
+"""A live cluster keeps the fields that an outage declares: with them alone it says the same."""
+
+from tests import blindness
+from tests.forecasts.outage import losses
+from tests.forecasts.outage.losses import claim, disk, master, nhc, node, vm
+from virt_admit.forecasts.outage.outages import READS, Question, outages
+from virt_admit.kube.field_filter import FieldSet
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.outage import json
+
+KEPT = {kind: FieldSet(paths) for kind, paths in READS.items()}
+
+
+def answers(objects):
+    def answer(chosen):
+        cluster = Snapshot(map(Object, chosen), ["*"], server_version="v1.34.0")
+        return [json.as_data(outages(Question(worst=number), cluster)) for number in (1, 2)]
+
+    known = [each for each in objects if kinds.of(Object(each)) in KEPT]
+    return answer(objects), answer([KEPT[kinds.of(Object(each))].filter(each) for each in known])
+
+
+def test_random_clusters():
+    for seed in range(12):
+        whole, kept = answers(blindness.random_cluster(seed))
+        assert whole == kept
+
+
+def test_machines_and_volumes():
+    started = {
+        "phaseTransitionTimestamps": [
+            {"phase": "Pending", "phaseTransitionTimestamp": "2026-01-01T00:00:00Z"},
+            {"phase": "Running", "phaseTransitionTimestamp": "2026-01-01T00:00:40Z"},
+        ]
+    }
+    objects = [
+        *(node(f"n{index}") for index in range(3)),
+        *(master(f"m{index}") for index in range(3)),
+        *claim("disk"),
+        *vm("db", "n0", volumes=[disk("disk")], evictionStrategy="LiveMigrate", status=started),
+        *losses.machines("n0", "n1"),
+        *nhc("FenceAgentsRemediation"),
+        *losses.NAMESPACES,
+        losses.KUBEVIRT,
+    ]
+    whole, kept = answers(objects)
+    assert whole == kept
+    (lost,) = [vm for one in whole[0]["outages"] for vm in one["vms"]]
+    assert lost["outcome"] == "restarts"
+    assert {"what": "started", "low": 40, "high": 60} in lost["parts"]

@@ -1,0 +1,156 @@
+"""The failover that is left, as metrics (docs/metrics.md) and on the page of ``watch``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from virt_admit.forecasts.outage.failover_figures import FailoverFigures, figures, not_survived
+from virt_admit.forecasts.outage.outages import amount
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.messages import count
+from virt_admit.model.scheduler.resources import MEMORY, show
+from virt_admit.reports.html.page import BAD, Cell, Page, Table, Tile
+from virt_admit.reports.outage.text import period
+
+
+class FailoverMetrics(Collector):
+    """Shows the latest figures as metrics, and on a page."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.latest: FailoverFigures | None = None
+        self._shown = CollectorRegistry()
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges of the latest figures (prometheus_client calls this)."""
+        yield from self._shown.collect()
+
+    def estimate(self, cluster: Cluster) -> None:
+        """Compute the figures again. A known node stays, undetermined, while nodes cannot be read."""
+        found = figures(cluster)
+        if self.latest is not None and next(more_may_exist(cluster, NODE), None) is not None:
+            found = replace(found, nodes=dict.fromkeys(self.latest.nodes) | dict(found.nodes))
+        self.latest = found
+        shown = CollectorRegistry()
+        add(shown, self.latest)
+        self._shown = shown
+
+
+def add(registry: CollectorRegistry, found: FailoverFigures) -> None:
+    """Add the gauges of these figures. What cannot be determined has no sample, or the value -1."""
+    _verdicts(registry, "node", "Whether the cluster survives the loss of a node", found.nodes)
+    _verdicts(registry, "zone", "Whether the cluster survives the loss of a zone", found.zones)
+    capacity = Gauge(
+        "virt_admit_failover_capacity",
+        "What can still start at most before the loss of any one node leaves VMs without room, by sums; negative: short.",
+        ("resource",),
+        registry=registry,
+    )
+    for resource, value in found.capacity.items():
+        capacity.labels(resource).set(value)
+    without = Gauge(
+        "virt_admit_vms_without_failover",
+        "Virtual machines that do not restart after the loss of their node.",
+        ("cause",),
+        registry=registry,
+    )
+    for cause, number in found.without.items():
+        without.labels(str(cause)).set(number)
+    zone_vms = Gauge(
+        "virt_admit_zone_vms_without_failover",
+        "Virtual machines that do not restart after the loss of their zone.",
+        ("zone",),
+        registry=registry,
+    )
+    for zone, number in found.zone_vms.items():
+        zone_vms.labels(zone).set(number)
+    _room(registry, found)
+    seconds = Gauge(
+        "virt_admit_failover_seconds",
+        "Until the last virtual machine restarts after the loss of the node where that takes longest.",
+        ("bound",),
+        registry=registry,
+    )
+    if found.seconds is not None:
+        seconds.labels("low").set(found.seconds.low)
+        seconds.labels("high").set(math.inf if found.seconds.high is None else found.seconds.high)
+
+
+def _verdicts(registry: CollectorRegistry, what: str, text: str, found: Mapping[str, bool | None]) -> None:
+    gauge = Gauge(
+        f"virt_admit_{what}_survivable",
+        f"{text}: 1 yes, 0 no, -1 it cannot be determined.",
+        (what,),
+        registry=registry,
+    )
+    for name, verdict in found.items():
+        gauge.labels(name).set(-1 if verdict is None else int(verdict))
+
+
+def _room(registry: CollectorRegistry, found: FailoverFigures) -> None:
+    spare = Gauge(
+        "virt_admit_failover_spare_nodes",
+        "How many nodes may be lost at most, whichever they are, before the room is short, by sums.",
+        (),
+        registry=CollectorRegistry() if found.spare_nodes is None else registry,
+    )
+    largest = Gauge(
+        "virt_admit_failover_largest_vm_bytes",
+        "Memory of the largest virtual machine that finds a node now.",
+        (),
+        registry=CollectorRegistry() if found.largest is None else registry,
+    )
+    spare.set(found.spare_nodes or 0)
+    largest.set(found.largest or 0)
+
+
+# --- on the page -------------------------------------------------------------------------------------------------
+
+
+def with_failover(page: Page, found: FailoverFigures | None) -> Page:
+    """Return the page with the failover that is left; as it is before the first figures."""
+    if found is None:
+        return page
+    down = sum(verdict is False for verdict in found.nodes.values())
+    rows: list[tuple[Cell, ...]] = [
+        (name, "no" if found.nodes[name] is False else "unknown", reason) for name, reason in not_survived(found)
+    ]
+    rows += [
+        (f"zone {zone}", "no" if verdict is False else "unknown", count(found.zone_vms.get(zone, 0), "VM"))
+        for zone, verdict in found.zones.items()
+        if verdict is not True
+    ]
+    table = Table("Losses that the cluster does not certainly survive", ("Lost", "Survives", "Because"), tuple(rows))
+    return replace(
+        page,
+        tiles=(*page.tiles, Tile(BAD, down, "nodes whose loss leaves VMs down")),
+        tables=(*page.tables, table) if rows else page.tables,
+        notes=(*page.notes, ("Failover", tuple(_lines(found)))),
+    )
+
+
+def _lines(found: FailoverFigures) -> Iterator[str]:
+    if found.spare_nodes is None or MEMORY not in found.capacity:
+        yield "The room after a loss of nodes cannot be determined."
+    else:
+        room = found.capacity[MEMORY]
+        left = amount(MEMORY, room) if room >= 0 else f"nothing, {amount(MEMORY, -room)} is short"
+        yield f"Can still start before the loss of any one node leaves VMs without room: at most {left}."
+        yield f"By sums, {count(found.spare_nodes, 'node')} may be lost, whichever they are."
+    if found.largest is not None:
+        yield f"The largest VM that finds a node now has {show(MEMORY, found.largest)} of memory."
+    lacking = [f"{cause} {number}" for cause, number in found.without.items() if number]
+    if lacking:
+        yield f"VMs without failover, by cause: {', '.join(lacking)}."
+    for zone, number in found.zone_vms.items():
+        if number:
+            yield f"VMs that do not restart after the loss of zone {zone}: {number}."
+    if found.seconds is not None:
+        yield f"The slowest restart after the loss of one node: {period(found.seconds)}."
