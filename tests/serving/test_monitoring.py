@@ -11,7 +11,8 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from tests.paths import ROOT
-from tools.dashboard import SECTIONS, dashboard
+from tools.dashboard import dashboard
+from tools.dashboard_panels import SECTIONS
 from virt_admit.forecasts.outage.failover_figures import FailoverFigures
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.install import manifests
