@@ -18,7 +18,7 @@ from tests import definitions
 from tests.model.remediation.health_check_reviews import review
 from tests.upstream.health_cases import case
 from tests.upstream.renderer import HEALTH, program, render
-from virt_admit.forecasts.remediation.explanation import KINDS, Explanation, explain
+from virt_admit.forecasts.outage.explanation import KINDS, Explanation, explain
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import Kind

@@ -21,9 +21,9 @@ from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
 from virt_admit.forecasts.drain import drain_plan, selection
 from virt_admit.forecasts.drain.selection import NodeQuery
+from virt_admit.forecasts.outage import explanation
 from virt_admit.forecasts.outage.loss import ZONE
 from virt_admit.forecasts.outage.outages import Question, outages
-from virt_admit.forecasts.remediation import explanation
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.kube import snapshots

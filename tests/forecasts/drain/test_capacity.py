@@ -6,7 +6,7 @@ from tests import builders
 from tests.builders import kubevirt, manifest, node, vmi
 from tests.kube.lookups import in_webhook
 from virt_admit.forecasts.drain import capacity, drain_plan
-from virt_admit.forecasts.remediation import timeline
+from virt_admit.forecasts.outage import check_restarts
 from virt_admit.kube.cache import StoreState
 from virt_admit.kube.stores import lookup_stores
 from virt_admit.model.kubernetes import kinds
@@ -148,13 +148,13 @@ def test_the_vms_of_a_lost_node_are_placed_as_of_now():
     cordoned = node("n3", LABELS, allocatable=ROOM, unschedulable=True)
 
     def why(*nodes):
-        (fate,) = timeline.fates(["n2"], builders.complete(*nodes, vm, lost, LAUNCHER, NS, kubevirt()))
+        (fate,) = check_restarts.fates(["n2"], builders.complete(*nodes, vm, lost, LAUNCHER, NS, kubevirt()))
         assert fate.comes
         return fate.why
 
     assert "but only later" not in why(*HOSTS)
-    assert why(*FULL).endswith("but only later: no other node can take it: memory: 192Gi missing on n3")
-    assert why(HOSTS[0], cordoned).endswith("but only later: no node that could take it is ready: n3")
+    assert why(*FULL).endswith("but only later: no other node can run it: on n3 memory: 192Gi missing")
+    assert why(HOSTS[0], cordoned).endswith("but only later: no node takes it: on n3 cordoned")
 
 
 # --- pods in the cache of the webhook

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.health_checks import CAPI, FAR, SNR, capi, ladder, machine, make, mhc, nhc, node, template
+from virt_admit.forecasts.outage import check_restarts
 from virt_admit.forecasts.remediation import timeline
 from virt_admit.forecasts.remediation.timeline import Event
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot, Unseen
@@ -208,17 +209,19 @@ def vmi(name, owner="", node="n0", phase="Running"):
 )
 def test_outcome_of_a_vm(owner, strategy, complete, comes):
     vm = make("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec={"runStrategy": strategy})
-    (found,) = timeline.fates(["n0"], Snapshot([vmi("db", owner), *([vm] if strategy else [])], complete=complete))
+    (found,) = check_restarts.fates(
+        ["n0"], Snapshot([vmi("db", owner), *([vm] if strategy else [])], complete=complete)
+    )
     assert found.comes is comes
     assert found.why
 
 
 def test_vms_of_other_nodes_and_stopped_vms_are_excluded():
     cluster = Snapshot([vmi("a", node="n1"), vmi("b", phase="Succeeded")], complete=["*"])
-    assert list(timeline.fates(["n0"], cluster)) == []
+    assert list(check_restarts.fates(["n0"], cluster)) == []
 
 
 def test_unseen_vms():
-    first, second = timeline.fates(["n0"], Snapshot([vmi("a")]))
+    first, second = check_restarts.fates(["n0"], Snapshot([vmi("a")]))
     assert first.vmi.name == "a"
     assert isinstance(second, Unseen)

@@ -21,7 +21,7 @@ from virt_admit.cli.options import (
     policy_options,
 )
 from virt_admit.documents import files, reader
-from virt_admit.forecasts.remediation.explanation import KINDS, LOOKS_UP, Explanation, explain
+from virt_admit.forecasts.outage.explanation import KINDS, LOOKS_UP, Explanation, explain
 from virt_admit.kube.cache import ClusterCache
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot, Unseen

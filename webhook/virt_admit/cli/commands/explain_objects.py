@@ -12,8 +12,7 @@ from virt_admit.cli import html_output, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, load_policy, warn_unreadable
 from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
 from virt_admit.cli.output import failure, tell
-from virt_admit.forecasts.outage import outages
-from virt_admit.forecasts.remediation import explanation
+from virt_admit.forecasts.outage import explanation, outages
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.kube.cache import ClusterCache
 from virt_admit.model.kubernetes.cluster import Snapshot

@@ -33,8 +33,7 @@ from virt_admit.cli.options import (
 from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import DocumentError
 from virt_admit.forecasts.drain.drain_plan import plan
-from virt_admit.forecasts.outage import failover_figures, outages
-from virt_admit.forecasts.remediation import explanation
+from virt_admit.forecasts.outage import explanation, failover_figures, outages
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
 from virt_admit.kube import snapshots
 from virt_admit.kube.cache import ClusterCache, KindStore

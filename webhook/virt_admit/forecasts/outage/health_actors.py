@@ -9,22 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
+from virt_admit.forecasts.remediation import first_remediator as first_remediator_module
 from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline, unhealthy_objects
 from virt_admit.forecasts.remediation.coverage import CHECKS
+from virt_admit.forecasts.remediation.first_remediator import FirstRemediator, first_remediator
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
+from virt_admit.forecasts.remediation.timeline import Stage
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
-from virt_admit.model.remediation import check_scope, machine_deletion, machines, remediators, selected_nodes
+from virt_admit.model.remediation import check_scope, machines, remediators, selected_nodes
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
@@ -96,6 +99,7 @@ class _Watch:
     refused: Mapping[str, str]
     """Why it never remediates single nodes."""
     blind: tuple[str, ...]
+    stages: tuple[Stage, ...]
     cooldown: Seconds
     """How long it waits after an earlier storm before it acts at all."""
 
@@ -165,6 +169,7 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         next(iter(reasons), course.never),
         refused,
         tuple(dict.fromkeys(reason.what for reason in lasting if isinstance(reason, Unseen))),
+        first_remediator_module.stages(check, cluster),
         _cooldown(check),
     )
 
@@ -184,7 +189,7 @@ def _cooldown(check: HealthCheck) -> Seconds:
 
 def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     check = view.watch.check
-    course = _acting(view, node, loss.cluster)
+    course = _first(view, node, loss.cluster)
     remediator = course.stage.name if course.stage is not None else ""
     refuses, unseen = _refusal(view, node, loss)
     freed = refuses or _freed(view, course, node, loss)
@@ -206,45 +211,9 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen))
 
 
-class _Course(NamedTuple):
-    """The first remediator of a check that has enough time."""
-
-    stage: timeline.Stage | None
-    step: Step | None
-    """None: the check deletes the Machine itself, or the bare metal operator acts."""
-    wasted: int
-    """Nanoseconds of remediators before it."""
-    unseen: tuple[str, ...] = ()
-    """What could not be read, so that it may do nothing."""
-    fails: str = ""
-    """Why no remediator acts."""
-
-
-def _acting(view: _Watch, node: str, cluster: Cluster) -> _Course:
+def _first(view: _Watch, node: str, cluster: Cluster) -> FirstRemediator:
     check = view.watch.check
-    steps = remediation_steps.steps(check)
-    stages = [stage for stage in timeline.stages(check, cluster) if isinstance(stage, timeline.Stage)]
-    wasted, fails = 0, ""
-    for number, stage in enumerate(stages):
-        step = steps[number] if number < len(steps) else None
-        kept, unseen = _kept_machine(view, node, step, cluster)
-        if not stage.cut_off and not kept:
-            return _Course(stage, step, wasted, unseen)
-        fails = fails or kept
-        if stage.timeout is None:
-            break  # the next one is never called
-        wasted += stage.timeout
-    return _Course(None, None, wasted, fails=fails or ("no step has enough time" if stages else "no remediator is set"))
-
-
-def _kept_machine(view: _Watch, node: str, step: Step | None, cluster: Cluster) -> tuple[str, tuple[str, ...]]:
-    """Return why MachineDeletionRemediation leaves a node alone, and what could not be read of that."""
-    if step is None or step.kind is not kinds.MDR_TEMPLATE or view.watch.check.kind is not kinds.NHC:
-        return "", ()
-    try:
-        return machine_deletion.refusal(view.nodes[node], cluster), ()
-    except Unseen as unseen:
-        return "", (unseen.what,)
+    return first_remediator(check, view.stages, view.nodes[node] if check.kind is kinds.NHC else None, cluster)
 
 
 def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
@@ -257,7 +226,7 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
         return view.refused[node], ()
     lost = {obj.name for name, obj in view.nodes.items() if name in loss.lost}
     down = len(view.unhealthy | lost)
-    limited = _over_limit(view, down)
+    limited = view.budget.refuses(down)
     if limited:
         return limited, view.unread if view.budget.least > 1 else ()
     unseen = view.unread if view.budget.most is None or down + len(view.unread) > view.budget.most else ()
@@ -265,18 +234,6 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
         unseen = (*unseen, f"how many nodes {view.title} selects")
     refuses, unread = _control_plane(view, node, loss)
     return refuses, (*unseen, *unread)
-
-
-def _over_limit(view: _Watch, down: int) -> str:
-    budget = view.budget
-    if budget.never:
-        return f"{budget.limit} {budget.limit_text}"
-    if budget.most is not None and down > budget.most:
-        selected = f" of {budget.total}" if budget.total is not None else ""
-        return f"{budget.limit} allows {budget.most}{selected} to be unhealthy, and {down} are"
-    if down < budget.least:
-        return f"{budget.limit} requires {budget.least} unhealthy, and {down} are"
-    return ""
 
 
 def _control_plane(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
@@ -312,7 +269,7 @@ def _etcd(cluster: Cluster) -> tuple[str, tuple[str, ...]]:
 # --- how the pods go ---------------------------------------------------------------------------------------------
 
 
-def _freed(view: _Watch, course: _Course, node: str, loss: Loss) -> FreedPods | str:
+def _freed(view: _Watch, course: FirstRemediator, node: str, loss: Loss) -> FreedPods | str:
     """Return how the pods of a node go after its remediator begins; as text why they never go."""
     stage, step = course.stage, course.step
     if stage is None:

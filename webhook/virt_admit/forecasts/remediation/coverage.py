@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline
+from virt_admit.forecasts.remediation import (
+    first_remediator,
+    inactive_reasons,
+    remediation_steps,
+    timeline,
+    unhealthy_objects,
+)
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.reads import union
@@ -54,9 +60,27 @@ def _coverage(cluster: Cluster) -> Coverage:
                 idle.append((f"{watch.check.obj.kind} {watch.check.obj.name}", reason))
                 continue
             unseen += [*blind, *([watch.selection.unseen] if watch.selection.unseen else [])]
-            refused = inactive_reasons.refused(watch.check, watch.selection, cluster).values()
-            covered |= set(remediation_steps.nodes_of(watch.check, watch.selection)).difference(*refused)
+            acting, unread = _acting_on(watch, cluster)
+            unseen += unread
+            covered |= acting
     return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)))
+
+
+def _acting_on(watch: WatchedNodes, cluster: Cluster) -> tuple[set[str], list[str]]:
+    """Return the nodes on which a check acts when one of them is lost, and what could not be read of that."""
+    check, selection = watch.check, watch.selection
+    if check.kind is not kinds.NHC:
+        refused = inactive_reasons.refused(check, selection, cluster).values()
+        return set(remediation_steps.nodes_of(check, selection)).difference(*refused), []
+    acting: set[str] = set()
+    unread: list[str] = []
+    stages = first_remediator.stages(check, cluster)
+    for node in selection.objects:
+        found = first_remediator.first_remediator(check, stages, node, cluster)
+        unread += found.unseen
+        if found.stage is not None and not found.unseen and node.labels.get(unhealthy_objects.EXCLUDED) != "true":
+            acting.add(node.name)
+    return acting, unread
 
 
 def _idle(watch: WatchedNodes, cluster: Cluster) -> tuple[str, list[str]]:
@@ -65,4 +89,5 @@ def _idle(watch: WatchedNodes, cluster: Cluster) -> tuple[str, list[str]]:
     reasons = [item for item in found if isinstance(item, str)]
     course = timeline.timeline(watch.check, cluster)
     blind = [item.what for item in found if isinstance(item, Unseen)]
-    return next(iter(reasons), course.never), blind
+    limit = remediation_steps.budget(watch.check, watch.selection).refuses(1)
+    return next(iter(reasons), course.never or limit), blind

@@ -64,6 +64,17 @@ class Budget:
             return f"requires {self.least} unhealthy, but selects only {self.total}"
         return f"allows {'none' if self.total is None else f'0 of {self.total}'} to be unhealthy"
 
+    def refuses(self, down: int) -> str:
+        """Return why the check remediates none of so many unhealthy objects; empty: it does, or that is not known."""
+        if self.never:
+            return f"{self.limit} {self.limit_text}"
+        if self.most is not None and down > self.most:
+            selected = f" of {self.total}" if self.total is not None else ""
+            return f"{self.limit} allows {self.most}{selected} to be unhealthy, and {down} are"
+        if down < self.least:
+            return f"{self.limit} requires {self.least} unhealthy, and {down} are"
+        return ""
+
     @property
     def everything(self) -> bool:
         """Whether the check can remediate all selected objects at once."""

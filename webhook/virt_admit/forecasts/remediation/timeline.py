@@ -8,20 +8,16 @@ Kubernetes delete the pods of the node, and the run strategy of each VM decides 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement import no_target
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.forecasts.remediation.remediation_steps import Span, Step, exactly
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import MINUTE, SECOND, format_duration
-from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, machine_deletion, machine_owners
@@ -263,46 +259,3 @@ def _end(stage: Stage, begin: int) -> Moment:
         what = f"cancelled before it finishes: it needs {stage.takes}"
         return Moment(exactly(begin + (stage.timeout or 0)), Event.CANCELLED, what)
     return Moment(stage.takes.after(begin), Event.DOWN, stage.done)
-
-
-# --- the VMs -----------------------------------------------------------------------------------------------------
-
-
-class VmRestart(NamedTuple):
-    """Whether a VM restarts after its failed node is confirmed down, and why."""
-
-    vmi: Object
-    comes: bool | None
-    """None if it cannot be determined."""
-    why: str
-    nowhere: str = ""
-    """Why no other node can run it just now, although it would restart; empty if one can, or if that is unknown."""
-
-
-def fates(
-    nodes: Iterable[str], cluster: Cluster, never: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[VmRestart | Unseen]:
-    """Yield whether the VMs on these nodes restart after their node has failed.
-
-    Args:
-        nodes: the names of the nodes.
-        cluster: the cluster with the VMs.
-        never: why a node is never confirmed down, by its name.
-    """
-    for node in nodes:
-        try:
-            for vmi in vmis.on_node(cluster, node):
-                yield VmRestart(vmi, False, never[node]) if node in never else _outcome(vmi, cluster)
-        except Unseen as unseen:
-            yield unseen
-
-
-def _outcome(vmi: Object, cluster: Cluster) -> VmRestart:
-    try:
-        after = vmis.comes_back(vmi, cluster, lost=True)
-    except Unseen as unseen:
-        return VmRestart(vmi, None, f"cannot read {unseen.what}")
-    problem = no_target.nowhere_to_go(vmi, cluster, moves=False) if after.comes else None
-    if problem is None:
-        return VmRestart(vmi, after.comes, after.why)
-    return VmRestart(vmi, after.comes, f"{after.why}, but only later: {problem.reason}", problem.reason)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.remediation.timeline import Event, Timeline, VmRestart
+from virt_admit.forecasts.outage.check_restarts import VmRestart
+from virt_admit.forecasts.remediation.timeline import Event, Timeline
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.messages import count
 from virt_admit.reports.html import svg

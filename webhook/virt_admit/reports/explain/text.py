@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from virt_admit.forecasts.outage.check_restarts import VmRestart
+from virt_admit.forecasts.outage.explanation import Explanation
 from virt_admit.forecasts.remediation import remediation_steps
-from virt_admit.forecasts.remediation.explanation import Explanation
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Span
-from virt_admit.forecasts.remediation.timeline import Stage, Timeline, VmRestart
+from virt_admit.forecasts.remediation.timeline import Stage, Timeline
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.units import format_duration

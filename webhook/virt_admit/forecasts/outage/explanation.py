@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from virt_admit.forecasts.outage import check_restarts
+from virt_admit.forecasts.outage.check_restarts import VmRestart
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import (
     inactive_reasons,
@@ -15,7 +17,7 @@ from virt_admit.forecasts.remediation import (
     unhealthy_objects,
 )
 from virt_admit.forecasts.remediation.remediation_steps import Budget
-from virt_admit.forecasts.remediation.timeline import Stage, Timeline, VmRestart
+from virt_admit.forecasts.remediation.timeline import Stage, Timeline
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import Kind
@@ -108,7 +110,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         overlaps=tuple(_overlap(selection, rival) for rival in seen(check_scope.rivals(check, cluster))),
         stages=tuple(seen(timeline.stages(check, cluster))),
         timeline=course,
-        fates=tuple(seen(timeline.fates(remediation_steps.nodes_of(check, selection), cluster, never))),
+        fates=tuple(seen(check_restarts.fates(remediation_steps.nodes_of(check, selection), cluster, never))),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
 
