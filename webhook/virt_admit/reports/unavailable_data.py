@@ -42,4 +42,4 @@ def not_available(unseen: Iterable[str]) -> Iterator[str]:
         more = " There may be more VMs." if may_lack_vms(objects) else ""
         yield f"Not available: {names(objects)}.{more}"
     if others:
-        yield f"Cannot be determined: {names(others)}."
+        yield f"Cannot be determined: {names(others).removesuffix('.')}."

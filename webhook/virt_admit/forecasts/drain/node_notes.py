@@ -1,19 +1,21 @@
-"""What else concerns a drain of a node: hanging maintenances and machine config pools. It never changes a verdict."""
+"""What else concerns a drain of a node: hanging maintenances, machine config pools, time-outs. It never changes a verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, NM, NM_KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import count, names
-from virt_admit.model.remediation import maintenance
+from virt_admit.model.remediation import machine_drain, maintenance
 
-READS: Final[Reads] = {MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()}
+READS: Final[Reads] = union(machine_drain.READS, {MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()})
 
 
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
@@ -22,6 +24,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:
                 yield from _hanging(found)
+    yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     for pool in cluster.known(MACHINE_CONFIG_POOL):
         selector = pool.at("spec", "nodeSelector")
         if selector.is_map and selectors.parse(selector.value).matches(node.labels):
@@ -37,6 +40,23 @@ def _hanging(found: Object) -> Iterator[str]:
         return
     waits = f" waits for {count(len(pending), 'pod')} ({names(pending, 80)})" if pending else " has not completed"
     yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
+
+
+def _time_outs(cluster: Cluster) -> Mapping[str, str]:
+    """Return for nodes whose Machine is being deleted what Cluster API does when its drain time-out passes."""
+    found: dict[str, str] = {}
+    for machine in cluster.known(CAPI_MACHINE):
+        end = machine_drain.ends(machine) if machine.deleted else None
+        if end is not None:
+            detach = machine_drain.detach_timeout(machine)
+            after = (
+                "VMs with attached volumes that still run then keep the node waiting without limit, others are lost with it"
+                if detach is None
+                else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
+            )
+            node = machine.at("status", "nodeRef", "name").text or ""
+            found[node] = f"Cluster API ends the drain for Machine {machine.name} at {moment(end)}: {after}."
+    return found
 
 
 def _of_pool(pool: Object) -> Iterator[str]:

@@ -12,12 +12,11 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import NODE_GONE, Detach, Part, Seconds, detection
-from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.remediation import machine_drain
 
 _UNDRAINED: Final = ("machine.openshift.io/exclude-node-draining", "machine.cluster.x-k8s.io/exclude-node-draining")
 TOLERATED: Final = 300
@@ -62,15 +61,7 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
 
 def _drain_timeout(machine: Object | None) -> int | None:
     """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
-    if machine is None or kinds.of(machine) is not kinds.CAPI_MACHINE:
-        return None
-    newer = machine.at("spec", "deletion", "nodeDrainTimeoutSeconds").integer
-    if newer is not None:
-        return newer or None
-    try:
-        return parse_duration(machine.at("spec", "nodeDrainTimeout").value) // SECOND or None
-    except ValueError:
-        return None
+    return machine_drain.timeout(machine) if machine is not None else None
 
 
 def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:

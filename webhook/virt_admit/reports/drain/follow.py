@@ -19,10 +19,11 @@ from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.messages import count, cut
+from virt_admit.model.messages import count, cut, names
 from virt_admit.model.sanitize import name
 from virt_admit.reports.drain.report import node_report, vm
 from virt_admit.reports.following import FollowChange, Look
+from virt_admit.reports.unavailable_data import not_available
 
 READS: Final = union(PLAN_READS, progress.READS)
 """The fields that following a drain reads."""
@@ -192,7 +193,8 @@ _ANSWER: Final = {
 
 def _verdict(node: NodePlan) -> str:
     causes = [f"{item.subject}: {item.reason}. To do: {item.remedy}" for item in node.pods.blockers]
-    return f"{node.name}: {_ANSWER[node.drainable]}" + "".join(f"; {each}" for each in causes)
+    unknown = f": {names(node.doubts)}" if node.doubts and node.drainable is None else ""
+    return f"{node.name}: {_ANSWER[node.drainable]}{unknown}" + "".join(f"; {each}" for each in causes)
 
 
 # --- the screen ----------------------------------------------------------------------------------------------------
@@ -213,7 +215,8 @@ def _screen(found: _Moment, most: int, cluster: Cluster) -> Iterator[str]:
     yield f"{_head(found, most, cluster)}. {_end(found)}."
     yield from _table(found, cluster)
     yield from _actions(found)
-    yield from (f"cannot be read: {what}" for what in found.node.unseen)
+    yield from (f"note: {note}" for note in found.node.notes)
+    yield from not_available(found.node.unseen)
 
 
 def _end(found: _Moment) -> str:

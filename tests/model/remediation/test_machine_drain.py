@@ -1,0 +1,50 @@
+"""When Cluster API ends the drain of a node whose Machine is being deleted."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.drain import vm_motion
+from tests.forecasts.drain.vm_motion import ago, launcher, vmi
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.remediation import machine_drain
+
+
+def machine(spec, *, version="v1beta2", group="cluster.x-k8s.io", deleted=True, started=""):
+    metadata = {"deletionTimestamp": ago(600)} if deleted else {}
+    deletion = {"deletion": {"nodeDrainStartTime": started}} if started else {}
+    status = {"nodeRef": {"name": "a"}, **deletion}
+    return manifest(f"{group}/{version}", "Machine", "w", "machines", metadata=metadata, spec=spec, status=status)
+
+
+@pytest.mark.parametrize(
+    ("found", "age"),
+    [
+        (machine({"deletion": {"nodeDrainTimeoutSeconds": 900}}), -300),
+        (machine({"deletion": {"nodeDrainTimeoutSeconds": 900}}, started=ago(500)), -400),
+        (machine({"nodeDrainTimeout": "10m0s"}, version="v1beta1"), 0),
+        (machine({"deletion": {"nodeDrainTimeoutSeconds": 0}}), None),
+        (machine({"nodeDrainTimeout": "soon"}, version="v1beta1"), None),
+        (machine({"deletion": {"nodeDrainTimeoutSeconds": 10**18}}), None),
+        (machine({}), None),
+        (machine({"nodeDrainTimeout": "10m0s"}, group="machine.openshift.io", version="v1beta1"), None),
+    ],
+)
+def test_the_end_of_the_drain(found, age):
+    assert clock.stamp(machine_drain.ends(found)) == (ago(age) if age is not None else None)
+
+
+def notes(found):
+    cluster = vm_motion.cluster(vmi(), launcher(), found)
+    return [note for note in drain_plan.plan(cluster, "a").nodes[0].notes if "Machine" in note]
+
+
+def test_a_drain_notes_what_happens_to_vms_that_are_left():
+    limit = {"nodeDrainTimeoutSeconds": 900}
+    (forever,) = notes(machine({"deletion": limit}))
+    assert "Cluster API ends the drain for Machine w at 11:05 UTC" in forever
+    assert "VMs with attached volumes that still run then keep the node waiting without limit" in forever
+    (lost,) = notes(machine({"deletion": limit | {"nodeVolumeDetachTimeoutSeconds": 300}}))
+    assert "VMs that still run 5 min later are lost with the node" in lost
+    assert notes(machine({"deletion": limit}, deleted=False)) == []
+    assert notes(machine({})) == []

@@ -1,0 +1,60 @@
+"""How long Cluster API drains the node of a Machine that is being deleted, and what it does afterwards.
+
+Source: kubernetes-sigs/cluster-api: core/reconcilers/machine/machine_controller.go#nodeDrainTimeoutExceeded
+#shouldWaitForNodeVolumes; api/core/v1beta2/machine_types.go#MachineDeletionStatus.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.units import SECOND, parse_duration
+
+READS: Final[Reads] = {
+    CAPI_MACHINE: (
+        "spec.deletion",
+        "spec.nodeDrainTimeout",
+        "spec.nodeVolumeDetachTimeout",
+        "status.nodeRef.name",
+        "status.deletion.nodeDrainStartTime",
+    )
+}
+
+
+def timeout(machine: Object) -> int | None:
+    """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
+    return _seconds(machine, "nodeDrainTimeout")
+
+
+def detach_timeout(machine: Object) -> int | None:
+    """Return for how many seconds it waits then until volumes are detached; None: without limit."""
+    return _seconds(machine, "nodeVolumeDetachTimeout")
+
+
+def ends(machine: Object) -> datetime | None:
+    """Return when the drain of the node of a Machine ends although VMs are left; None: never, or not known."""
+    limit = timeout(machine)
+    started = clock.instant(machine.at("status", "deletion", "nodeDrainStartTime").text)
+    began = started or clock.instant(machine.metadata["deletionTimestamp"].text)
+    try:
+        return began + timedelta(seconds=limit) if began is not None and limit is not None else None
+    except OverflowError:
+        return None
+
+
+def _seconds(machine: Object, field: str) -> int | None:
+    if kinds.of(machine) is not CAPI_MACHINE:
+        return None
+    newer = machine.at("spec", "deletion", f"{field}Seconds").integer
+    if newer is not None:
+        return newer if newer > 0 else None
+    try:
+        older = parse_duration(machine.at("spec", field).value) // SECOND
+    except ValueError:
+        return None
+    return older if older > 0 else None
