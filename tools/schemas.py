@@ -12,7 +12,7 @@ from tools.paths import ROOT
 from virt_admit.reports.drain.report import DrainReport
 from virt_admit.reports.explain.node.report import NodeReport
 from virt_admit.reports.explain.vm.report import VmReport
-from virt_admit.reports.outage.report import OutageReport
+from virt_admit.reports.outage.report import AskedLoss, OutageReport
 from virt_admit.reports.plan.report import PlanReport
 from virt_admit.reports.upgrade.report import UpgradeReport
 
@@ -84,11 +84,13 @@ def _clusters(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keys(of_type: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a type with its keys as they are printed: all of them always."""
+    """Return the schema of a type with its keys as they are printed: all of them always, but one of a question."""
     if "properties" not in of_type:
         return of_type
     properties = {
         name.removesuffix("_"): {key: value for key, value in of_field.items() if key != "default"}
         for name, of_field in of_type["properties"].items()
     }
+    if of_type["title"] == AskedLoss.__name__:
+        return {**of_type, "properties": properties, "required": [], "minProperties": 1, "maxProperties": 1}
     return {**of_type, "properties": properties, "required": list(properties)}

@@ -230,16 +230,16 @@ def snapshot(
     *parts: Any, unreadable: tuple[str, ...] = (), version: str | None = "v1.34.0", kubevirt: bool = True
 ) -> Snapshot:
     """Return a cluster of which everything can be read but these kinds."""
-    objects = [*NAMESPACES, *([KUBEVIRT] if kubevirt else []), *_flat(parts)]
+    objects = [*NAMESPACES, *([KUBEVIRT] if kubevirt else []), *flat(parts)]
     return Snapshot(map(Object, objects), ["*"], unreadable=unreadable, server_version=version)
 
 
-def _flat(parts: Iterable[Any]) -> Iterator[Manifest]:
+def flat(parts: Iterable[Any]) -> Iterator[Manifest]:
     for part in parts:
         if isinstance(part, dict):
             yield part
         else:
-            yield from _flat(part)
+            yield from flat(part)
 
 
 def lose(cluster: Snapshot, *nodes: str) -> Outages:

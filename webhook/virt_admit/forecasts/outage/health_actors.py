@@ -7,6 +7,7 @@ pkg/controller/machine/drain_controller.go; kubernetes-sigs/cluster-api:core/rec
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +34,7 @@ from virt_admit.model.remediation.health_checks import HealthCheck
 
 ETCD: Final = "openshift-etcd"
 _SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
+_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 _HARVESTER: Final = "harvesterhci.io/managed"
 """Label of the nodes that Harvester manages (pkg/controller/master/node/node_down_controller.go)."""
 
@@ -325,9 +327,8 @@ def evicted(loss: Loss) -> int:
 
 def taint(nodes: tuple[str, ...]) -> str:
     """Return what an administrator must type, after the power-off is confirmed."""
-    which = " ".join(nodes)
     verb = "is" if len(nodes) == 1 else "are"
     return (
         f"as a decision, confirm that {names(nodes)} {verb} powered off, then: "
-        f"kubectl taint nodes {which} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+        f"{shlex.join(('kubectl', 'taint', 'nodes', *nodes, _OUT_OF_SERVICE))}"
     )
