@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import quotas
+from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.forecasts.placement.candidates import scheduler
 from virt_admit.forecasts.upgrade import durations, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
@@ -118,14 +118,15 @@ def _left(state: VmState, default: int, cluster: Cluster) -> int:
 def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
     """Return why a VM never leaves its node, whatever becomes of the other nodes meanwhile.
 
-    That no node takes it just now is left to the simulation: room appears while nodes come back.
+    That no node takes it just now is left to the simulation: room appears while nodes come back. A disk, a selector or a
+    processor that no other node has stays a reason.
     """
     if row.outcome in SHUT_DOWN:
         return ""
     if row.outcome is VmOutcome.BLOCKS:
         migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
         for_good = row.placement.has_candidate or quotas.refusal(row.vmi, cluster) is not None
-        if not migrates or for_good:
+        if not migrates or for_good or no_target.is_lasting(row.target, row.vmi, cluster):
             return row.reason
     if found.cluster < 1 or found.node < 1:
         return f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration starts"
