@@ -60,8 +60,6 @@ class Denial:
     """The offending value: an update that keeps it is not refused."""
     each: str = ""
     """A list: each of its items is judged."""
-    only: str = ""
-    """The kind that it is about, if the rule has several."""
 
     def findings(self) -> str:
         """Return the expression for the list of findings."""

@@ -34,6 +34,8 @@ _SUBDOMAIN: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[
 _LONGEST_NAME: Final = 63
 _LONGEST_SUBDOMAIN: Final = 253
 _WORD: Final = re.compile(_NAME)
+CONDITION_TYPE: Final = f"^(?:{_SUBDOMAIN}/)?{_NAME}$"
+"""The pattern of the type of a condition, which may have ``LONGEST_CONDITION`` characters."""
 _KEY: Final = re.compile(f"(?:{_SUBDOMAIN}/)?{_NAME}")
 
 _INTEGER: Final = r"[+-]?[0-9]+"
@@ -61,7 +63,7 @@ def key_error(key: object) -> str | None:
     return None
 
 
-_LONGEST_CONDITION: Final = 316
+LONGEST_CONDITION: Final = 316
 
 
 def condition_type_error(name: str) -> bool:
@@ -71,7 +73,7 @@ def condition_type_error(name: str) -> bool:
     """
     prefix, slash, word = name.rpartition("/")
     return (
-        len(name) > _LONGEST_CONDITION
+        len(name) > LONGEST_CONDITION
         or _WORD.fullmatch(word) is None
         or (bool(slash) and re.fullmatch(_SUBDOMAIN, prefix) is None)
     )

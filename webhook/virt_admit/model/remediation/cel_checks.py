@@ -21,3 +21,22 @@ HANDLER: Final = (
     f" && {CONDITIONS}.all(item, {cel.entries('optional.of(item)')}.?type.orValue(null) == '{TERMINATING}')"
 )
 """Whether the check is a termination handler, in CEL."""
+MACHINE_CONDITIONS: Final = cel.items(
+    "(self.apiVersion == 'cluster.x-k8s.io/v1beta2' ? self.?spec.?checks.?unhealthyMachineConditions"
+    " : self.apiVersion.startsWith('cluster.x-k8s.io/') ? self.?spec.?unhealthyMachineConditions : self.?nothing)"
+)
+"""The list of conditions of the Machine itself (Cluster API), in CEL."""
+MACHINE_PATH: Final = (
+    "(self.apiVersion == 'cluster.x-k8s.io/v1beta2'"
+    " ? 'spec.checks.unhealthyMachineConditions' : 'spec.unhealthyMachineConditions')"
+)
+_SELECTOR: Final = "self.?spec.?selector"
+EMPTY_SELECTOR: Final = (
+    f"(!({cel.present(_SELECTOR)}) || ({cel.is_map(_SELECTOR)}"
+    f" && (!({cel.present(f'{_SELECTOR}.?matchLabels')})"
+    f" || ({cel.is_map(f'{_SELECTOR}.?matchLabels')} && {cel.entries(f'{_SELECTOR}.?matchLabels')}.size() == 0))"
+    f" && (!({cel.present(f'{_SELECTOR}.?matchExpressions')})"
+    f" || (type({_SELECTOR}.?matchExpressions.orValue(null)) == list"
+    f" && {cel.items(f'{_SELECTOR}.?matchExpressions')}.size() == 0))))"
+)
+"""Whether the selector selects everything, in CEL."""

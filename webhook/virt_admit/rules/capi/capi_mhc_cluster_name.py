@@ -10,16 +10,45 @@ For another cluster, create another health check.
 
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.machines import CAPI_CLUSTER_LABEL
 from virt_admit.rule import CAPI_MHC, Action, Cause, Context, Finding, Findings, Object, first_that_fits, rule, show
 
 LONGEST: Final = 63
 
+_VALID: Final = (
+    f"{cel.is_text('self.?spec.?clusterName')}"
+    f" && self.spec.clusterName.size() > 0 && self.spec.clusterName.size() <= {LONGEST}"
+)
+_LABELS: Final = cel.entries("self.?spec.?selector.?matchLabels")
+
 
 @rule(
     kinds=(CAPI_MHC,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"!({_VALID})",
+            path="'spec.clusterName'",
+            message=f"'this is not the name of a Cluster, so the schema rejects the check. Write 1 to {LONGEST} characters.'",
+            value="self.?spec.?clusterName.orValue(null)",
+        ),
+        cel.Denial(
+            when=f"{_VALID} && oldObject != null && oldObject.?spec.?clusterName.orValue(null) != self.spec.clusterName",
+            path="'spec.clusterName'",
+            message="'cannot be changed. Create another health check for that cluster.'",
+            value="self.spec.clusterName",
+        ),
+        cel.Denial(
+            when=f"{_VALID} && {_LABELS}[?{cel.text(CAPI_CLUSTER_LABEL)}].orValue(self.spec.clusterName)"
+            " != self.spec.clusterName",
+            path="'spec.selector'",
+            message=f"'{CAPI_CLUSTER_LABEL} differs from clusterName, so the selector matches no machines. '"
+            " + 'Remove the label from the selector.'",
+            value=f"[self.spec.clusterName, {_LABELS}[{cel.text(CAPI_CLUSTER_LABEL)}]]",
+        ),
+    ),
     sources=(
         "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",
         "kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckSpec",

@@ -9,6 +9,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, rule
 
@@ -20,9 +21,45 @@ OBJECTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 """The objects that must not be empty, with their fields. The API server drops nulls and other fields first."""
 
 
+_NEWER: Final = "self.apiVersion == 'cluster.x-k8s.io/v1beta2'"
+_MESSAGE: Final = "'is empty, so the schema rejects the check. Remove it, or write its content.'"
+
+
+def _denial(when: str, *steps: str) -> cel.Denial:
+    return cel.Denial(when=when, path=cel.text(".".join(steps)), message=_MESSAGE)
+
+
+def _empty_list(*steps: str) -> str:
+    field = f"self.?{'.?'.join(steps)}"
+    return f"type({field}.orValue(null)) == list && {cel.items(field)}.size() == 0"
+
+
+def _empty_object(steps: tuple[str, ...], fields: tuple[str, ...]) -> str:
+    field = f"self.?{'.?'.join(steps)}"
+    return " && ".join((cel.is_map(field), *(f"!({cel.present(f'{field}.?{name}')})" for name in fields)))
+
+
+_EMPTY_LISTS: Final = (
+    *(
+        _denial(f"{_NEWER} && {_empty_list('spec', 'checks', name)}", "spec", "checks", name)
+        for name in ("unhealthyNodeConditions", "unhealthyMachineConditions")
+    ),
+    _denial(
+        f"!({_NEWER}) && {_empty_list('spec', 'unhealthyMachineConditions')}", "spec", "unhealthyMachineConditions"
+    ),
+)
+_EMPTY_OBJECTS: Final = tuple(
+    _denial(f"{_NEWER} && {_empty_object(steps, fields)}", *steps) for steps, fields in OBJECTS.items()
+)
+
+
 @rule(
     kinds=(CAPI_MHC,),
     action=Action.DENY,
+    denials=(
+        *_EMPTY_LISTS,
+        *_EMPTY_OBJECTS,
+    ),
     sources=("kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go#MachineHealthCheckChecks",),
 )
 def check(obj: Object, context: Context) -> Findings:

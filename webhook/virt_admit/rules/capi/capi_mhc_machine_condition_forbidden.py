@@ -9,8 +9,9 @@ schema rejects them because they would be circular, and every type that is not a
 
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.remediation import health_checks
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, Action, Cause, Context, Finding, Findings, Object, rule, show
 
 _FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated"))
@@ -19,6 +20,26 @@ _FORBIDDEN: Final = frozenset(("Ready", "Available", "HealthCheckSucceeded", "Ow
 @rule(
     kinds=(CAPI_MHC,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=cel_checks.MACHINE_CONDITIONS,
+            when=f"type(item) == map && {cel.is_text('item.?type')} && {cel.one_of('item.type', tuple(sorted(_FORBIDDEN)))}",
+            path=f"{cel_checks.MACHINE_PATH} + '.type'",
+            message="'the Machine condition ' + item.type + ' depends on the health check itself, so the schema rejects it. '"
+            " + 'List a node condition or another Machine condition.'",
+            value="item.type",
+        ),
+        cel.Denial(
+            each=cel_checks.MACHINE_CONDITIONS,
+            when=f"type(item) == map && {cel.is_text('item.?type')} && item.type != ''"
+            f" && !(item.type.size() <= {selectors.LONGEST_CONDITION}"
+            f" && item.type.matches({cel.text(selectors.CONDITION_TYPE)}))",
+            path=f"{cel_checks.MACHINE_PATH} + '.type'",
+            message="'this is not the name of a condition, so the schema rejects it. Write letters, digits, - _ or ., with an '"
+            " + 'optional DNS name and / before it.'",
+            value="item.type",
+        ),
+    ),
     sources=("kubernetes-sigs/cluster-api:api/core/v1beta2/machinehealthcheck_types.go",),
 )
 def check(obj: Object, context: Context) -> Findings:

@@ -8,13 +8,30 @@ such a creation KubeVirt rejects every further edit.
 ``server.duration``, ``caOverlapInterval`` is ``ca.renewBefore``.
 """
 
-from virt_admit.model.kubevirt.settings import cert_settings
+from typing import Final
+
+from virt_admit.model import cel
+from virt_admit.model.kubevirt.settings import cel_settings, cert_settings
+from virt_admit.model.kubevirt.settings.configuration import Setting
 from virt_admit.rule import KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, rule
+
+_BLOCK: Final = cel_settings.cel_setting(Setting.CERTIFICATES)
 
 
 @rule(
     kinds=(KUBEVIRT,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=f"[{', '.join(map(cel.text, cert_settings.DEPRECATED))}]",
+            when=f"({cel.present(f'{_BLOCK}.?ca')} || {cel.present(f'{_BLOCK}.?server')})"
+            f" && {cel.entries(_BLOCK)}[?item].orValue(null) != null",
+            path=f"{cel_settings.cel_path(Setting.CERTIFICATES)} + '.' + item",
+            message="'this deprecated field overrides ca and server; KubeVirt rejects updates that set both. '"
+            " + 'Use the field of ca or server instead.'",
+            value=f"{cel.entries(_BLOCK)}[item]",
+        ),
+    ),
     sources=(
         "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",
         "kubevirt/kubevirt:pkg/virt-operator/resource/apply/certificates.go",

@@ -8,14 +8,33 @@ rejects the second entry.
 
 from typing import Any
 
-from virt_admit.model.remediation import health_checks
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
+
+
+def _complete(entry: str) -> str:
+    """Return whether an entry has a type and a status, in CEL."""
+    parts = (f"{cel.is_text(f'{entry}.?{key}')} && {entry}.{key} != ''" for key in ("type", "status"))
+    return f"(type({entry}) == map && {' && '.join(parts)})"
 
 
 @rule(
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
     fixable=True,
+    denials=(
+        cel.Denial(
+            each=cel_checks.CONDITIONS,
+            when=f"self.kind == '{NHC.kind}' && {_complete('item')}"
+            f" && {cel_checks.CONDITIONS}.filter(other, {_complete('other')}"
+            " && other.type == item.type && other.status == item.status).size() > 1",
+            path="'spec.unhealthyConditions'",
+            message="'type ' + item.type + ' with status ' + item.status + ' is listed twice; the shorter time wins. '"
+            " + 'Remove one of the two entries.'",
+            value="[item.type, item.status]",
+        ),
+    ),
     sources=("medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go",),
 )
 def check(obj: Object, context: Context) -> Findings:

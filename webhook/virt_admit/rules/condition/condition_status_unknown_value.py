@@ -8,15 +8,43 @@ node was deleted. The schema of Cluster API rejects every other status of a Mach
 **Fix.** Write one of the three, capitalized and in quotes.
 """
 
+from typing import Final
+
+from virt_admit.model import cel
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
-from virt_admit.model.remediation import health_checks
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, Patch, rule, show
+
+_UNKNOWN: Final = (
+    f"type(item) == map && {cel.is_text('item.?status')} && item.status != ''"
+    f" && !({cel.one_of('item.status', health_checks.STATUSES)})"
+)
+_MESSAGE: Final = (
+    '\'this is not a valid status, so the condition never matches. \' + \'Use exactly "True", "False" or "Unknown".\''
+)
 
 
 @rule(
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
     fixable=True,
+    denials=(
+        cel.Denial(
+            each=cel_checks.CONDITIONS,
+            when=f"!({cel_checks.HANDLER}) && {_UNKNOWN} && {cel.is_text('item.?type')}"
+            f" && {cel.one_of('item.type', tuple(health_checks.HEALTHY))}",
+            path=f"{cel_checks.PATH} + '.status'",
+            message=_MESSAGE,
+            value="[item.type, item.status]",
+        ),
+        cel.Denial(
+            each=cel_checks.MACHINE_CONDITIONS,
+            when=_UNKNOWN,
+            path=f"{cel_checks.MACHINE_PATH} + '.status'",
+            message=_MESSAGE,
+            value="[item.?type.orValue(null), item.status]",
+        ),
+    ),
     sources=(
         "openshift/managed-cluster-config:deploy/osd-machine-api/management-clusters",
         "k8s.io/api:core/v1#ConditionStatus",

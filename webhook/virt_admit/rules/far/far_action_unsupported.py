@@ -8,16 +8,61 @@ this. The operator's webhook rejects it.
 
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
 from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 SUPPORTED: Final = ("", "reboot", "off")
+
+_MESSAGE: Final = (
+    "'this value does not ensure that the node is down, so the operator rejects it. '"
+    " + 'Remove the parameter to reboot instead.'"
+)
+_ACTIONS: Final = f"[{', '.join(map(cel.text, ACTIONS))}]"
+
+
+def _refused(value: str) -> str:
+    """Return whether a value is a text that the operator rejects, in CEL."""
+    return f"(type({value}) == string && !({cel.one_of(value, SUPPORTED)}))"
+
+
+def _denial(place: str) -> cel.Denial:
+    """Return the denial of an action that is a text."""
+    values = cel.entries(f"self.?spec.?template.?spec.?{place}")
+    return cel.Denial(
+        each=_ACTIONS,
+        when=f"item in {values} && {_refused(f'{values}[item]')}",
+        path=f"'spec.template.spec.{place}.' + item",
+        message=_MESSAGE,
+        value=f"{values}[item]",
+    )
+
+
+def _denial_by_node(place: str) -> cel.Denial:
+    """Return the denial of an action that differs by node."""
+    values = cel.entries(f"self.?spec.?template.?spec.?{place}")
+    by_node = f"(item in {values} && type({values}[item]) == map ? {values}[item] : {{}})"
+    refused = f"{by_node}.filter(node, {_refused(f'{by_node}[node]')})"
+    return cel.Denial(
+        each=_ACTIONS,
+        when=f"{refused}.size() > 0",
+        path=f"'spec.template.spec.{place}.' + item + '.' + {refused}[0]",
+        message=_MESSAGE,
+        value=f"{by_node}",
+    )
 
 
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
     fixable=True,
+    denials=(
+        *(
+            denial
+            for place in ("sharedparameters", "nodeparameters")
+            for denial in (_denial(place), _denial_by_node(place))
+        ),
+    ),
     sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),
 )
 def check(template: Object, _context: Context) -> Findings:

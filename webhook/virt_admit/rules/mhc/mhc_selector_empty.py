@@ -7,13 +7,25 @@ any unhealthy machine of its namespace, including control-plane machines.
 <name of the set>``.
 """
 
-from virt_admit.model.remediation import health_checks
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, MHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
 @rule(
     kinds=(MHC, CAPI_MHC),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{cel_checks.EMPTY_SELECTOR}"
+            f" && !(self.apiVersion.startsWith('machine.openshift.io/') && {cel_checks.HANDLER})",
+            path="'spec.selector'",
+            message="'an empty selector selects every machine, including the control plane. Add a label to matchLabels, '"
+            " + 'such as '"
+            " + (self.apiVersion.startsWith('machine.openshift.io/') ? 'machine.openshift.io/cluster-api-machineset'"
+            " : 'cluster.x-k8s.io/deployment-name') + '.'",
+        ),
+    ),
     sources=(
         "openshift/api:machine/v1beta1/tests/machinehealthchecks.machine.openshift.io/AAA_ungated.yaml",
         "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go#validate",

@@ -5,13 +5,28 @@
 **Fix.** Give each step a different ``order``; the lowest runs first.
 """
 
+from typing import Final
+
 from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model import cel
 from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
+
+_STEPS: Final = cel.items("self.?spec.?escalatingRemediations")
 
 
 @rule(
     kinds=(NHC,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=_STEPS,
+            when=f"type(item) == map && type(item.?order.orValue(null)) == int && {_STEPS}.filter(step, "
+            "type(step) == map && step.?order.orValue(null) == item.order).size() > 1",
+            path="'spec.escalatingRemediations.order'",
+            message="'another step also has this order, so their sequence would be random. Give each step its own order.'",
+            value="item.order",
+        ),
+    ),
     sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateEscalatingRemediationsUniqueOrder",),
 )
 def check(obj: Object, _context: Context) -> Findings:

@@ -7,13 +7,34 @@ stops it, and it can delete one machine after another. The operator rejects the 
 """
 
 from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model import cel
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import MDR_TEMPLATE, NHC, Action, Cause, Context, Finding, Findings, Object, rule
+
+
+def _deletes(template: str) -> str:
+    """Return whether a reference names a template that deletes Machines, in CEL."""
+    kind = f"{template}.?kind"
+    return (
+        f"({cel.is_map(template)} && {cel.is_text(kind)}"
+        f" && {kind}.orValue('').lowerAscii() == {cel.text(MDR_TEMPLATE.kind.casefold())})"
+    )
 
 
 @rule(
     kinds=(NHC,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{cel.present('self.?spec.?maxUnhealthy')} && ({_deletes('self.?spec.?remediationTemplate')}"
+            f" || {cel.items('self.?spec.?escalatingRemediations')}.exists(step, type(step) == map"
+            f" && {_deletes('step.?remediationTemplate')}))",
+            path="'spec.maxUnhealthy'",
+            message="'machine deletion removes the unhealthy nodes that maxUnhealthy counts, so nothing limits it. '"
+            " + 'Use minHealthy.'",
+            value="self.spec.maxUnhealthy",
+        ),
+    ),
     sources=("medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",),
 )
 def check(obj: Object, context: Context) -> Findings:

@@ -7,13 +7,22 @@ selector became mandatory can still exist.
 ``DoesNotExist``.
 """
 
-from virt_admit.model.remediation import health_checks
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 
 @rule(
     kinds=(NHC,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=cel_checks.EMPTY_SELECTOR,
+            path="'spec.selector'",
+            message="'an empty selector would select every node, including the control plane; the operator rejects it. '"
+            " + 'Exclude node-role.kubernetes.io/control-plane with DoesNotExist.'",
+        ),
+    ),
     sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateSelector",),
 )
 def check(obj: Object, context: Context) -> Findings:

@@ -7,17 +7,47 @@ a placeholder from the manual (``<obsolete_cpu_1>``), a name with blanks, or an 
 """
 
 import re
-from typing import Any
+from typing import Any, Final
 
+from virt_admit.model import cel
+from virt_admit.model.kubevirt.settings import cel_settings
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import HCO, KUBEVIRT, Action, Cause, Context, Finding, Findings, Object, rule, show
 
 MODEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
+_MODELS: Final = cel_settings.cel_setting(Setting.OBSOLETE_CPU_MODELS)
+_PATTERN: Final = cel.text(f"^(?:{MODEL.pattern})$")
+_MESSAGE: Final = "'this is not the name of a CPU model and never matches a node. Use a name such as Westmere.'"
+
 
 @rule(
     kinds=(HCO, KUBEVIRT),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=f"{cel.entries(_MODELS)}.map(name, name)",
+            when=f"!item.matches({_PATTERN})",
+            path=f"{cel_settings.cel_path(Setting.OBSOLETE_CPU_MODELS)} + '.' + item",
+            message=_MESSAGE,
+            value="item",
+        ),
+        cel.Denial(
+            each=cel.items(_MODELS),
+            when=f"!(type(item) == string && item.matches({_PATTERN}))",
+            path=cel_settings.cel_path(Setting.OBSOLETE_CPU_MODELS),
+            message=_MESSAGE,
+            value="item",
+        ),
+        cel.Denial(
+            each=cel.items(_MODELS),
+            when=f"type(item) == string && item.matches({_PATTERN})"
+            f" && {cel.items(_MODELS)}.filter(other, other == item).size() > 1",
+            path=cel_settings.cel_path(Setting.OBSOLETE_CPU_MODELS),
+            message="item + ' is already in the list. Remove this item.'",
+            value="item",
+        ),
+    ),
     sources=(
         "OpenShift Virtualization, Node maintenance 11.5.3",
         "kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go",

@@ -30,8 +30,8 @@ _DISRUPTION_SINCE: Final = Version(1, 19)
 """The first release of HyperConverged with ``allowWorkloadDisruption``, whose default is false."""
 
 _LABEL: Final = "[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_NETWORK: Final = re.compile(rf"(?:(?P<namespace>{_LABEL})/)?(?P<name>{_LABEL}(?:\.{_LABEL})*)")
-_LONGEST_NAME: Final = 253
+NETWORK: Final = re.compile(rf"(?:(?P<namespace>{_LABEL})/)?(?P<name>{_LABEL}(?:\.{_LABEL})*)")
+LONGEST_NAME: Final = 253
 
 
 def block(obj: Object) -> Field:
@@ -66,8 +66,8 @@ def network(obj: Object) -> tuple[str, str] | None:
 
     An empty namespace means the namespace of the resource.
     """
-    found = _NETWORK.fullmatch(block(obj)["network"].text or "")
-    if not found or len(found["name"]) > _LONGEST_NAME:
+    found = NETWORK.fullmatch(block(obj)["network"].text or "")
+    if not found or len(found["name"]) > LONGEST_NAME:
         return None
     return found["namespace"] or "", found["name"]
 
