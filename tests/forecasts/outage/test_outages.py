@@ -262,3 +262,18 @@ def test_no_such_node_or_zone():
         lose(snapshot(NODES), "n11")
     with pytest.raises(LookupError, match="zone=x"):
         outages(Question(zone="x"), snapshot(NODES))
+
+
+def test_the_loss_of_a_large_zone_is_answered():
+    """200 VMs and 300 other pods at once: sums decide, and the exact search is not tried."""
+    nodes = [node(f"n{index}", zone="abc"[index % 3]) for index in range(30)]
+    vms = [vm(f"vm{index}", f"n{index % 30}", "1Gi") for index in range(600)]
+    others = [deployed(f"web{index}", f"n{index % 30}", "200Mi") for index in range(900)]
+    fitting = outages(Question(zone="a"), snapshot(nodes, vms, others, nhc(minimum=1)))
+    assert fitting.survives is True
+    larger = [deployed(f"web{index}", f"n{index % 30}", "900Mi") for index in range(900)]
+    between = outages(Question(zone="a"), snapshot(nodes, vms, larger, nhc(minimum=1)))
+    assert between.survives is None
+    assert "who starts first" in between.because[0]
+    full = [filler(f"n{index}", "40Gi") for index in range(30)]
+    assert outages(Question(zone="a"), snapshot(nodes, vms, full, nhc(minimum=1))).survives is False

@@ -17,7 +17,7 @@ from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut, names
 from virt_admit.model.scheduler.filters import FilterPipeline
-from virt_admit.model.scheduler.packing import Item, Packing, pack
+from virt_admit.model.scheduler.packing import Item, Packing, pack, waits_for_others
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import MEMORY, PODS, missing, show
 
@@ -291,10 +291,10 @@ def _packed(items: Sequence[Item], loss: Loss) -> Packing:
     quick = _quickly([_plain(item.pod) for item in items], loss) if plain else None
     if quick is not None:
         return Packing(True, quick)
-    packed = pack(items, loss.scheduler)
-    if packed.fits is None and plain and bounds_say_no(items, loss.scheduler):
-        return replace(packed, fits=False)
-    return packed
+    own = [item for item in items if not waits_for_others(item.pod)]  # others open no node to these
+    if plain and bounds_say_no(own, loss.scheduler):
+        return Packing(False, {})
+    return pack(items, loss.scheduler)
 
 
 def bounds_say_no(items: Sequence[Item], filters: FilterPipeline) -> bool:

@@ -13,6 +13,8 @@ from virt_admit.model.scheduler.resources import PODS, missing
 
 STEPS: Final = 5_000
 """Placements that the exact search tries before it gives up; a fraction of a second."""
+MOST_PODS: Final = 200
+"""Pods that are searched: the search is recursive, and its steps are too few for more."""
 _COMPARISONS: Final = 500
 """Comparisons with other pods that take as long as one placement without any, or longer."""
 
@@ -53,7 +55,7 @@ def pack(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
     placed, left = _first_fit(ordered, scheduler.fork())
     if not left:
         return Packing(True, placed)
-    if any(item.uncertain for item in items):
+    if any(item.uncertain for item in items) or len(items) > MOST_PODS:
         return Packing(None, placed, left)
     fits, found = _search(ordered, scheduler)
     return Packing(fits, placed if found is None else found, () if fits else left)
@@ -66,7 +68,7 @@ def _search(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[bool | No
     affinity or topology spread, so the pods are searched for without these constraints first: if there is no place
     then, there is none. Otherwise every order counts.
     """
-    open_later = any(_waits_for_others(item.pod) for item in items)
+    open_later = any(waits_for_others(item.pod) for item in items)
     if open_later:
         items = [_widened(item, scheduler) for item in items]
     free = [replace(item, pod=_without_others(item.pod)) for item in items]
@@ -79,18 +81,18 @@ def _search(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[bool | No
     return (True if found is not None else None if search.steps <= 0 else False), found
 
 
-def _waits_for_others(pod: Pod) -> bool:
+def waits_for_others(pod: Pod) -> bool:
     """Return whether other pods can open a node to this one."""
     return bool(pod.affinity or pod.spread)
 
 
 def _without_others(pod: Pod) -> Pod:
-    return replace(pod, affinity=(), spread=()) if _waits_for_others(pod) else pod
+    return replace(pod, affinity=(), spread=()) if waits_for_others(pod) else pod
 
 
 def _widened(item: Item, scheduler: FilterPipeline) -> Item:
     """Return the pod with the nodes that others can open to it."""
-    if not _waits_for_others(item.pod):
+    if not waits_for_others(item.pod):
         return item
     return replace(item, nodes=scheduler.place(_without_others(item.pod), without=item.source).candidates)
 
