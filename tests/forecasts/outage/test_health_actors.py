@@ -86,6 +86,12 @@ def test_control_plane_nodes_that_are_not_ready_decide():
     assert only_vm(found).outcome == "unknown"
 
 
+def test_control_plane_nodes_that_were_not_read_decide():
+    found = lose(snapshot(NODES, vm("db", "n1"), nhc(), unreadable=("nodes",)), "n1")
+    assert found.quorum == (0, 0, None)
+    assert any("control-plane nodes that were not read" in why for why in found.because)
+
+
 def control_plane(*more):
     nodes = [master(f"m{index}") for index in range(3)]
     for each in nodes:

@@ -45,7 +45,7 @@ class Quorum(NamedTuple):
     """As far as they are in the cluster. 0: the control plane is assumed to be outside."""
     left: int
     kept: bool | None
-    """Whether more than half of them are left. None: nodes that are not Ready decide."""
+    """Whether more than half of them are left. None: nodes that are not Ready, or were not read, decide."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,19 @@ class Loss:
         left = [name for name in members if name not in self.lost]
         ready = sum(members[name] for name in left)
         needed = len(members) // 2 + 1
+        if every_node(self.cluster)[1]:
+            return Quorum(len(members), len(left), kept=None)
         if not members or ready >= needed:
             return Quorum(len(members), len(left), kept=True)
         return Quorum(len(members), len(left), kept=False if len(left) < needed else None)
+
+    @property
+    def quorum_doubt(self) -> str:
+        """What decides whether the API stops; empty: that is known."""
+        if self.quorum.kept is not None:
+            return ""
+        which = "were not read" if every_node(self.cluster)[1] else "are not Ready"
+        return f"control-plane nodes that {which} decide whether the API stops"
 
     @property
     def stopped(self) -> str:

@@ -272,8 +272,8 @@ def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss:
     """Yield why it cannot be determined whether a VM restarts, each with what could not be read."""
     if case.fate.comes is None:
         yield case.fate.reason, case.fate.unseen
-    if loss.quorum.kept is None:
-        yield "control-plane nodes that are not Ready decide whether the API stops", ""
+    if loss.quorum_doubt:
+        yield loss.quorum_doubt, ""
     if coverage.first is None:
         unseen = (*coverage.unseen, *(what for actor in coverage.actors for what in actor.unseen))
         yield f"it is not known which health check acts for {case.node}", names(unseen)

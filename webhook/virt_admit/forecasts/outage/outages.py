@@ -236,8 +236,8 @@ def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
 
 
 def _perhaps(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
-    if lost.quorum.kept is None:
-        yield "control-plane nodes that are not Ready decide whether the API stops"
+    if lost.quorum_doubt:
+        yield lost.quorum_doubt
     if room.fits is None:
         yield room.because
     unknown = [vm for vm in rows if vm.outcome is LossOutcome.UNKNOWN]

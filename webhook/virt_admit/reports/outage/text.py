@@ -61,7 +61,7 @@ def headline(found: Outages) -> str:
 
 def _head(found: Outages) -> Iterator[str]:
     yield headline(found)
-    if found.quorum.nodes == 0:
+    if found.quorum.nodes == 0 and found.quorum.kept:
         yield "The control plane is not in this cluster: it is assumed outside and to go on."
 
 
