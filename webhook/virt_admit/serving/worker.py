@@ -18,11 +18,13 @@ from virt_admit.engine import review
 from virt_admit.engine.admission_review import MAX_CAUSES, Reply
 from virt_admit.engine.decoding import MAX_BODY
 from virt_admit.engine.rule_run import Limits
+from virt_admit.forecasts.outage.recent_starts import recent_starts
 from virt_admit.kube import snapshots
 from virt_admit.model.kubernetes.cluster import NOTHING, Cluster, Snapshot
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules
 from virt_admit.serving import logs
+from virt_admit.serving.admitted_starts import AdmittedStarts
 from virt_admit.serving.certificates import schedule_of, store_of
 from virt_admit.serving.metrics import Metrics
 from virt_admit.serving.ops_server import serve_ops
@@ -68,6 +70,7 @@ class Worker:
         self.rules = load_rules().at_admission
         self.policy = policy_source(settings, load_rules(), self.metrics)
         self._read = self._today = Policy()
+        self.admitted = AdmittedStarts()
         self.cluster = self._cluster_source()
         self.tls = TlsContextProvider(
             tls_min_version=settings.tls_min_version,
@@ -121,6 +124,8 @@ class Worker:
         return self._today
 
     def _observe(self, endpoint: str, answer: Reply, seconds: float) -> None:
+        if endpoint == "validate":
+            self.admitted.observe(answer, self.cluster())
         self.metrics.observe(endpoint, answer, seconds)
         logs.review(endpoint, answer, seconds)
 
@@ -133,6 +138,7 @@ class Worker:
 
             live = LiveCluster.connect(self.rules, settings.kubeconfig, settings.context)
             self.metrics.follow_informers(live.informed)
+            live.provide(recent_starts, self.admitted.current, ())
             live.start()
             return lambda: live
         return lambda: NOTHING

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from virt_admit.forecasts.outage import failover, failover_demand, failover_remedy, failover_room
+from virt_admit.forecasts.outage import (
+    failover,
+    failover_demand,
+    failover_remedy,
+    failover_room,
+    recent_starts,
+)
 from virt_admit.forecasts.outage.failover import Shortage
 from virt_admit.forecasts.outage.failover_demand import RoomDemand, Run
 from virt_admit.forecasts.outage.failover_room import Room
@@ -52,7 +58,17 @@ def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) 
     run = failover_demand.run(cluster)
     ahead = run.ahead.get(failover_demand.identity(obj), {})
     short = failover.shortage(room, asked, ahead, wanted.tolerance, cluster, everything=wanted.everything)
-    if short is not None:
+    early = None
+    if short is None or not short.crosses:
+        early = _with_recent(obj, room, asked, ahead, wanted, cluster)
+    if early is not None:
+        yield FailoverFinding(
+            failover_demand.field_of(obj, early.resource, asked).path,
+            tuple(_messages(obj, old, early, asked, run, wanted.tolerance, cluster)),
+            f"{early.resource} {asked.requests[early.resource]}",
+            _strongest(crosses=True, seen=False, cluster=cluster),
+        )
+    elif short is not None:
         if short.crosses or not (wanted.silent or ahead):  # else another object of the same run has the finding
             decisive = failover_demand.field_of(obj, short.resource, asked)
             yield FailoverFinding(
@@ -63,6 +79,23 @@ def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) 
             )
     elif not ahead and wanted.tolerance.nodes:
         yield from _only_place(obj, asked, room, cluster)
+
+
+def _with_recent(
+    obj: Object, room: Room, asked: RoomDemand, ahead: Resources, wanted: Wanted, cluster: Cluster
+) -> Shortage | None:
+    """Return the shortage to which VMs lead that were admitted a moment ago and are not seen running; None: they do not."""
+    own = failover_demand.identity(obj)
+    recent = [
+        start
+        for start in cluster.cached(recent_starts.recent_starts)
+        if start.identity != own and not room.vms.runs(*start.identity[1:])
+    ]
+    if not recent:
+        return None
+    first = recent_starts.together(ahead, recent)
+    short = failover.shortage(room, asked, first, wanted.tolerance, cluster, everything=wanted.everything)
+    return short if short is not None and short.crosses else None
 
 
 def _strongest(crosses: bool, seen: bool, cluster: Cluster) -> Action:

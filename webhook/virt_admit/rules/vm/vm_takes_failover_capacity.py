@@ -8,7 +8,8 @@ KubeVirt have free, whatever node the VM gets: cordons, nodes that are not Ready
 speaks about a VM that fits on one node alone. Requests count, not use. Restarts, migrations, label edits, VMs that stay
 off and VMs that shrink are never findings.
 
-``virtctl start`` and the button of a console are writes of KubeVirt's own account, so admission never sees them. Two
+VMs that were admitted a minute ago and do not run yet count for a warning at most. ``virtctl start`` and the button of a
+console are writes of KubeVirt's own account, so admission never sees them; ``virt-admit watch`` shows what they leave. Two
 replicas of the webhook do not know of each other's admissions. Restores and GitOps create VMs like users: if a policy
 denies, exempt the accounts of backup and migration tools.
 

@@ -1,0 +1,122 @@
+"""VMs of a burst count for each other before they are seen running: for a warning at most, and for a minute."""
+
+import pytest
+
+from tests.forecasts.outage import losses
+from virt_admit.engine import review
+from virt_admit.engine.admission_review import Reply, Request
+from virt_admit.forecasts.outage.recent_starts import recent_starts
+from virt_admit.kube.cache import ClusterCache
+from virt_admit.kube.stores import lookup_stores
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.policy import parser
+from virt_admit.rule import Action
+from virt_admit.rules import load_rules
+from virt_admit.serving.admitted_starts import MOST, RULE, AdmittedStarts
+
+RULES = load_rules().at_admission
+POLICY = parser.parse(f"extends: default\nrules: {{{RULE}: {{action: deny}}}}".encode(), load_rules())
+
+
+def nodes():
+    for name in ("n1", "n2", "n3"):
+        node = losses.node(name)
+        node["status"]["allocatable"]["ephemeral-storage"] = "100Gi"
+        yield node
+
+
+WORLD = [
+    *losses.NAMESPACES,
+    losses.KUBEVIRT,
+    *nodes(),
+    *losses.vm("web", "n1", "40Gi"),
+    *(losses.filler(name, "40Gi") for name in ("n2", "n3")),
+]
+"""8Gi can start before the loss of n1 leaves VMs without room."""
+
+
+class Webhook:
+    """Reviews with a clock of its own."""
+
+    def __init__(self):
+        self.now = 1000.0
+        self.starts = AdmittedStarts(lambda: self.now)
+        self.more = []
+
+    def ask(self, name, memory, *, operation="CREATE", dry_run=False, strategy="Always"):
+        domain = {"memory": {"guest": memory}, "devices": {}}
+        spec = {"runStrategy": strategy, "template": {"metadata": {}, "spec": {"domain": domain}}}
+        obj = Object(losses.manifest("kubevirt.io/v1", "VirtualMachine", name, "shop", spec=spec))
+        new, old = (None, obj) if operation == "DELETE" else (obj, None)
+        request = Request(operation, VM, new, old, name=name, namespace="shop", user="jane", dry_run=dry_run)
+        cluster = Snapshot(map(Object, [*WORLD, *self.more]), ["*"])
+        cluster.provide(recent_starts, self.starts.current())
+        response = review.review(request, RULES, cluster, POLICY)
+        self.starts.observe(Reply(b"", request, response), cluster)
+        return next((verdict.action for verdict in response.verdicts if verdict.rule.id == RULE), None)
+
+
+def test_the_second_vm_of_a_burst_is_warned_about_and_never_refused():
+    webhook = Webhook()
+    assert webhook.ask("a", "5Gi") is None
+    assert webhook.ask("b", "5Gi") is Action.WARN
+    assert webhook.ask("c", "16Gi") is Action.DENY, "this one is too large alone"
+
+
+def test_the_same_vm_counts_once():
+    webhook = Webhook()
+    assert webhook.ask("a", "5Gi") is None
+    assert webhook.ask("a", "5Gi") is None
+
+
+def test_a_dry_run_is_not_remembered():
+    webhook = Webhook()
+    assert webhook.ask("a", "5Gi", dry_run=True) is None
+    assert webhook.ask("b", "5Gi") is None
+    assert webhook.ask("c", "5Gi", dry_run=True) is Action.WARN
+
+
+@pytest.mark.parametrize(("seconds", "action"), [(59, Action.WARN), (61, None)])
+def test_it_is_forgotten_after_a_minute(seconds, action):
+    webhook = Webhook()
+    webhook.ask("a", "5Gi")
+    webhook.now += seconds
+    assert webhook.ask("b", "5Gi") is action
+
+
+def test_a_vm_that_is_seen_running_counts_once():
+    webhook = Webhook()
+    webhook.ask("a", "2Gi")
+    webhook.more = losses.vm("a", "n2", "2Gi")
+    assert webhook.ask("b", "5Gi") is None
+    assert len(webhook.starts.current()) == 2
+
+
+@pytest.mark.parametrize("memory", ["16Gi", "5Gi"])
+def test_refused_halted_and_deleted_vms_ask_for_nothing(memory):
+    webhook = Webhook()
+    webhook.ask("a", memory, strategy="Halted")
+    assert webhook.starts.current() == ()
+    webhook.ask("a", memory)
+    assert len(webhook.starts.current()) == (memory == "5Gi")
+    webhook.ask("a", memory, operation="DELETE")
+    assert webhook.starts.current() == ()
+
+
+def test_the_list_is_bounded():
+    webhook = Webhook()
+    for number in range(MOST + 5):
+        webhook.ask(f"vm-{number}", "64Mi")
+    assert len(webhook.starts.current()) == MOST
+
+
+def test_live_informers_see_each_start_at_once():
+    starts, cluster = [], ClusterCache(lookup_stores(RULES))
+    cluster.provide(recent_starts, lambda: tuple(starts), ())
+    assert cluster.cached(recent_starts) == ()
+    starts.append("a")
+    assert cluster.cached(recent_starts) == ("a",)
+    assert kinds.VM in cluster.stores
