@@ -234,6 +234,11 @@ SECTIONS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (('topk(10, max by (node) (virt_admit_node_drain_seconds{bound="high"}))', "{{node}}"),),
             ),
             Panel(
+                "Nodes of roll-outs by phase",
+                "short",
+                (("max by (pool, phase) (virt_admit_upgrade_nodes)", "{{pool}} {{phase}}"),),
+            ),
+            Panel(
                 "Downtime of VMs in an hour",
                 "s",
                 (("sum by (namespace) (increase(virt_admit_vm_downtime_seconds_total[1h])) > 0", "{{namespace}}"),),

@@ -81,6 +81,37 @@ def test_changes_show_in_metrics_and_page(api, served):
     assert server.get("/readyz") == "ok\n"
 
 
+def cordoned():
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    return {"metadata": {"name": "n0"}, "spec": {"unschedulable": True, "taints": [taint]}}
+
+
+def test_a_drain_from_its_beginning_to_its_end(api, served):
+    moving = vmi("db", "True")
+    moving["status"]["evacuationNodeName"] = "n0"
+    api.put(NODE, cordoned())
+    api.put(VMI, moving)
+    server = served()
+    started = 'virt_admit_drain_started_timestamp_seconds{by="cordon",node="n0"}'
+    server.wait_for(started, 1767225600, 60)
+    assert server.sample('virt_admit_drain_last_progress_timestamp_seconds{node="n0"}') == 1767225600
+    assert server.sample('virt_admit_drain_vms{node="n0",state="marked"}') == 1
+    assert server.sample('virt_admit_drain_stuck_vms{node="n0"}') == 0
+    api.delete(VMI, "db", "shop")
+    server.wait_for('virt_admit_drain_duration_seconds_count{by="cordon",result="emptied"}', 1)
+    assert server.sample(started) is None
+
+
+def test_the_downtime_of_a_vm(api, served):
+    api.put(VM, vm("web"))
+    api.put(VMI, vmi("web"))
+    server = served()
+    server.wait_for(BLOCKERS, 1, 60)
+    api.delete(VMI, "web", "shop")
+    server.wait_for(BLOCKERS, 0)
+    eventually(lambda: (server.sample('virt_admit_vm_downtime_seconds_total{namespace="shop"}') or 0) > 1)
+
+
 def test_lost_rights_keep_the_last_complete_figures(api, served):
     server = served()
     api.put(VMI, vmi("db"))

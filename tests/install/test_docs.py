@@ -170,7 +170,7 @@ def families() -> dict[str, tuple[str, set[str]]]:
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
     DrainMetrics(metrics.registry)
     scanned = scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2))
-    drains = drain_gauges((), {})
+    drains = drain_gauges((), {}, {})
     failover_metrics.add(scanned, FailoverFigures({}, {}, {}, {}, {}, {}, None, 0, 0))
     found = {}
     for collector in {

@@ -46,7 +46,7 @@ def series() -> set[str]:
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
     DrainMetrics(metrics.registry)
     found = set()
-    drains = drain_gauges((), {})
+    drains = drain_gauges((), {}, {})
     failover = CollectorRegistry()
     failover_metrics.add(failover, FailoverFigures({}, {}, {}, {}, {}, {}, None, 0, 0))
     for registry in (metrics.registry, scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2)), drains, failover):

@@ -73,9 +73,15 @@ def of_pool(name: str, current: str, state: str = "Done", *, cordoned: bool = Fa
 
 
 DRAIN = "drain-rendered-worker-2"
+POOL = manifest(
+    f"{MCO}v1",
+    "MachineConfigPool",
+    "worker",
+    spec={"nodeSelector": {}, "configuration": {"name": "rendered-worker-2"}},
+)
 POOL_HALF_DONE = Recording(
     (
-        Step(0, (of_pool("a", "1"), of_pool("b", "2"), of_pool("c", "1", cordoned=True), vmi(), launcher())),
+        Step(0, (POOL, of_pool("a", "1"), of_pool("b", "2"), of_pool("c", "1", cordoned=True), vmi(), launcher())),
         Step(30, (of_pool("a", "1", drain=DRAIN, cordoned=True),)),
         Step(40, (marked(),)),
         Step(60, copying("db", 55)),

@@ -19,6 +19,7 @@ from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubevirt.instances import down_vms
+from virt_admit.model.node_updates import updaters
 from virt_admit.reports.drain.drain_metrics import BUCKETS, DrainMetrics
 
 STARTED = "virt_admit_drain_started_timestamp_seconds"
@@ -54,7 +55,11 @@ class Watched:
         cluster = Snapshot(list(cluster), list(complete), time=clock.stamp(time(at)))
         plan = drain_plan.plan(cluster)
         self.metrics.follow(
-            tuple(ongoing(plan, cluster)), [found.name for found in plan.nodes], forecasts or {}, time(at)
+            tuple(ongoing(plan, cluster)),
+            [found.name for found in plan.nodes],
+            forecasts or {},
+            updaters.phases(cluster),
+            time(at),
         )
         self.metrics.follow_guests(down_vms.runs(cluster), time(at))
 
@@ -129,7 +134,7 @@ def test_a_drain_that_is_given_up(watched):
 
 def test_a_node_that_is_deleted_while_it_is_drained(watched):
     watched.look(0, cordoned(), *MOVING)
-    watched.metrics.follow([], ["b", "c"], {}, time(60))
+    watched.metrics.follow([], ["b", "c"], {}, {}, time(60))
     assert watched.samples(f"{DURATION}_count") == {("cordon", "node_deleted"): 1}
 
 
@@ -178,47 +183,92 @@ def test_unread_pods_and_vms_are_not_departures(watched):
     assert watched.samples(VMS) == {("a", "running"): 1}
 
 
+MCO = "machineconfiguration.openshift.io/"
+POOL = manifest(
+    "machineconfiguration.openshift.io/v1",
+    "MachineConfigPool",
+    "worker",
+    spec={"nodeSelector": {}, "configuration": {"name": "rendered-worker-2"}},
+)
+
+
+def capi(kind, name, **more):
+    return manifest("cluster.x-k8s.io/v1beta1", kind, name, "machines", **more)
+
+
+def machine(deployment=""):
+    labels = {"cluster.x-k8s.io/deployment-name": deployment} if deployment else {}
+    metadata = {"deletionTimestamp": ago(70), "labels": labels}
+    return capi("Machine", "worker-1", metadata=metadata, status={"nodeRef": {"name": "a"}})
+
+
+def upgrade():
+    metadata = {"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": ago(900)}
+    status = {"nodeStatuses": {"a": {"state": "Pre-draining"}}}
+    return manifest("harvesterhci.io/v1beta1", "Upgrade", "to-2", "harvester-system", metadata=metadata, status=status)
+
+
+def maintained():
+    metadata = {"creationTimestamp": ago(70)}
+    return manifest(
+        "nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "nm", metadata=metadata, spec={"nodeName": "a"}
+    )
+
+
+CAUSES = {
+    DrainCause.CORDON: ((), "", 60),
+    DrainCause.TAINT: ((), "", 60),
+    DrainCause.NODE_MAINTENANCE: ((maintained(),), "nm", 70),
+    DrainCause.MACHINE_CONFIG_POOL: ((POOL,), "worker", 60),
+    DrainCause.MACHINE_DEPLOYMENT: ((machine("md"), capi("MachineDeployment", "md")), "md", 70),
+    DrainCause.MACHINE: ((machine(),), "worker-1", 70),
+    DrainCause.UPGRADE: ((upgrade(),), "to-2", 60),
+    DrainCause.HARVESTER: ((), "", 60),
+}
+ANNOTATIONS = {
+    DrainCause.MACHINE_CONFIG_POOL: {
+        f"{MCO}currentConfig": "rendered-worker-1",
+        f"{MCO}desiredConfig": "rendered-worker-2",
+        f"{MCO}state": "Done",
+        f"{MCO}desiredDrain": "drain-rendered-worker-2",
+    },
+    DrainCause.HARVESTER: {"harvesterhci.io/drain-requested": "true"},
+}
+
+
 def drained_by(cause):
-    """Return objects that show this cause of a drain of the node a."""
-    drain = "drain-rendered-worker-0123456789abcdef"
-    annotations = {
-        DrainCause.MACHINE_CONFIG_POOL: {"machineconfiguration.openshift.io/desiredDrain": drain},
-        DrainCause.HARVESTER: {"harvesterhci.io/drain-requested": "true"},
-    }
-    found = cordoned(taints=[{"key": "kubevirt.io/drain", "effect": "NoSchedule"}] if cause is DrainCause.TAINT else [])
-    found.data["metadata"]["annotations"] = annotations.get(cause, {})
-    if cause is DrainCause.TAINT:
-        found.data["spec"]["unschedulable"] = False
-    yield found
-    if cause is DrainCause.NODE_MAINTENANCE:
-        metadata = {"creationTimestamp": ago(70)}
-        yield manifest(
-            "nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "nm", metadata=metadata, spec={"nodeName": "a"}
-        )
-    if cause is DrainCause.MACHINE:
-        yield manifest(
-            "cluster.x-k8s.io/v1beta1",
-            "Machine",
-            "worker-1",
-            "machines",
-            metadata={"deletionTimestamp": ago(70)},
-            status={"nodeRef": {"name": "a"}},
-        )
+    """Return the node a and objects that show this cause of its drain."""
+    tainted = cause is DrainCause.TAINT
+    found = cordoned(taints=[{"key": "kubevirt.io/drain", "effect": "NoSchedule"}] if tainted else [])
+    found.data["metadata"]["annotations"] = ANNOTATIONS.get(cause, {})
+    found.data["spec"]["unschedulable"] = not tainted
+    return found, *CAUSES[cause][0]
 
 
 @pytest.mark.parametrize("cause", DrainCause)
 def test_the_cause_of_a_drain_is_one_of_few_words(watched, cause):
+    _, name, age = CAUSES[cause]
     watched.look(0, *drained_by(cause), *MOVING)
     ((_, by),) = watched.samples(STARTED)
     assert by == cause
-    start = next(iter(ongoing_of(*drained_by(cause)))).start
-    names = {
-        DrainCause.NODE_MAINTENANCE: " nm",
-        DrainCause.MACHINE: " worker-1",
-        DrainCause.MACHINE_CONFIG_POOL: " worker",
-    }
-    assert start.by == f"{cause}{names.get(cause, '')}"
-    assert clock.stamp(start.since) == ago(70 if cause in (DrainCause.NODE_MAINTENANCE, DrainCause.MACHINE) else 60)
+    (drain,) = ongoing_of(*drained_by(cause))
+    assert drain.start.by == f"{cause} {name}".strip()
+    assert clock.stamp(drain.start.since) == ago(age)
+
+
+def test_nodes_of_a_roll_out_by_phase(watched):
+    watched.look(0, *drained_by(DrainCause.MACHINE_CONFIG_POOL), *MOVING)
+    found = watched.samples("virt_admit_upgrade_nodes")
+    assert found[("worker", "draining")] == 1
+    assert sum(found.values()) == 3
+    watched.look(0, *drained_by(DrainCause.CORDON))
+    assert not watched.samples("virt_admit_upgrade_nodes")
+
+
+def test_machines_of_other_clusters_are_not_nodes_of_this_one(watched):
+    other = capi("Machine", "far", metadata=machine("md").data["metadata"], status={"nodeRef": {"name": "far"}})
+    watched.look(0, node("a"), other, capi("MachineDeployment", "md"))
+    assert not watched.samples("virt_admit_upgrade_nodes")
 
 
 def ongoing_of(*objects):

@@ -30,6 +30,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VM, VMI, VMIM
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import down_vms
+from virt_admit.model.node_updates import updaters
 from virt_admit.policy.policy import Policy
 from virt_admit.reports import scan_metrics, watch_page
 from virt_admit.reports.cluster_writer import NotWritten
@@ -184,7 +185,8 @@ class Watch(Collector):
     def _follow_drains(self, judged: ClusterState) -> None:
         now = self._now()
         if _OF_DRAINS.isdisjoint(judged.unreadable):
-            self._drains.follow(judged.drains, judged.drainable.keys(), judged.drain_seconds, now)
+            phases = updaters.phases(self._frozen)
+            self._drains.follow(judged.drains, judged.drainable.keys(), judged.drain_seconds, phases, now)
         if _OF_GUESTS.isdisjoint(judged.unreadable):
             self._drains.follow_guests(down_vms.runs(self._frozen), now)
 

@@ -13,27 +13,24 @@ from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NM, NM_KUBEVIRT, NODE, POD, VMI, VMIM
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, POD, VMI, VMIM
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migrations
-from virt_admit.model.remediation import maintenance
+from virt_admit.model.node_updates import updaters
+from virt_admit.model.node_updates.node_phases import Phase
 
-READS: Final[Reads] = {
-    NODE: ("spec.taints", "spec.unschedulable", "metadata.annotations"),
-    NM: (),
-    NM_KUBEVIRT: (),
-    MACHINE: ("status.nodeRef.name",),
-    CAPI_MACHINE: ("status.nodeRef.name",),
-    VMIM: ("status.phaseTransitionTimestamps", "status.migrationState"),
-}
+READS: Final = union(
+    updaters.READS,
+    {
+        NODE: ("spec.taints", "spec.unschedulable", "metadata.annotations"),
+        MACHINE: ("status.nodeRef.name",),
+        CAPI_MACHINE: ("status.nodeRef.name",),
+        VMIM: ("status.phaseTransitionTimestamps", "status.migrationState"),
+    },
+)
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
 """The taint of a cordoned node. The node controller writes its ``timeAdded`` (controller_utils.go#SwapNodeControllerTaint)."""
-_DESIRED_DRAIN: Final = "machineconfiguration.openshift.io/desiredDrain"
-_APPLIED_DRAIN: Final = "machineconfiguration.openshift.io/lastAppliedDrain"
-_DRAIN_REQUESTED: Final = "harvesterhci.io/drain-requested"
-_MAINTAIN_STATUS: Final = "harvesterhci.io/maintain-status"
-"""Harvester writes ``running`` while it drains, then ``completed`` (nodedrain_controller.go#OnNodeChange)."""
 
 FURTHER: Final = {
     state: rank
@@ -63,8 +60,12 @@ class DrainCause(enum.StrEnum):
     TAINT = "taint"
     NODE_MAINTENANCE = "NodeMaintenance"
     MACHINE_CONFIG_POOL = "MachineConfigPool"
+    MACHINE_DEPLOYMENT = "MachineDeployment"
     MACHINE = "Machine"
+    UPGRADE = "Upgrade"
+    """An upgrade of Harvester."""
     HARVESTER = "Harvester"
+    """Its maintenance mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def start(node: Object, cluster: Cluster) -> DrainStart | None:
     drain_taint = taints.get(vm_states.drain_taint(cluster))
     marks = [clock.instant(taint["timeAdded"].text) for taint in (taints.get(_CORDONED), drain_taint) if taint]
     since = min(filter(None, marks), default=None)
-    drain = cluster.cached(_of_objects).get(node.name) or _of_annotations(node)
+    drain = _of_updater(node, cluster) or cluster.cached(_of_machines).get(node.name)
     if drain is not None:
         return DrainStart(drain.cause, drain.since or since, drain.name)
     if node.at("spec", "unschedulable").boolean is True:
@@ -97,40 +98,25 @@ def start(node: Object, cluster: Cluster) -> DrainStart | None:
     return DrainStart(DrainCause.TAINT, since) if drain_taint else None
 
 
-def _of_objects(cluster: Cluster) -> Mapping[str, DrainStart]:
-    """Return the drains that a NodeMaintenance or the deletion of a Machine asks for, by node."""
-    found: dict[str, DrainStart] = {}
-    for kind in (CAPI_MACHINE, MACHINE):
-        for machine in cluster.known(kind):
-            if machine.deleted:
-                since = _time(machine.metadata["deletionTimestamp"])
-                node = machine.at("status", "nodeRef", "name").text or ""
-                found[node] = DrainStart(DrainCause.MACHINE, since, machine.name)
-    for kind in maintenance.KINDS:
-        for asked in cluster.known(kind):
-            if not asked.deleted:
-                since = _time(asked.metadata["creationTimestamp"])
-                found[maintenance.node(asked).text or ""] = DrainStart(DrainCause.NODE_MAINTENANCE, since, asked.name)
-    return found
+def _of_updater(node: Object, cluster: Cluster) -> DrainStart | None:
+    """Return the drain that a roll-out or a maintenance of the node asks for."""
+    update = updaters.of_nodes(cluster).get(node.name)
+    if update is None or update.phase is not Phase.DRAINING:
+        return None
+    if update.kind == NODE.kind:  # its annotations
+        return DrainStart(DrainCause.HARVESTER, update.since)
+    return DrainStart(DrainCause(update.kind), update.since, update.name)
 
 
-def _of_annotations(node: Object) -> DrainStart | None:
-    wanted = node.annotations.get(_DESIRED_DRAIN, "")
-    if wanted.startswith("drain-") and wanted != node.annotations.get(_APPLIED_DRAIN):
-        return DrainStart(DrainCause.MACHINE_CONFIG_POOL, None, _pool(wanted))
-    if node.annotations.get(_MAINTAIN_STATUS) == "running" or _DRAIN_REQUESTED in node.annotations:
-        return DrainStart(DrainCause.HARVESTER, None)
-    return None
-
-
-def _pool(drain: str) -> str:
-    """Return the pool of ``drain-rendered-POOL-HASH`` (render_controller.go#getMachineConfigHashedName)."""
-    config = drain.removeprefix("drain-")
-    return config.removeprefix("rendered-").rpartition("-")[0] if config.startswith("rendered-") else ""
-
-
-def _time(field: Field) -> datetime | None:
-    return clock.instant(field.text)
+def _of_machines(cluster: Cluster) -> Mapping[str, DrainStart]:
+    """Return the drains of nodes whose Machine is being deleted, by node."""
+    deleted = [machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind) if machine.deleted]
+    return {
+        machine.at("status", "nodeRef", "name").text or "": DrainStart(
+            DrainCause.MACHINE, clock.instant(machine.metadata["deletionTimestamp"].text), machine.name
+        )
+        for machine in deleted
+    }
 
 
 @dataclass(frozen=True, slots=True)

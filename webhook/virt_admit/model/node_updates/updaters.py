@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.node_updates import config_pool_updates, machine_rollouts, maintenance_updates
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, PoolUpdate
@@ -56,3 +58,15 @@ def harvester_upgrades(cluster: Cluster) -> tuple[PoolUpdate, ...]:
 def maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     """Return the maintenance of each node that has one."""
     return cluster.cached(maintenance_updates.of_maintenances)
+
+
+def phases(cluster: Cluster) -> Mapping[tuple[str, str], int]:
+    """Return the number of known nodes by pool and phase of their update."""
+    known = {node.name for node in cluster.known(NODE)}
+    every = (*config_pools(cluster), *machine_deployments(cluster), *harvester_upgrades(cluster))
+    return Counter(
+        (pool.name, str(update.phase))
+        for pool in every
+        for name, update in pool.nodes.items()
+        if name in known  # Machines of other clusters are in a management cluster
+    )

@@ -88,7 +88,12 @@ class DrainMetrics(Collector):
     # --- drains --------------------------------------------------------------------------------------------------
 
     def follow(
-        self, drains: Collection[OngoingDrain], nodes: Collection[str], forecasts: Mapping[str, Range], now: datetime
+        self,
+        drains: Collection[OngoingDrain],
+        nodes: Collection[str],
+        forecasts: Mapping[str, Range],
+        phases: Mapping[tuple[str, str], int],
+        now: datetime,
     ) -> None:
         """Take in the drains at one moment.
 
@@ -96,6 +101,7 @@ class DrainMetrics(Collector):
             drains: every node that is being drained.
             nodes: the names of all nodes.
             forecasts: how long a drain of each other node would last.
+            phases: the number of nodes by pool and phase of their update.
             now: the API server's time.
         """
         current = {drain.node: drain for drain in drains}
@@ -105,7 +111,7 @@ class DrainMetrics(Collector):
                 self._end(seen, GIVEN_UP if node in nodes else NODE_DELETED, now)
         for node, drain in current.items():
             self._take(node, drain, now)
-        self._shown = drain_gauges([seen for seen in self._seen.values() if not seen.ended], forecasts)
+        self._shown = drain_gauges([seen for seen in self._seen.values() if not seen.ended], forecasts, phases)
 
     def _take(self, node: str, drain: OngoingDrain, now: datetime) -> None:
         seen = self._seen.get(node)
@@ -151,8 +157,10 @@ def _is_later(before: DrainStart, now: DrainStart) -> bool:
     return before.since is not None and now.since is not None and now.since > before.since
 
 
-def drain_gauges(seen: Collection[SeenDrain], forecasts: Mapping[str, Range]) -> CollectorRegistry:
-    """Return the gauges of drains that are not empty yet, and of the forecasts of the other nodes."""
+def drain_gauges(
+    seen: Collection[SeenDrain], forecasts: Mapping[str, Range], phases: Mapping[tuple[str, str], int]
+) -> CollectorRegistry:
+    """Return the gauges of drains that are not empty yet, of the forecasts of the other nodes, and of roll-outs."""
     registry = CollectorRegistry()
 
     def gauge(name: str, text: str, *labels: str) -> Gauge:
@@ -185,4 +193,12 @@ def drain_gauges(seen: Collection[SeenDrain], forecasts: Mapping[str, Range]) ->
     for node, length in forecasts.items():
         expected.labels(node, "low").set(length.low)
         expected.labels(node, "high").set(length.high)
+    updated = gauge(
+        "upgrade_nodes",
+        "Nodes of a MachineConfigPool, a MachineDeployment or an upgrade of Harvester.",
+        "pool",
+        "phase",
+    )
+    for labels, number in phases.items():
+        updated.labels(*labels).set(number)
     return registry
