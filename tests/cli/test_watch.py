@@ -12,11 +12,13 @@ import yaml
 from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
+from tests.forecasts.drain import test_many_terms
 from tests.paths import MANIFESTS
 from tests.reports.html.structure import Structure
 from tests.waiting import eventually
 from tests.watching import Watching
 from virt_admit.cli import main
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.rules import load_rules
 
@@ -215,6 +217,29 @@ def test_the_alerts_about_the_cluster_need_only_what_the_watch_serves(api, serve
     (endpoint,) = monitor["endpoints"]
     assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
     assert endpoint["honorLabels"] is True  # else the label node would be that of the pod
+
+
+@pytest.mark.parametrize(
+    ("crowded", "terms", "said"),
+    [(600, 10, "10 affinity terms; more than 3 are not searched"), (3, 5_000, "5,000 affinity terms; more than 100")],
+    ids=["few terms of many VMs", "many terms of few VMs"],
+)
+def test_affinity_terms_that_are_too_many_together_keep_the_watch_current(api, served, crowded, terms, said):
+    """What is not searched is said and cannot be determined. A change shows as soon as without them."""
+    for obj in test_many_terms.world(crowded, terms, 100, of=test_many_terms.broad):
+        kind = kinds.of(obj)
+        if path_of(kind) in api.objects:
+            api.put(kind, dict(obj.data))
+    server = served()
+    server.wait_for(DRAINABLE, -1, 60)
+    nodes = [value for name, value in server.samples().items() if name.startswith("virt_admit_node_drainable{")]
+    assert set(nodes) == {-1}
+    assert server.shows("cannot be determined, so a drain may be blocked", said)
+    api.put(VM, vm("worse", running=True))
+    server.wait_for(FOUND, 2, 30)
+    eventually(lambda: server.sample("virt_admit_scan_duration_seconds") < 15)
+    assert server.get("/healthz") == "ok\n"
+    assert server.get("/readyz") == "ok\n"
 
 
 @pytest.mark.parametrize(
