@@ -99,9 +99,11 @@ def test_a_drain_from_its_beginning_to_its_end(api, served):
     assert server.sample('virt_admit_drain_last_progress_timestamp_seconds{node="n0"}') == 1767225600
     assert server.sample('virt_admit_drain_vms{node="n0",state="marked"}') == 1
     assert server.sample('virt_admit_drain_stuck_vms{node="n0"}') == 0
+    assert server.shows("Drains under way", "cordon", "2026-01-01 00:00:00 UTC")
     api.delete(VMI, "db", "shop")
     server.wait_for('virt_admit_drain_duration_seconds_count{by="cordon",result="emptied"}', 1)
     assert server.sample(started) is None
+    assert not server.shows("Drains under way")
 
 
 def test_the_downtime_of_a_vm(api, served):

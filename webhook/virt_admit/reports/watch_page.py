@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain
+from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import count, names
 from virt_admit.reports.drain import html as drain_html
+from virt_admit.reports.drain.words import range_words
 from virt_admit.reports.findings import html as findings_html
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html.page import (
@@ -21,6 +26,7 @@ from virt_admit.reports.html.page import (
     UNKNOWN,
     Page,
     PageVerdict,
+    Table,
     Tile,
     worst_first,
 )
@@ -32,7 +38,13 @@ EMPTY = Page(
 
 
 def page(
-    report: Report, plan: Plan, cluster: Cluster, unreadable: Collection[str], judged_at: datetime.datetime
+    report: Report,
+    plan: Plan,
+    cluster: Cluster,
+    unreadable: Collection[str],
+    judged_at: datetime.datetime,
+    drains: Collection[OngoingDrain] = (),
+    ends_in: Mapping[str, Range] = MappingProxyType({}),
 ) -> Page:
     """Return the page of one judgement.
 
@@ -42,6 +54,8 @@ def page(
         cluster: the cluster, for the picture of memory.
         unreadable: the kinds (``plural.group``) that could not be listed.
         judged_at: the time of the judgement. The page reads no clock, so that equal input gives equal bytes.
+        drains: the nodes that are being drained.
+        ends_in: how long the drain of each node lasts from then, as far as it ends.
     """
     found, drained = findings_html.page(report), drain_html.page(plan, cluster)
     blocked = sum(node.drainable is False for node in plan.nodes)
@@ -56,6 +70,7 @@ def page(
             Tile(GOOD, len(plan.nodes) - blocked - unknown, "nodes that can be drained"),
             *(tile for tile in found.tiles if tile.level != NOTICE),
         ),
+        leading=tuple(_under_way(drains, ends_in)),
         causes_title="What to act on",
         causes=worst_first(cause for cause in (*drained.causes, *found.causes) if cause.level != GOOD),
         figures=(*drained.figures, *found.figures),
@@ -65,8 +80,30 @@ def page(
     )
 
 
+def _under_way(drains: Collection[OngoingDrain], ends_in: Mapping[str, Range]) -> Iterator[Table]:
+    """Yield the table of nodes that are being drained and not empty yet, those with stuck VMs first."""
+    left = sorted((each for each in drains if not each.empty), key=lambda each: (-each.stuck, each.node))
+    rows = tuple(
+        (
+            each.node,
+            each.start.by,
+            _clock(each.start.since) if each.start.since is not None else "not known",
+            len(each.vms),
+            each.stuck,
+            each.others,
+            range_words(ends_in[each.node]) if each.node in ends_in else "not known, or never",
+        )
+        for each in left
+    )
+    if rows:
+        yield Table("Drains under way", _UNDER_WAY, rows)
+
+
+_UNDER_WAY: Final = ("Node", "Drained by", "Since", "VMs left", "VMs stuck", "Other pods", "Ends in")
+
+
 def _clock(time: datetime.datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{time.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _verdict(found: PageVerdict, drained: PageVerdict, *, incomplete: bool) -> PageVerdict:

@@ -7,7 +7,7 @@ import datetime
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -78,7 +78,7 @@ class ClusterState:
     page: pages.Page
     drains: tuple[OngoingDrain, ...]
     drain_seconds: Mapping[str, Range]
-    """How long a drain of each node that is not being drained would last, as far as it would end."""
+    """How long a drain of each node lasts from then, as far as it ends."""
 
     def gauges(self, upgrade: Range | None) -> CollectorRegistry:
         """Return the gauges of this judgement, and of an upgrade."""
@@ -156,7 +156,7 @@ class Watch(Collector):
         report = judge(cluster, self._rules.kinds, self._rules, policy)._replace(policy=policy.name)
         drains, unreadable = plan(cluster), self._frozen.unreadable
         now = datetime.datetime.now(datetime.UTC)
-        under_way = tuple(ongoing(drains, cluster))
+        under_way, ends_in = tuple(ongoing(drains, cluster)), _drain_seconds(drains, cluster)
         return ClusterState(
             report=report,
             blockers={node.name: node.blockers for node in drains.nodes},
@@ -164,9 +164,9 @@ class Watch(Collector):
             bundles=webhook_bundles.expiry(cluster),
             complete=is_complete(report, self._frozen, self._rules.kinds),
             unreadable=unreadable,
-            page=watch_page.page(report, drains, cluster, unreadable, now),
+            page=watch_page.page(report, drains, cluster, unreadable, now, under_way, ends_in),
             drains=under_way,
-            drain_seconds=_drain_seconds(drains, under_way, cluster),
+            drain_seconds=ends_in,
             seconds=time.monotonic() - started,
         )
 
@@ -249,11 +249,9 @@ class Watch(Collector):
         return text
 
 
-def _drain_seconds(drains: Plan, under_way: Collection[OngoingDrain], cluster: Cluster) -> dict[str, Range]:
-    draining = {drain.node for drain in under_way}
-    rest = (node for node in drains.nodes if node.name not in draining)
+def _drain_seconds(drains: Plan, cluster: Cluster) -> dict[str, Range]:
     found = {
         node.name: node_drain.remaining(node, len(progress.remaining(node.name, cluster).pods), cluster)
-        for node in rest
+        for node in drains.nodes
     }
     return {name: length for name, length in found.items() if length is not None}

@@ -33,6 +33,8 @@ class OngoingDrain:
     """VMs left, ``namespace/name``."""
     pods: frozenset[str]
     """Pods left that a drain evicts, also those of VMs."""
+    others: int
+    """The number of these that are not of VMs."""
     complete: bool
     """Whether these are all."""
     evicts: bool
@@ -66,6 +68,7 @@ def _ongoing(found: NodePlan, start: DrainStart, cluster: Cluster) -> OngoingDra
         stuck=sum(map(_is_stuck, found.forecasts)),
         vms=frozenset(row.vmi.full_name for row in found.forecasts),
         pods=frozenset((*rest.pods, *rest.old_pods)),
+        others=len(rest.pods),
         complete=rest.complete,
         evicts=start.cause is not DrainCause.CORDON or any(map(_leaves, found.forecasts)),
     )

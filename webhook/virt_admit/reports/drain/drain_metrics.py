@@ -100,7 +100,7 @@ class DrainMetrics(Collector):
         Args:
             drains: every node that is being drained.
             nodes: the names of all nodes.
-            forecasts: how long a drain of each other node would last.
+            forecasts: how long a drain of each node lasts from now. Only those of nodes that are not drained are shown.
             phases: the number of nodes by pool and phase of their update.
             now: the API server's time.
         """
@@ -111,7 +111,8 @@ class DrainMetrics(Collector):
                 self._end(seen, GIVEN_UP if node in nodes else NODE_DELETED, now)
         for node, drain in current.items():
             self._take(node, drain, now)
-        self._shown = drain_gauges([seen for seen in self._seen.values() if not seen.ended], forecasts, phases)
+        at_rest = {node: length for node, length in forecasts.items() if node not in current}
+        self._shown = drain_gauges([seen for seen in self._seen.values() if not seen.ended], at_rest, phases)
 
     def _take(self, node: str, drain: OngoingDrain, now: datetime) -> None:
         seen = self._seen.get(node)

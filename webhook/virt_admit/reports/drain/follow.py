@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import count, cut, names
 from virt_admit.model.sanitize import name
 from virt_admit.reports.drain.report import node_report, vm
+from virt_admit.reports.drain.words import range_words
 from virt_admit.reports.following import FollowChange, Look
 from virt_admit.reports.unavailable_data import not_available
 
@@ -223,19 +224,7 @@ def _end(found: _Moment) -> str:
     """Return when the drain ends, else whether it does."""
     if found.ends_in is None or _done(found):
         return _ANSWER[found.node.drainable].capitalize()
-    low, high = found.ends_in.low, found.ends_in.high
-    if high < _IN_SECONDS:
-        return f"Ends in {low} to {high} s" if low < high else f"Ends in {high} s"
-    first, last = low // 60, -(-high // 60)
-    return f"Ends in {first} to {last} min" if last < _IN_MINUTES else f"Ends in {_hours(first)} to {_hours(last)}"
-
-
-_IN_SECONDS: Final = 120
-_IN_MINUTES: Final = 120
-
-
-def _hours(minutes: int) -> str:
-    return f"{minutes // 60} h {minutes % 60:02}"
+    return f"Ends in {range_words(found.ends_in)}"
 
 
 def _next_step(state: VmState) -> str:
