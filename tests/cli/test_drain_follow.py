@@ -17,7 +17,7 @@ from tests.forecasts.drain import vm_motion
 from tests.forecasts.drain.vm_motion import NOW, ago, launcher, migration, vmi
 from tests.waiting import eventually
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.kinds import POD, VMI
+from virt_admit.model.kubernetes.kinds import POD, VMI, Kind
 from virt_admit.reports.drain.follow import READS
 
 
@@ -100,6 +100,63 @@ def test_a_node_that_does_not_exist(follow):
     run = follow(node="z")
     assert run.ended() == 2
     assert "node z does not exist" in run.errors[-1]
+
+
+EVENTS = Kind("", ("v1",), "events", "Event")
+
+
+def event(name, message, *, of="db", age=60, type="Warning"):
+    return {
+        "metadata": {"name": name, "namespace": "shop"},
+        "involvedObject": {"kind": "VirtualMachineInstance", "namespace": "shop", "name": of},
+        "type": type,
+        "reason": "FailedCreate",
+        "message": message,
+        "lastTimestamp": ago(age),
+    }
+
+
+WITHOUT_TARGET = (vmi(evacuationNodeName="a"), launcher(), migration(age=300))
+
+
+def asked_for_events(api):
+    return [query for path, query in api.requests if path.endswith("/events")]
+
+
+def test_the_last_warning_about_a_stuck_vm_is_read_once(api, follow):
+    api.install(
+        EVENTS,
+        event("old", "an older one", age=600),
+        event("new", "admission webhook pods.example.com denied the request", age=30),
+        event("normal", "nothing wrong", age=5, type="Normal"),
+        event("other", "about another VM", of="web", age=1),
+    )
+    show(api, *WITHOUT_TARGET)
+    run = follow("--timeout", "8s")
+    run.wait_for("shop/db last event: FailedCreate: admission webhook pods.example.com denied the request")
+    assert run.ended() == 1
+    assert "  last event: FailedCreate: admission webhook" in run.text, "the last screen has it"
+    (query,) = asked_for_events(api)
+    assert "involvedObject.name=db" in query["fieldSelector"]
+
+
+def test_events_that_may_not_be_read_are_asked_for_once(api, follow):
+    api.install(EVENTS)
+    api.forbidden.add("/api/v1/namespaces/shop/events")
+    show(
+        api, *WITHOUT_TARGET, vmi("web", evacuationNodeName="a"), launcher("web"), migration("m-web", of="web", age=300)
+    )
+    run = follow("--timeout", "8s")
+    assert run.ended() == 1
+    assert "last event" not in run.text
+    assert len(asked_for_events(api)) == 1
+
+
+def test_a_vm_that_moves_is_not_asked_about(api, follow):
+    api.install(EVENTS, event("old", "an older one"))
+    show(api, vmi(evacuationNodeName="a"), launcher(), migration(age=5))
+    assert follow("--timeout", "3s").ended() == 1
+    assert not asked_for_events(api)
 
 
 def test_an_api_server_that_restarts(api, follow):

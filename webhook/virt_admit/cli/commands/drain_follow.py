@@ -10,6 +10,7 @@ import click
 
 from virt_admit.forecasts.drain import node_scope
 from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.sanitize import line
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def run(node: str, options: FollowOptions, sources: Sequence[tuple[str, ClusterO
         ClickException: no cluster is named, or the node does not exist.
     """
     from virt_admit.cli import following  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit.kube.client import ApiClient  # noqa: PLC0415
+    from virt_admit.kube.event_reader import EventReader  # noqa: PLC0415
     from virt_admit.kube.moments import ScopedMoments  # noqa: PLC0415
     from virt_admit.reports.drain.follow import READS, DrainFollower  # noqa: PLC0415
 
@@ -35,7 +38,9 @@ def run(node: str, options: FollowOptions, sources: Sequence[tuple[str, ClusterO
     live = following.live_cluster(source, READS, node_scope.KEYS)
     moments = ScopedMoments(live, partial(node_scope.of_node, node), (candidates.whole_scheduler,))
     limits = following.FollowLimits(timeout=options.timeout, stalled=options.stalled)
+    events = EventReader(ApiClient.connect(source.kubeconfig, source.context))
+    follower = DrainFollower(node, partial(events.last_warning, VMI))
     try:
-        return following.follow(live, DrainFollower(node), display, limits, moments)
+        return following.follow(live, follower, display, limits, moments)
     except LookupError as error:
         raise click.ClickException(line(str(error.args[0]))) from None

@@ -65,7 +65,7 @@ def _ongoing(found: NodePlan, start: DrainStart, cluster: Cluster) -> OngoingDra
         start=start,
         moved=moved,
         states=Counter(row.state.state for row in found.forecasts),
-        stuck=sum(map(_is_stuck, found.forecasts)),
+        stuck=sum(map(is_stuck, found.forecasts)),
         vms=frozenset(row.vmi.full_name for row in found.forecasts),
         pods=frozenset((*rest.pods, *rest.old_pods)),
         others=len(rest.pods),
@@ -78,7 +78,8 @@ _ENDLESS: Final = frozenset((State.NO_TARGET, State.DECENTRALIZED))
 """States without a known end that are not judged as blocking."""
 
 
-def _is_stuck(row: Forecast) -> bool:
+def is_stuck(row: Forecast) -> bool:
+    """Return whether a VM lasts much longer than it should, or never leaves."""
     return row.outcome is VmOutcome.BLOCKS or row.state.late or row.state.state in _ENDLESS
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -10,8 +10,9 @@ from typing import Final
 from virt_admit.forecasts.drain import progress
 from virt_admit.forecasts.drain.drain_plan import READS as PLAN_READS
 from virt_admit.forecasts.drain.drain_plan import WORST_FIRST, NodePlan, plan
+from virt_admit.forecasts.drain.ongoing_drains import is_stuck
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart, FollowRemaining
-from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
+from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.upgrade import node_drain
@@ -19,6 +20,7 @@ from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.messages import count, cut, names
 from virt_admit.model.sanitize import name
 from virt_admit.reports.drain.report import node_report, vm
@@ -45,13 +47,26 @@ class DrainProgress:
     """Seconds until nothing is left. Null: it does not end, that cannot be determined, or nothing drains the node."""
 
 
+_EVENTS_AT_ONCE: Final = 3
+"""VMs whose events are read in one look: each read may take seconds."""
+
+
 class DrainFollower:
     """The drain of one node, looked at again and again."""
 
     needs: tuple[Kind, ...] = (NODE, VMI, POD, VMIM)
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, last_warning: Callable[[str, str], str] = lambda _namespace, _name: "") -> None:
+        """Follow a node.
+
+        Args:
+            node: its name.
+            last_warning: returns the newest warning about the VMI with this namespace and name; empty: none is known.
+                It is asked once for each state of a VM that is stuck.
+        """
         self._node = node
+        self._last_warning = last_warning
+        self._warnings: dict[tuple[str, State], str] = {}
         self._seen: _Moment | None = None
         self._furthest: dict[str, int] = {}
         self._most_vms = 0
@@ -75,15 +90,26 @@ class DrainFollower:
         self._furthest = {key: rank for key, rank in self._furthest.items() if key in found.rows}
         self._most_vms = max(self._most_vms, len(found.node.forecasts))
         self._seen = found
+        warned = tuple(self._warn(found))
         return Look(
-            tuple(_changes(before, found, cluster)),
-            tuple(_screen(found, self._most_vms, cluster)),
+            (*_changes(before, found, cluster), *warned),
+            tuple(_screen(found, self._most_vms, self._warnings, cluster)),
             self._progress(found),
             found.moved,
             _done(found),
             stuck=found.node.drainable is False,
             state=node_report(found.node),
         )
+
+    def _warn(self, found: _Moment) -> Iterator[FollowChange]:
+        """Read the last warning about VMs that are stuck, and yield those that exist."""
+        stuck = {(key, row.state.state): row for key, row in found.rows.items() if is_stuck(row)}
+        self._warnings = {key: text for key, text in self._warnings.items() if key in stuck}
+        for key in [key for key in stuck if key not in self._warnings][:_EVENTS_AT_ONCE]:
+            row = stuck[key]
+            self._warnings[key] = self._last_warning(vms.namespace_of(row.vmi), row.vmi.name)
+            if self._warnings[key]:
+                yield FollowChange("state", f"{name(key[0])} last event: {self._warnings[key]}", vm(row))
 
     def _progress(self, found: _Moment) -> Hashable:
         return tuple(sorted(self._furthest.items())), found.left.pods, found.left.old_pods
@@ -212,10 +238,10 @@ def _head(found: _Moment, most: int, cluster: Cluster) -> str:
     return f"{found.node.name}, {by}. {of} and {count(len(found.left.pods), 'pod')} left"
 
 
-def _screen(found: _Moment, most: int, cluster: Cluster) -> Iterator[str]:
+def _screen(found: _Moment, most: int, warnings: Mapping[tuple[str, State], str], cluster: Cluster) -> Iterator[str]:
     yield f"{_head(found, most, cluster)}. {_end(found)}."
     yield from _table(found, cluster)
-    yield from _actions(found)
+    yield from _actions(found, warnings)
     yield from (f"note: {note}" for note in found.node.notes)
     yield from not_available(found.node.unseen)
 
@@ -244,7 +270,7 @@ def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
             yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _actions(found: _Moment) -> Iterator[str]:
+def _actions(found: _Moment, warnings: Mapping[tuple[str, State], str]) -> Iterator[str]:
     """Yield what keeps the node from becoming empty and what to do, the worst first."""
     for item in found.node.pods.blockers:
         yield f"{item.subject}: {cut(item.reason, 500)}"
@@ -252,6 +278,8 @@ def _actions(found: _Moment) -> Iterator[str]:
     for key, row in found.rows.items():
         if row.outcome is not VmOutcome.MIGRATES or row.remedy or row.state.late or row.state.holders:
             yield f"{name(key)}: {row.outcome}: {row.reason}"
+            if warnings.get((key, row.state.state)):
+                yield f"  last event: {warnings[key, row.state.state]}"
             if row.remedy:
                 yield f"  to do: {row.remedy}"
     for wait in found.node.pods.waits:
