@@ -112,10 +112,14 @@ VMS: Mapping[str, Expected] = {
     "a migration that stays open and holds the place": {
         0: ("shop/db running to b", "shop/web queued: migrates: waits for a place"),
         60: ("shop/db running → not-closed to b: migrates: has migrated, but its migration", "HotVCPUChange"),
-        1200: ("screen: shop/db   not-closed  19 min", "screen: shop/web: migrates: ", "screen: A drain ends."),
+        1200: (
+            "screen: shop/db   not-closed  19 min",
+            "screen: shop/web: migrates: ",
+            "screen: kubectl describe vmi db -n shop",
+        ),
     },
     "two drains at once": {
-        10: ("shop/db still → queued: migrates", "moves shop/web since 5 s", "screen: Ends in 0 to 3 min."),
+        10: ("shop/db still → queued: migrates", "shop/web since 5 s", "screen: Ends in 0 to 3 min."),
         90: ("shop/db queued → target-pending to b",),
         100: ("shop/db target-pending → running to b",),
         170: ("shop/db has left to b", DONE),

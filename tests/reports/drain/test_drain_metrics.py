@@ -172,6 +172,17 @@ def test_a_migration_that_takes_too_long_is_stuck(watched):
     assert watched.samples(STUCK) == {("a",): 1}
 
 
+def test_a_migration_that_stays_open_is_stuck(watched):
+    state = {"migrationUid": "uid-evacuation-1", "sourceNode": "c", "completed": True, "endTimestamp": ago(0)}
+    opened = vmi(conditions=[{"type": "HotVCPUChange", "status": "True"}], migrationState=state)
+    objects = (opened, launcher(), migration(phase="Running"))
+    watched.look(60, cordoned(), *objects)
+    assert watched.samples(VMS) == {("a", "not-closed"): 1}
+    assert watched.samples(STUCK) == {("a",): 0}
+    watched.look(400, cordoned(), *objects)
+    assert watched.samples(STUCK) == {("a",): 1}
+
+
 def test_attempts_that_fail_change_phases_and_become_stuck(watched):
     objects = [failed(number, "connection reset", age=400 - 100 * number) for number in (1, 2, 3)]
     watched.look(0, cordoned(1000), vmi(evacuationNodeName="a"), launcher(), *objects)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import progress
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
+from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -65,7 +66,7 @@ def _ongoing(found: NodePlan, start: DrainStart, cluster: Cluster) -> OngoingDra
         start=start,
         moved=moved,
         states=Counter(row.state.state for row in found.forecasts),
-        stuck=sum(map(is_stuck, found.forecasts)),
+        stuck=sum(is_stuck(row, cluster) for row in found.forecasts),
         vms=frozenset(row.vmi.full_name for row in found.forecasts),
         pods=frozenset((*rest.pods, *rest.old_pods)),
         others=len(rest.pods),
@@ -78,9 +79,19 @@ _ENDLESS: Final = frozenset((State.NO_TARGET, State.DECENTRALIZED))
 """States without a known end that are not judged as blocking."""
 
 
-def is_stuck(row: Forecast) -> bool:
+_OPEN_TOO_LONG: Final = timedelta(minutes=5)
+
+
+def is_stuck(row: Forecast, cluster: Cluster) -> bool:
     """Return whether a VM lasts much longer than it should, or never leaves."""
-    return row.outcome is VmOutcome.BLOCKS or row.state.late or row.state.state in _ENDLESS
+    endless = row.state.state in _ENDLESS or is_open_too_long(row, cluster)
+    return row.outcome is VmOutcome.BLOCKS or row.state.late or endless
+
+
+def is_open_too_long(row: Forecast, cluster: Cluster) -> bool:
+    """Return whether a migration has copied everything and stays open: it waits for a condition that may never go."""
+    state = row.state
+    return state.state is State.NOT_CLOSED and vm_states_times.is_older(state.since, _OPEN_TOO_LONG, cluster)
 
 
 def _leaves(row: Forecast) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from virt_admit.forecasts.drain import vm_downtime
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.drain.ongoing_drains import is_open_too_long
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast
 from virt_admit.forecasts.upgrade import durations
@@ -30,8 +30,6 @@ _STARTING: Final = frozenset((State.TARGET_NOT_READY, State.PREPARING))
 _LAUNCHER_TIMEOUT: Final = 359
 """Seconds after which a target pod without a domain ends at the latest: ``--launcher-qemu-timeout`` of 240 s, plus chance
 (cmd/virt-launcher/virt-launcher.go#waitForDomainUUID)."""
-_OPEN_TOO_LONG: Final = timedelta(minutes=5)
-"""A migration that has copied everything and stays open waits for a condition that may never go."""
 _UNDER_WAY: Final = frozenset((State.RUNNING, State.PAUSED))
 _GIVEN_UP: Final = frozenset((State.UNSCHEDULABLE, State.TARGET_PENDING, State.BACKOFF, State.BLOCKED_BY_VOLUME))
 """States whose next step, at ``until``, is a migration from its beginning in the longest run."""
@@ -51,7 +49,7 @@ def remaining(node: NodePlan, pods: int, cluster: Cluster) -> Range | None:
     Returns:
         None: the drain does not end, or that cannot be determined.
     """
-    if node.drainable is not True or any(_is_open_too_long(row, cluster) for row in node.forecasts):
+    if node.drainable is not True or any(is_open_too_long(row, cluster) for row in node.forecasts):
         return None
     try:
         limits = cluster.cached(parallel_migrations.limits)
@@ -90,11 +88,6 @@ def _left(row: Forecast, cluster: Cluster) -> Range:
     if state.state in _GIVEN_UP and state.until is not None:
         return Range(whole.low + (wait if state.state is State.BACKOFF else 0), whole.high + wait)
     return whole
-
-
-def _is_open_too_long(row: Forecast, cluster: Cluster) -> bool:
-    state = row.state
-    return state.state is State.NOT_CLOSED and vm_states_times.is_older(state.since, _OPEN_TOO_LONG, cluster)
 
 
 def _visit(row: Forecast, cluster: Cluster) -> Range:

@@ -90,7 +90,7 @@ class DrainFollower:
         self._furthest = {key: rank for key, rank in self._furthest.items() if key in found.rows}
         self._most_vms = max(self._most_vms, len(found.node.forecasts))
         self._seen = found
-        warned = tuple(self._warn(found))
+        warned = tuple(self._warn(found, cluster))
         return Look(
             (*_changes(before, found, cluster), *warned),
             tuple(_screen(found, self._most_vms, self._warnings, cluster)),
@@ -101,9 +101,9 @@ class DrainFollower:
             state=node_report(found.node),
         )
 
-    def _warn(self, found: _Moment) -> Iterator[FollowChange]:
+    def _warn(self, found: _Moment, cluster: Cluster) -> Iterator[FollowChange]:
         """Read the last warning about VMs that are stuck, and yield those that exist."""
-        stuck = {(key, row.state.state): row for key, row in found.rows.items() if is_stuck(row)}
+        stuck = {(key, row.state.state): row for key, row in found.rows.items() if is_stuck(row, cluster)}
         self._warnings = {key: text for key, text in self._warnings.items() if key in stuck}
         for key in [key for key in stuck if key not in self._warnings][:_EVENTS_AT_ONCE]:
             row = stuck[key]
@@ -241,7 +241,7 @@ def _head(found: _Moment, most: int, cluster: Cluster) -> str:
 def _screen(found: _Moment, most: int, warnings: Mapping[tuple[str, State], str], cluster: Cluster) -> Iterator[str]:
     yield f"{_head(found, most, cluster)}. {_end(found)}."
     yield from _table(found, cluster)
-    yield from _actions(found, warnings)
+    yield from _actions(found, warnings, cluster)
     yield from (f"note: {note}" for note in found.node.notes)
     yield from not_available(found.node.unseen)
 
@@ -270,13 +270,13 @@ def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
             yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _actions(found: _Moment, warnings: Mapping[tuple[str, State], str]) -> Iterator[str]:
+def _actions(found: _Moment, warnings: Mapping[tuple[str, State], str], cluster: Cluster) -> Iterator[str]:
     """Yield what keeps the node from becoming empty and what to do, the worst first."""
     for item in found.node.pods.blockers:
         yield f"{item.subject}: {cut(item.reason, 500)}"
         yield f"  to do: {item.remedy}"
     for key, row in found.rows.items():
-        if row.outcome is not VmOutcome.MIGRATES or row.remedy or row.state.late or row.state.holders:
+        if row.outcome is not VmOutcome.MIGRATES or row.remedy or row.state.holders or is_stuck(row, cluster):
             yield f"{name(key)}: {row.outcome}: {row.reason}"
             if warnings.get((key, row.state.state)):
                 yield f"  last event: {warnings[key, row.state.state]}"

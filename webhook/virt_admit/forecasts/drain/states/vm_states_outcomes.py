@@ -252,7 +252,8 @@ def _arrived(case: Case) -> Ruling:
 
 def _not_closed(case: Case) -> Ruling:
     waits = f": {case.found.detail}" if case.found.detail else ""
-    return Ruling(StateEffect.WAITS, f"has migrated, but its migration is still open{waits}")
+    remedy = typed("if it lasts, see that condition", _describe(case.vmi))
+    return Ruling(StateEffect.WAITS, f"has migrated, but its migration is still open{waits}", remedy)
 
 
 def _decentralized(case: Case) -> Ruling:
