@@ -48,7 +48,7 @@ def test_a_stuck_migration_and_the_one_behind_it_cannot_be_determined():
     assert code == 2
     # 69 GB of 150 s are 2 h 52 after a start at 09:55
     assert "migrates to b since 65 min, its last one took 3 min; cancelled at 12:47 UTC and repeated" in report
-    assert "waits for a place: a may send 1 at a time and moves shop/db since 65 min" in report
+    assert "waits for a place; a may send 1 at a time and sends shop/db since 65 min" in report
     assert "unknown  shop/db" in report
     assert "unknown  shop/web" in report
 

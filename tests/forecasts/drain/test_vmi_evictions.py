@@ -184,12 +184,16 @@ def test_migrations_that_fail_again_and_again_block():
     assert "m2" in found.remedy
 
 
+def test_a_failure_counts_whoever_created_the_migration():
+    by_hand = [migration(f"m{minute}", "Failed", minute, annotation="mine") for minute in range(3)]
+    assert foretold(vmi("LiveMigrate", True), HERE, THERE, *by_hand).outcome is VmOutcome.BLOCKS
+
+
 @pytest.mark.parametrize(
     "history",
     [
         FAILED[:2],
         [*FAILED, migration("m3", "Succeeded", 3)],
-        [migration(f"m{minute}", "Failed", minute, annotation="mine") for minute in range(3)],
         [migration(f"m{minute}", "Failed", minute, of="web") for minute in range(3)],
     ],
 )

@@ -37,6 +37,12 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def ordinal(number: int) -> str:
+    """Return ``1st``, ``2nd``, ``3rd``, ``4th``."""
+    teen = number // 10 % 10 == 1
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def cut(text: str, length: int) -> str:
     """Truncate a text to ``length`` characters, ending with an ellipsis if anything was removed."""
     return text if len(text) <= length else text[: max(length - 1, 0)].rstrip() + "…"

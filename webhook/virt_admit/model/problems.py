@@ -32,6 +32,8 @@ class ProblemCause(enum.StrEnum):
     MIGRATION_FAILS = "MigrationFails"
     TARGETS_INCOMPATIBLE = "MigrationTargetsIncompatible"
     TIMES_OUT = "MigrationTimesOut"
+    NOT_CREATED = "MigrationNotCreated"
+    """KubeVirt cannot create a migration or its target pod."""
     MARK_LEFT = "EvacuationMarkLeft"
     QUEUED = "MigrationQueued"
     NO_OTHER_NODE = "NoOtherNode"

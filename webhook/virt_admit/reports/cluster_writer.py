@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from virt_admit.kube.client import PATIENCE, ApiClient, path_of, pause
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut
@@ -183,9 +184,6 @@ def events(result: ObjectResult, now: datetime.datetime) -> Iterator[dict[str, A
             found.setdefault(row.rule, []).append(f"{row.path}: {row.message}" if row.path else row.message)
     for rule, texts in sorted(found.items()):
         yield _event(result.obj, rule, "; ".join(dict.fromkeys(texts)), now)
-
-
-EVENT: Final = Kind("", ("v1",), "events", "Event")
 
 
 def _event(obj: Object, rule: str, text: str, now: datetime.datetime) -> dict[str, Any]:

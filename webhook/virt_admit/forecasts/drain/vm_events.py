@@ -174,7 +174,7 @@ def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast
         reason = f"cannot determine {doubts[0]}"
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, reason, unseen=doubts[0])
     slow = vm_states_failures.long_migration(vmi, cluster)
-    where = _where(found, state.ahead)
+    where = _where(found, state.others)
     return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, f"{where}; {slow}" if slow else where)
 
 

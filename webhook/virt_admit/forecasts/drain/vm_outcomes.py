@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, St
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
@@ -30,7 +30,6 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import (
     disruption_budgets,
     expand,
-    migration_failures,
     migrations,
     node_local_volumes,
     vmis,
@@ -38,8 +37,8 @@ from virt_admit.model.kubevirt.instances import (
 )
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.kubevirt.settings import parallel_migrations
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.kubevirt.settings import parallel_migrations, versions
+from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
@@ -199,6 +198,10 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     evicted = vmi_evictions.reaction(vmi, cluster)
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         _demand_conditions(vmi, evicted.strategy)
+    if evicted.effect is Effect.REFUSED and state.migration is not None and vmis.migratable(vmi) is False:
+        return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)  # its migration began before
+    if state.state is State.STARTING and evicted.effect in (Effect.REFUSED, Effect.MIGRATES):
+        return _Verdict.blocks(Problem(f"{evicted.strategy.phrase}, {_NOT_REPORTED}", _WAIT, ProblemCause.NOT_REPORTED))
     if evicted.effect in (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET):
         problems = vm_problems.of_reaction(vmi, evicted, cluster)
         return _Verdict(VmOutcome.BLOCKS, vm_problems.together(problems), problems=problems)
@@ -208,6 +211,10 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     except Unseen as blind:
         return _Verdict.unread(blind, may_stop=False)
+
+
+_NOT_REPORTED: Final = "but has not reported yet whether it can migrate; its eviction is refused until then"
+_WAIT: Final = "wait until KubeVirt has reported LiveMigratable"
 
 
 def _demand_conditions(vmi: Object, strategy: Strategy) -> None:
@@ -227,8 +234,9 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     again = vm_states_failures.repeats(vmi, state, find(True), cluster)
     if again is not None and again.effect is StateEffect.BLOCKS:
         return kept(Problem(f"{why}, but {again.reason}", again.remedy, again.cause))
-    ruled = vm_states_outcomes.ruling(vmi, state, cluster)
-    problem = first_known((lambda: _failing(vmi, cluster), *(() if state.placed else _room(vmi, cluster, find))))
+    ruled = vm_states_outcomes.ruling(vmi, state, cluster, cluster.cached(_ends))
+    room = () if state.placed else _room(vmi, cluster, find)
+    problem = first_known((lambda: vm_states_failures.failing(vmi, cluster), *room))
     if problem is not None:
         words = f" ({ruled.reason})" if ruled is not None and state.state is State.UNSCHEDULABLE else ""
         return kept(problem, f"{why}, but {problem.reason}{words}")
@@ -249,6 +257,28 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     if ruled is not None:
         return _Verdict(VmOutcome.MIGRATES, ruled.reason, ruled.remedy)
     return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable")
+
+
+def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:
+    """Return how the migration of a VM that holds a place ends: what waits behind it, waits as long."""
+
+    def ends(namespace: str, name: str) -> StateEffect:
+        try:
+            vmi = cluster.get(VMI, namespace, name)
+        except Unseen:
+            return StateEffect.UNKNOWN
+        if vmi is None or vm_states.of(vmi, cluster).holders:  # the latter waits itself, with another migration
+            return StateEffect.UNKNOWN
+        return _EFFECTS[asked_migration(vmi, cluster).outcome]
+
+    return functools.cache(ends)
+
+
+_EFFECTS: Final = {
+    VmOutcome.BLOCKS: StateEffect.BLOCKS,
+    VmOutcome.UNKNOWN: StateEffect.UNKNOWN,
+    VmOutcome.MIGRATES: StateEffect.WAITS,
+}
 
 
 def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Problem, reason: str = "") -> _Verdict:
@@ -307,8 +337,7 @@ def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
     if not vmi.deleted:
         return None
     asked = clock.since(vmi.metadata["deletionTimestamp"].text, cluster)
-    grace = vmi.at("spec", "terminationGracePeriodSeconds").integer
-    late = asked - datetime.timedelta(seconds=_GRACE if grace is None else max(0, grace)) if asked is not None else None
+    late = asked - datetime.timedelta(seconds=vmis.grace_seconds(vmi)) if asked is not None else None
     if late is None or late < pod_evictions.STUCK_AFTER:
         for unread in more_may_exist(cluster, NODE):
             raise unread
@@ -317,10 +346,6 @@ def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
     reason = f"it is being stopped, and should have ended {minutes} minutes ago"
     remedy = "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
     return Problem(reason, remedy, ProblemCause.STOP_OVERDUE)
-
-
-_GRACE: Final = 30
-"""Seconds that a guest has to shut down by default (pkg/virt-controller/services/template.go#gracePeriodInSeconds)."""
 
 
 def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -332,7 +357,14 @@ def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
             f"virt-handler on {here} is not ready", "wait for virt-handler, which sends the VM's memory, or repair it"
         )
     spec = vmi["spec"]
-    claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
+    attached = tuple(launcher_pod.attached_claims(spec))
+    if attached and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
+        reason = (
+            f"nothing keeps the pod that attaches {attached[0]}: its eviction may detach disks of the running guest"
+        )
+        command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
+        return Problem(reason, typed("migrate the VM before the drain", command))
+    claims = (*launcher_pod.claims(spec), *attached)
     shared = node_local_volumes.host_path_claim(vms.namespace_of(vmi), claims, cluster)
     if shared:
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
@@ -360,28 +392,9 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
 
 
-# --- migrations that fail ------------------------------------------------------------------------------------------
-
-
 def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why the migration of a migratable VMI will not complete; None: it will, or that is unknown.
 
     KubeVirt gives up such a migration after five minutes and repeats it forever.
     """
-    return _failing(vmi, cluster) or no_target.nowhere_to_go(vmi, cluster, moves=True)
-
-
-def _failing(vmi: Object, cluster: Cluster) -> Problem | None:
-    failed = [
-        each for each in migrations.failed_in_a_row(vmi, cluster) if not migration_failures.failed_before_handover(each)
-    ]
-    if len(failed) < migrations.RETRY_LOOP:
-        return None
-    text = migration_failures.essence(failed[-1].at("status", "migrationState", "failureReason").text or "")
-    words = cut_middle(vm_states_failures.pair_words(text), 200)
-    reason = f"its last {len(failed)} migrations failed, so will the next{f': {words}' if words else ''}"
-    if text and migration_failures.is_of_pair(text):
-        return Problem(reason, vm_states_failures.PAIR_REMEDY, ProblemCause.MIGRATION_FAILS)
-    command = kubectl("describe", VMIM, failed[-1].name, failed[-1].namespace)
-    remedy = vm_states_failures.remedy(text)
-    return Problem(reason, remedy, ProblemCause.MIGRATION_FAILS, command=command)
+    return vm_states_failures.failing(vmi, cluster) or no_target.nowhere_to_go(vmi, cluster, moves=True)

@@ -14,7 +14,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import lost_launchers, vm_states_migrating, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    lost_launchers,
+    vm_states_migrating,
+    vm_states_motion,
+    vm_states_queue,
+    vm_states_times,
+)
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes import clock
@@ -23,8 +29,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migration_timeouts, migrations, vmis, vms
-from virt_admit.model.kubevirt.settings import configuration, migration_limits, versions
-from virt_admit.model.kubevirt.settings.versions import Gate
+from virt_admit.model.kubevirt.settings import configuration, migration_limits
 
 _TAINT: Final = "kubevirt.io/drain"
 """The default of ``migrations.nodeDrainTaintKey`` (virt-config.go#NodeDrainTaintDefaultKey)."""
@@ -97,7 +102,13 @@ def visitors(node: str, cluster: Cluster) -> Iterator[tuple[Object, VmState]]:
         if found.target == node:
             yield vmi, replace(found, flags=(*found.flags, Flag.ARRIVING), source=here)
         else:
-            yield vmi, replace(found, state=State.ARRIVED, target=here, until=None)
+            yield vmi, replace(found, state=State.ARRIVED, target=here, since=_left(vmi, node), until=None)
+
+
+def _left(vmi: Object, node: str) -> datetime | None:
+    """Return when a VMI left a node; None: not known."""
+    state = vmi.at("status", "migrationState")
+    return vm_states_times.stamp_of(state, "end") if state["sourceNode"].text == node else None
 
 
 def _is_unfinished(migration: Object) -> bool:
@@ -113,18 +124,19 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
     if here and not vm_states_motion.lives(here[-1]) and not any(vm_states_motion.lives(pod) for pod in own):
         return VmState(State.ENDED)
     if vmi.deleted:
-        return VmState(State.STOPPING, since=clock.instant(vmi.metadata["deletionTimestamp"].text))
+        since = clock.instant(vmi.metadata["deletionTimestamp"].text)
+        grace = timedelta(seconds=vmis.grace_seconds(vmi))
+        return VmState(State.STOPPING, since=since, until=vm_states_times.after(since, grace, cluster))
     reported = vmi.condition("LiveMigratable")
     if phase in STARTING_PHASES or (phase == "Running" and not reported.present):
         return VmState(State.STARTING, since=_entered(vmi, phase))
-    moving = any(map(_is_unfinished, migrations.own(vmi, cluster)))
-    if moving:
-        return None
     strategy = _strategy(vmi, cluster)
-    if strategy == "LiveMigrate" and vmis.migratable(vmi) is False:
-        return VmState(State.REFUSED, since=clock.instant(reported["lastTransitionTime"].text))
     if strategy == "External":
         return VmState(State.EXTERNAL)
+    if any(map(_is_unfinished, migrations.own(vmi, cluster))):
+        return None
+    if strategy == "LiveMigrate" and vmis.migratable(vmi) is False:
+        return VmState(State.REFUSED, since=clock.instant(reported["lastTransitionTime"].text))
     mark = vmi.at("status", "evacuationNodeName").text
     if mark and mark != node:
         return VmState(State.STALE_MARK, detail=mark)
@@ -151,16 +163,11 @@ def _unstarted(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState:
     if not (marked or tainted):
         return two or AT_REST
     since = clock.instant(vmi.condition("EvictionRequested")["lastTransitionTime"].text) if marked else None
-    full = vm_states_migrating.places(vmi, node, cluster) if _queues_before_migrations(cluster) else None
+    full = vm_states_queue.places(vmi, node, cluster) if vm_states_queue.before_migrations(cluster) else None
     if full is None and two is not None:
         return two
     found = VmState(State.MARKED, since=since, late=vm_states_times.is_older(since, timedelta(seconds=60), cluster))
     return found if full is None else replace(full, state=State.MARKED, since=since)
-
-
-def _queues_before_migrations(cluster: Cluster) -> bool:
-    """Whether the evacuation controller creates migrations only for VMs that have a place."""
-    return not versions.gate_may_be_on(cluster, Gate.MIGRATION_PRIORITY_QUEUE)
 
 
 def _migrates(vmi: Object, cluster: Cluster) -> bool:
@@ -171,10 +178,9 @@ def _flags(vmi: Object, migration: Object | None, cluster: Cluster) -> Iterator[
     name = vmi.at("status", "nodeName").text or ""
     node = _node(name, cluster)
     tainted = _is_tainted(name, cluster)
-    automatic = migration is not None and migrations.is_automatic(migration)
     marked = vmi.at("status", "evacuationNodeName").text == name
     cordoned = node is None or node.at("spec", "unschedulable").boolean is True
-    if marked and not cordoned and not tainted and (migration is None or automatic):
+    if marked and not cordoned and not tainted:
         yield Flag.LEFTOVER
     if tainted and _migrates(vmi, cluster):
         yield Flag.TAINTED

@@ -10,12 +10,14 @@ from typing import Final
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import duration
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations
+from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
-from virt_admit.model.messages import count, cut
-from virt_admit.model.problems import ProblemCause
+from virt_admit.model.messages import count, cut, cut_middle
+from virt_admit.model.problems import Problem, ProblemCause
 
 
 def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster) -> Ruling | None:
@@ -74,6 +76,20 @@ def remedy(text: str) -> str:
     lower = text.lower()
     found = (repair for words, repair in _REMEDIES if any(word in lower for word in words))
     return f"{next(found, 'remove the cause that its events name')}, and see the last one"
+
+
+def failing(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the next migration fails like the last ones, which a repetition might have repaired; None: it may not."""
+    failed = migration_failures.in_a_row(vmi, cluster)
+    moment = [each for each in failed if each.kind is FailureClass.MOMENT]
+    if len(moment) < migrations.RETRY_LOOP:
+        return None
+    text = moment[-1].text
+    words = cut_middle(text, 200)
+    reason = f"its last {len(failed)} migrations failed, so will the next{f': {words}' if words else ''}"
+    name = moment[-1].migration
+    command = kubectl("describe", VMIM, name, vms.namespace_of(vmi)) if name else ""
+    return Problem(reason, remedy(text), ProblemCause.MIGRATION_FAILS, command=command)
 
 
 def _pairs(impossible: dict[str, str]) -> str:

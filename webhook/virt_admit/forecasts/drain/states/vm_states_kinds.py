@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -92,13 +92,26 @@ class VmState:
     """Whether the state lasts much longer than it should."""
     holders: tuple[tuple[str, str], ...] = ()
     """Namespace and name of the VMs whose migrations hold the places that it waits for."""
-    ahead: int = 0
-    """The number of other VMs that wait for the same places."""
+    place: int = 0
+    """The place among the VMs that wait for the same places, from 1. 0: it does not wait."""
+    waiting: int = 0
+    """The number of these VMs."""
+    tied: bool = False
+    """Whether another one has the same priority: those go in no order."""
 
     @property
     def placed(self) -> bool:
         """Whether another node has room for the VM already."""
         return self.state in PLACED and bool(self.target)
+
+    @property
+    def others(self) -> int:
+        """The number of other VMs that wait for the same places."""
+        return max(self.waiting - 1, 0)
+
+    def queued(self, place: int, waiting: int, *, tied: bool) -> VmState:
+        """Return the state with a place in the queue."""
+        return replace(self, place=place, waiting=waiting, tied=tied)
 
 
 AT_REST: Final = VmState()

@@ -12,15 +12,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_queue, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
+from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.kubevirt.settings import migration_limits, versions
+from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.messages import names
 
 UNSCHEDULABLE_TIMEOUT: Final = "kubevirt.io/migrationUnschedulablePodTimeoutSeconds"
@@ -38,12 +39,13 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     phase = migration.at("status", "phase").text or vm_states_motion.PENDING
     state = vm_states_motion.progress(vmi, migration)
     created = clock.instant(migration.metadata["creationTimestamp"].text)
+    to = vm_states_motion.target_node(vmi, migration, target)
     base = VmState(
         migration=migration,
-        target=vm_states_motion.target_node(vmi, migration, target),
+        target=to if to != vmi.at("status", "nodeName").text else "",  # where it is already, it needs room elsewhere
         since=_phase_since(migration, created),
     )
-    if phase in ("WaitingForSync", "Synchronizing"):
+    if _is_decentralized(migration, phase):
         return replace(base, state=State.DECENTRALIZED)
     if phase == "Running" and state["completed"].boolean:
         return replace(
@@ -67,6 +69,12 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     if phase == vm_states_motion.PENDING:
         return _before_target(vmi, migration, own, replace(base, since=created), cluster)
     return replace(base, state=State.TARGET_PENDING)
+
+
+def _is_decentralized(migration: Object, phase: str) -> bool:
+    """Whether the other end of a migration is another cluster, which has its target pod."""
+    other = migration.at("spec", "sendTo").present or migration.at("spec", "receive").present
+    return phase in ("WaitingForSync", "Synchronizing") or (other and phase != "Running")
 
 
 def _is_aborting(migration: Object, state: Field) -> bool:
@@ -104,7 +112,7 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
     two = two_pods(own, None, cluster)
     if two is not None:
         return replace(two, migration=migration)
-    waits = _backoff_end(vmi, migration, cluster)
+    waits = vm_states_times.backoff_end(vmi, migration, cluster)
     current = clock.now(cluster)
     if waits is not None and (current is None or current < waits):
         return replace(base, state=State.BACKOFF, until=vm_states_times.known_time(waits, cluster))
@@ -113,13 +121,13 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
             condition = migration.condition(kind)
             found = replace(base, state=state, detail=condition["message"].text or condition["reason"].text or "")
             if state is State.BLOCKED_BY_VOLUME:
-                return replace(
-                    found, until=vm_states_times.after(base.since, _timeout(migration, UTILITY_TIMEOUT, 150), cluster)
-                )
+                wait = _timeout(migration, UTILITY_TIMEOUT, migration_limits.utility_volumes_timeout(cluster))
+                return replace(found, until=vm_states_times.after(base.since, wait, cluster))
             return found
-    full = places(vmi, vm_states_motion.source(vmi, migration), cluster)
+    full = vm_states_queue.places(vmi, vm_states_motion.source(vmi, migration), cluster)
     if full is not None:
-        return replace(base, state=State.QUEUED, holders=full.holders, ahead=full.ahead, detail=full.detail)
+        queued = replace(full, state=State.QUEUED, migration=migration, since=base.since)
+        return replace(queued, target=base.target)
     if (
         vm_states_times.is_older(_place_free_since(vmi, base.since, cluster), timedelta(seconds=60), cluster)
         and vm_states_motion.motion(cluster).pods_complete
@@ -146,41 +154,10 @@ def _last_ends(cluster: Cluster) -> dict[str, datetime]:
     return newest
 
 
-_BLOCKED: Final = {
-    "migrationBlockedByBackup": State.BLOCKED_BY_BACKUP,
-    "migrationBlockedByUtilityVolumes": State.BLOCKED_BY_VOLUME,
-    "migrationRejectedByResourceQuota": State.QUOTA,
-}
+_BLOCKED: Final = dict(
+    zip(vm_states_queue.BLOCKING, (State.BLOCKED_BY_BACKUP, State.BLOCKED_BY_VOLUME, State.QUOTA), strict=True)
+)
 """The conditions of a migration that name what it waits for."""
-
-
-def _backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | None:
-    """Return when KubeVirt starts a migration after failures: 20 s after one, twice that after each further one."""
-    failed = migrations.failed_in_a_row(vmi, cluster)
-    if not failed or not migrations.is_automatic(migration):
-        return None
-    last = clock.instant(migrations.entered(failed[-1], "Failed"))
-    return last + timedelta(seconds=20 * 2 ** (min(len(failed), 5) - 1)) if last is not None else None
-
-
-def places(vmi: Object, node: str, cluster: Cluster) -> VmState | None:
-    """Return who holds the places that a VM of a node waits for; None: a place is free, or that is not known."""
-    try:
-        limits = cluster.cached(parallel_migrations.limits)
-    except Unseen:
-        return None
-    groups = vm_states_motion.motion(cluster)
-    here = groups.running.get(node, ())
-    waiting = groups.waiting.get(node, ())
-    own = (vms.namespace_of(vmi), vmi.name) in waiting
-    if 0 < limits.node <= len(here):
-        words = f"{node} may send {limits.node} at a time"
-        return VmState(holders=here, ahead=len(waiting) - own, detail=words)
-    if 0 < limits.cluster <= sum(map(len, groups.running.values())):
-        words = f"the cluster may run {limits.cluster} migrations at a time"
-        holders = tuple(sorted(key for keys in groups.running.values() for key in keys))
-        return VmState(holders=holders, ahead=sum(map(len, groups.waiting.values())) - own, detail=words)
-    return None
 
 
 def _with_target(vmi: Object, migration: Object, target: Object, base: VmState, cluster: Cluster) -> VmState:
@@ -192,7 +169,7 @@ def _with_target(vmi: Object, migration: Object, target: Object, base: VmState, 
             words = placed["message"].text or ""
             return replace(base, state=State.UNSCHEDULABLE, since=created, until=end, detail=words)
         end = vm_states_times.after(created, _timeout(migration, PENDING_TIMEOUT, 900), cluster)
-        return replace(base, state=State.TARGET_PENDING, since=created, until=end)
+        return replace(base, state=State.TARGET_PENDING, since=created, until=end, detail=target.full_name)
     if target.condition("Ready")["status"].text != "True":
         return replace(base, state=State.TARGET_NOT_READY, since=created, detail=target.full_name)
     if next(launcher_pod.attached_claims(vmi["spec"]), None) is not None:
@@ -217,6 +194,8 @@ def _copying(vmi: Object, state: Field, base: VmState, cluster: Cluster) -> VmSt
     if limit is not None and paused:
         limit *= 2
     until = vm_states_times.after(start, timedelta(seconds=limit), cluster) if limit is not None else None
+    if versions.gate_is_known_on(cluster, Gate.MIGRATION_STALL_DETECTION):  # then the deadline is a lower bound
+        until = None
     if paused:
         return replace(base, state=State.PAUSED, since=start, until=until)
     usual = vm_states_times.expected(vmi, found, cluster)

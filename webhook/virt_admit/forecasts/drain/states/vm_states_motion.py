@@ -29,8 +29,6 @@ class Motion:
     """Pods that attach volumes, by the uid of the launcher pod that owns them."""
     running: Mapping[str, tuple[tuple[str, str], ...]]
     """The VMs whose migrations hold a place, by their node."""
-    waiting: Mapping[str, tuple[tuple[str, str], ...]]
-    """The VMs whose migrations wait for a place, by their node."""
     heading: Mapping[str, tuple[Object, ...]]
     """VMIs of other nodes that migrate to a node, or have left it while their old pod has not ended."""
     pods_complete: bool
@@ -57,7 +55,6 @@ def _motion(cluster: Cluster) -> Motion:
                 targets[job] = pod
     found = {(vms.namespace_of(vmi), vmi.name): vmi for vmi in cluster.known(VMI)}
     running: dict[str, list[tuple[str, str]]] = {}
-    waiting: dict[str, list[tuple[str, str]]] = {}
     heading: dict[str, list[Object]] = {}
     for migration in cluster.known(VMIM):
         phase = migration.at("status", "phase").text or PENDING
@@ -66,8 +63,8 @@ def _motion(cluster: Cluster) -> Motion:
         key = vms.namespace_of(migration), migration.at("spec", "vmiName").text or ""
         target = targets.get(migration.metadata["uid"].text or "-")
         vmi = found.get(key)
-        here = source(vmi, migration) if vmi is not None else ""
-        (waiting if phase == PENDING and target is None else running).setdefault(here, []).append(key)
+        if phase != PENDING or target is not None:
+            running.setdefault(source(vmi, migration) if vmi is not None else "", []).append(key)
         if vmi is not None:
             to = target_node(vmi, migration, target)
             if to and to != vmi.at("status", "nodeName").text:
@@ -80,7 +77,6 @@ def _motion(cluster: Cluster) -> Motion:
         targets,
         _frozen(attachments),
         {node: tuple(sorted(keys)) for node, keys in running.items()},
-        {node: tuple(sorted(keys)) for node, keys in waiting.items()},
         {node: tuple(sorted(some, key=lambda vmi: vmi.full_name)) for node, some in heading.items()},
         _complete(cluster),
     )

@@ -15,15 +15,22 @@ from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, duration, moment
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
-from virt_admit.model.messages import count, cut
+from virt_admit.model.messages import cut, ordinal
 from virt_admit.model.problems import ProblemCause
+
+Ends = Callable[[str, str], StateEffect]
+"""How the migration of a VM ends, by its namespace and name."""
+
+
+def _ends(_namespace: str, _name: str) -> StateEffect:
+    return StateEffect.WAITS
 
 
 class Case(NamedTuple):
@@ -32,6 +39,8 @@ class Case(NamedTuple):
     vmi: Object
     found: VmState
     cluster: Cluster
+    ends: Ends = _ends
+    """What keeps the migrations that hold the places from ending, besides their states."""
 
 
 NO_RULING: Final = frozenset(
@@ -40,34 +49,49 @@ NO_RULING: Final = frozenset(
 """States that the forecast of a VM at rest describes already."""
 
 
-def ruling(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:
+def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) -> Ruling | None:
     """Return what the state of a VMI that migrates means for a drain; None: the same as for a VM at rest."""
     if found.state in NO_RULING:
         return None
-    result = _RULINGS[found.state](Case(vmi, found, cluster))
-    return result._replace(reason="; ".join((result.reason, *_of_flags(found))))
+    case = Case(vmi, found, cluster, ends)
+    result = _RULINGS[found.state](case)
+    reason = "; ".join((result.reason, *_of_flags(case)))
+    return result._replace(reason=reason, remedy=result.remedy or _cancel_mark(case))
 
 
-def _of_flags(found: VmState) -> Iterator[str]:
+def _of_flags(case: Case) -> Iterator[str]:
+    found = case.found
     if Flag.ARRIVING in found.flags:
         yield f"it arrives from {found.source} in a moment, then has to leave again"
     if Flag.LEFTOVER in found.flags:
-        yield "its eviction was asked for, and uncordoning does not end that"
+        yield "it still moves away: its eviction was asked for, and uncordoning does not end that"
     if Flag.TAINTED in found.flags:
-        yield "it moves because of the drain taint of its node"
+        node = case.vmi.at("status", "nodeName").text
+        yield f"it moves because of the taint {vm_states.drain_taint(case.cluster)} on {node}"
     if Flag.FOREIGN in found.flags:
         yield "it moves already for another reason"
+
+
+def _cancel_mark(case: Case) -> str:
+    """Return how a VM stays that moves although its node is not drained; empty: it should not, or cannot."""
+    leaves = case.found.state is State.POST_COPY or Flag.LEFTOVER not in case.found.flags
+    return "" if leaves else typed("if it is to stay", evacuate_cancel(case.vmi, case.cluster))
+
+
+def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
+    """Return the command that removes the mark of an evacuation; empty: this release of KubeVirt has none."""
+    if not versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
+        return ""
+    return shlex.join(("virtctl", "evacuate-cancel", "vmi", vmi.name, "-n", vms.namespace_of(vmi)))
 
 
 # --- each state ----------------------------------------------------------------------------------------------------
 
 
 def _stale_mark(case: Case) -> Ruling:
-    reason = f"is marked for the evacuation of {case.found.detail}, which it has left: every eviction is refused"
-    if versions.has_release(case.cluster, Feature.EVACUATE_CANCEL.since):
-        remedy = shlex.join(("virtctl", "evacuate-cancel", "vmi", case.vmi.name, "-n", vms.namespace_of(case.vmi)))
-    else:
-        remedy = "remove status.evacuationNodeName of the VMI"
+    left = f"is marked for the evacuation of {case.found.detail}, which it has left"
+    reason = f"{left}: every eviction is refused and nothing moves it"
+    remedy = evacuate_cancel(case.vmi, case.cluster) or "remove status.evacuationNodeName of the VMI"
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MARK_LEFT)
 
 
@@ -76,8 +100,7 @@ def _marked(case: Case) -> Ruling:
         return _queued(case)
     since = f" since {clock_words(case.found.since, case.cluster)}" if case.found.since else ""
     if case.found.late:
-        reason = f"is marked for evacuation{since}, but KubeVirt has not created a migration"
-        return Ruling(StateEffect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+        return _not_created(case, f"is marked for evacuation{since}, but KubeVirt has not created a migration")
     return Ruling(StateEffect.WAITS, f"is marked for evacuation{since}; KubeVirt creates its migration next")
 
 
@@ -103,36 +126,43 @@ def _backoff(case: Case) -> Ruling:
 
 
 def _backup(case: Case) -> Ruling:
-    drains = case.found.migration is not None and migrations.AUTOMATIC[0] in case.found.migration.annotations
-    reason = f"waits for a backup{_words(case.found)}"
-    if drains:
+    name = case.vmi.at("status", "changedBlockTracking", "backupStatus", "backupName").text
+    reason = f"waits for backup {name}" if name else f"waits for a backup{_words(case.found)}"
+    if _is_critical(case.found.migration):
         return Ruling(StateEffect.WAITS, f"{reason}, which the migration of a drain aborts")
     return Ruling(StateEffect.UNKNOWN, reason, "wait until the backup has ended")
 
 
+def _is_critical(migration: Object | None) -> bool:
+    """Whether a migration aborts backups (migration.go#handleVMBackup): that of a drain, by its priority."""
+    said = migration.at("spec", "priority").text if migration is not None else None
+    drains = migration is not None and migrations.AUTOMATIC[0] in migration.annotations
+    return drains if said is None else said == "system-critical"
+
+
 def _volume(case: Case) -> Ruling:
     until = f", until {moment(case.found.until)}" if case.found.until else ""
-    return Ruling(
-        StateEffect.WAITS, f"waits until its utility volume is detached{until}", "end its export or memory dump"
-    )
+    reason = f"waits until its utility volume is detached{until}"
+    return Ruling(StateEffect.WAITS, reason, "end its export or memory dump")
 
 
 def _quota(case: Case) -> Ruling:
-    remedy = typed("raise the quota", kubectl("edit", RESOURCE_QUOTA, "", vms.namespace_of(case.vmi)))
+    remedy = typed("raise the quota", kubectl("get", RESOURCE_QUOTA, "", vms.namespace_of(case.vmi), "-o", "yaml"))
     reason = f"a quota refuses its second pod{_words(case.found)}"
-    return Ruling(StateEffect.BLOCKS, reason, remedy)
+    return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.QUOTA)
 
 
 def _queued(case: Case) -> Ruling:
     found = case.found
-    with_others = f" with {count(found.ahead, 'other VM')}" if found.ahead else ""
     holding = case.cluster.cached(_holding)
-    held = [holding[key] for key in found.holders]
-    worst = max(held, key=lambda each: each.effect)
-    first = ", ".join(each.reason for each in held[:_MOST_HOLDERS])
+    held = [(max(holding[key].effect, case.ends(*key)), holding[key]) for key in found.holders]
+    effect, worst = max(held, key=lambda each: each[0])
+    first = ", ".join(each.reason for _, each in held[:_MOST_HOLDERS])
     more = f" and {len(held) - _MOST_HOLDERS} more" if len(held) > _MOST_HOLDERS else ""
-    reason = f"waits for a place{with_others}: {found.detail} and moves {first}{more}"
-    return Ruling(worst.effect, reason, worst.remedy, ProblemCause.QUEUED)
+    tied = " (in no order among equal ones)" if found.tied else ""
+    place = f"is {ordinal(found.place)} of {found.waiting} that wait for a place{tied}"
+    reason = f"{place if found.waiting > 1 else 'waits for a place'}; {found.detail} and sends {first}{more}"
+    return Ruling(effect, reason, worst.remedy if effect else "", ProblemCause.QUEUED)
 
 
 _MOST_HOLDERS: Final = 3
@@ -155,7 +185,7 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     own = _RULINGS[state.state](Case(vmi, state, cluster)) if state.state not in NO_RULING else None
     since = f" since {age(state.since, cluster)}" if state.since and clock.now(cluster) else ""
     effect = own.effect if own is not None else StateEffect.WAITS
-    return Ruling(effect, f"{full_name}{since}", remedy if effect else "")
+    return Ruling(effect, f"{full_name}{since}", remedy)
 
 
 def _vmi(namespace: str, name: str, cluster: Cluster) -> Object | None:
@@ -166,37 +196,53 @@ def _vmi(namespace: str, name: str, cluster: Cluster) -> Object | None:
 
 
 def _no_target(case: Case) -> Ruling:
-    reason = f"KubeVirt has not created its target pod since {clock_words(case.found.since, case.cluster)}"
-    return Ruling(StateEffect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
+    since = clock_words(case.found.since, case.cluster)
+    return _not_created(case, f"KubeVirt has not created its target pod since {since}")
+
+
+def _not_created(case: Case, reason: str) -> Ruling:
+    """Return what it means that KubeVirt did not create an object: it tells the cause in an event alone."""
+    said = events.last_warning(case.vmi, "FailedCreate", case.found.since, case.cluster)
+    look = typed("look at the events of the VMI", _describe(case.vmi))
+    if not said:
+        return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
+    words = f"{reason}: {cut(said, 200)}"
+    return Ruling(StateEffect.BLOCKS, words, typed("remove that cause", _describe(case.vmi)), ProblemCause.NOT_CREATED)
 
 
 def _unschedulable(case: Case) -> Ruling:
     until = (
         f"; given up at {moment(case.found.until)}, then repeated" if case.found.until else "; given up, then repeated"
     )
-    return Ruling(StateEffect.WAITS, f"kube-scheduler found no node for its target pod{_words(case.found)}{until}")
+    return Ruling(StateEffect.WAITS, f"no node took its target pod{_words(case.found)}{until}")
 
 
 def _target_pending(case: Case) -> Ruling:
     until = f"; given up at {moment(case.found.until)}, then repeated" if case.found.until else ""
-    reason = (
-        f"its target pod{_on(case.found)} has not started since {clock_words(case.found.since, case.cluster)}{until}"
-    )
-    return Ruling(StateEffect.WAITS, reason)
+    since = clock_words(case.found.since, case.cluster)
+    reason = f"its target pod{_on(case.found)} has not started since {since}{until}"
+    return Ruling(StateEffect.WAITS, reason, _see_pod(case))
 
 
 def _target_not_ready(case: Case) -> Ruling:
     own = case.found.migration is not None and case.found.detail and "virt-launcher" in case.found.detail
     pod = "its target pod" if own else "the pod that attaches its volumes"
     reason = f"{pod}{_on(case.found)} is not ready since {clock_words(case.found.since, case.cluster)}"
-    name = (case.found.detail or "").rpartition("/")[2]
+    return Ruling(StateEffect.WAITS, reason, _see_pod(case))
+
+
+def _see_pod(case: Case) -> str:
+    name = case.found.detail.rpartition("/")[2]
     described = kubectl("describe", POD, name, vms.namespace_of(case.vmi))
-    return Ruling(StateEffect.WAITS, reason, typed("if it lasts, see why", described) if name else "")
+    return typed("if it lasts, see why", described) if name else ""
 
 
 def _preparing(case: Case) -> Ruling:
-    reason = f"virt-handler{_on(case.found)} prepares its migration since {clock_words(case.found.since, case.cluster)}"
-    return Ruling(StateEffect.WAITS, reason)
+    phase = case.found.migration.at("status", "phase").text if case.found.migration is not None else None
+    here = case.vmi.at("status", "nodeName").text
+    where = f" on {here}" if phase == "TargetReady" and here else _on(case.found)
+    since = clock_words(case.found.since, case.cluster)
+    return Ruling(StateEffect.WAITS, f"virt-handler{where} prepares its migration and has not answered since {since}")
 
 
 def _running(case: Case) -> Ruling:
@@ -231,7 +277,9 @@ def _end(case: Case) -> str:
 
 def _paused(case: Case) -> Ruling:
     until = f", at most until {moment(case.found.until)}" if case.found.until else ""
-    return Ruling(StateEffect.WAITS, f"migrates{_to(case.found)}; its guest is paused until the copy ends{until}")
+    since = f" since {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
+    reason = f"migrates{_to(case.found)}{since}; its guest stands still until the copy ends{until}"
+    return Ruling(StateEffect.WAITS, reason)
 
 
 def _post_copy(case: Case) -> Ruling:

@@ -42,6 +42,15 @@ def expected(vmi: Object, found: MigrationSettings | None, cluster: Cluster) -> 
     return timedelta(seconds=max(30.0, size / ((found.bandwidth if found is not None else 0) or _SLOW)))
 
 
+def backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | None:
+    """Return when KubeVirt starts a migration after failures: 20 s after one, twice that after each further one."""
+    failed = migrations.failed_in_a_row(vmi, cluster)
+    if not failed or not migrations.is_automatic(migration):
+        return None
+    last = clock.instant(migrations.entered(failed[-1], "Failed"))
+    return last + timedelta(seconds=20 * 2 ** (min(len(failed), 5) - 1)) if last is not None else None
+
+
 def is_older(since: datetime | None, limit: timedelta, cluster: Cluster) -> bool:
     """Whether a state certainly lasts longer than this."""
     current = clock.now(cluster)

@@ -43,6 +43,16 @@ def blocking_reason(vmi: Object) -> str:
     return condition["reason"].text or "LiveMigratable False"
 
 
+_GRACE: Final = 30
+"""Seconds (pkg/virt-controller/services/template.go#gracePeriodInSeconds)."""
+
+
+def grace_seconds(vmi: Object) -> int:
+    """Return the seconds that a guest has to shut down."""
+    said = vmi.at("spec", "terminationGracePeriodSeconds").integer
+    return _GRACE if said is None else max(0, said)
+
+
 # --- who owns them, and starts them again ----------------------------------------------------------------------------
 
 

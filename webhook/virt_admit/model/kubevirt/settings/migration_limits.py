@@ -8,10 +8,11 @@ from fractions import Fraction
 from typing import Final
 
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HCO, MIGRATION_POLICY
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
-from virt_admit.model.kubevirt.settings.configuration import Setting, setting
+from virt_admit.model.kubevirt.settings.configuration import Setting, known_or_none, kubevirt, setting
 from virt_admit.model.kubevirt.settings.versions import Version, hco_release
 
 PER_CLUSTER: Final = "parallelMigrationsPerCluster"
@@ -23,6 +24,8 @@ PER_NODE_UNSAID: Final = 2
 BANDWIDTH: Final = "bandwidthPerMigration"
 COMPLETION_TIMEOUT: Final = "completionTimeoutPerGiB"
 PROGRESS_TIMEOUT: Final = "progressTimeout"
+_UTILITY_TIMEOUT: Final = 150
+"""Seconds (pkg/virt-config/virt-config.go#MigrationUtilityVolumesTimeoutSeconds)."""
 
 MIB: Final = 2**20
 
@@ -99,6 +102,13 @@ def open_gates(kubevirt: Object) -> frozenset[str]:
     """Return the feature gates that a KubeVirt resource enables by name, as alpha features require."""
     gates = kubevirt.at("spec", "configuration", "developerConfiguration", "featureGates")
     return frozenset(item.text for item in gates.items() if item.text)
+
+
+def utility_volumes_timeout(cluster: Cluster) -> int:
+    """Return the seconds after which a migration fails that waits for a utility volume."""
+    found = known_or_none(kubevirt, cluster)
+    said = block(found)["utilityVolumesTimeout"].integer if found is not None else None
+    return _UTILITY_TIMEOUT if said is None or said < 0 else said
 
 
 def post_copy(obj: Object) -> bool:

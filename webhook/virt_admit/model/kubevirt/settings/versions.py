@@ -66,6 +66,7 @@ class Feature(enum.Enum):
     DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))
     DATA_SOURCE_ARCHITECTURE = ("the architecture of a VM comes from its DataSource", Version(1, 6, 4))
     EVACUATE_CANCEL = ("virtctl evacuate-cancel ends the evacuation of a VMI", Version(1, 7))
+    ATTACHMENTS_PROTECTED = ("pods that attach volumes of a running VMI are not evicted", Version(1, 7))
     PERSISTENT_RESERVATION = ("LUNs with persistent reservation can be migrated", Version(1, 9))
 
     @property

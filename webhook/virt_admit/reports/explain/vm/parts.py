@@ -48,7 +48,7 @@ def _record(past: PastMigration) -> MigrationRecord:
 def queue(state: VmState | None, known: bool) -> QueuePlace | None:
     """Return the place of a VM among the migrations that wait. ``known``: whether every migration was read."""
     if state is not None and state.holders:
-        return QueuePlace(True, state.detail, state.ahead, tuple(f"{where}/{name}" for where, name in state.holders))
+        return QueuePlace(True, state.detail, state.others, tuple(f"{where}/{name}" for where, name in state.holders))
     return QueuePlace(False, "", 0, ()) if known else None
 
 

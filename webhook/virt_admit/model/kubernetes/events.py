@@ -1,0 +1,56 @@
+"""Events, as far as a snapshot holds them. They are never listed in a live cluster: it has too many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
+
+EVENT: Final = Kind("", ("v1",), "events", "Event")
+
+
+def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Cluster) -> str:
+    """Return the message of the newest known warning with this reason about an object; empty: there is none.
+
+    Args:
+        obj: the object that the event is about.
+        reason: the reason of the event, such as ``FailedCreate``.
+        since: older events are about an earlier state; events without a time count.
+        cluster: the cluster.
+    """
+    known = cluster.cached(_warnings).get((obj.namespace or "default", obj.kind, obj.name), ())
+    recent = (event for event in known if since is None or (_time(event) or since) >= since)
+    found = next((event for event in recent if event["reason"].text == reason), None)
+    return " ".join((found["message"].text or "").split()) if found is not None else ""
+
+
+def _warnings(cluster: Cluster) -> Mapping[tuple[str, str, str], tuple[Object, ...]]:
+    """Return the warnings by namespace, kind and name of what they are about, the newest first."""
+    groups: dict[tuple[str, str, str], list[Object]] = {}
+    for event in cluster.known(EVENT):
+        about = event["involvedObject"]
+        if event["type"].text == "Warning":
+            key = about["namespace"].text or "default", about["kind"].text or "", about["name"].text or ""
+            groups.setdefault(key, []).append(event)
+    return {key: tuple(sorted(some, key=_age, reverse=True)) for key, some in groups.items()}
+
+
+def _age(event: Object) -> tuple[str, str]:
+    found = _time(event)
+    return found.isoformat() if found is not None else "", event.name
+
+
+def _time(event: Object) -> datetime | None:
+    """Return when an event last happened; a series counts in its own field."""
+    times = (
+        event.at("series", "lastObservedTime"),
+        event["lastTimestamp"],
+        event["eventTime"],
+        event.metadata["creationTimestamp"],
+    )
+    return next((found for each in times if (found := clock.instant(each.text)) is not None), None)
