@@ -26,7 +26,7 @@ def ago(seconds: float) -> str:
 
 
 def node(name: str, **spec: Any) -> Object:
-    return builders.node(name, allocatable=ROOM, **spec)
+    return builders.node(name, allocatable=dict(ROOM), **spec)
 
 
 def vmi(name: str = "db", on: str = "a", **fields: Any) -> Object:
