@@ -246,3 +246,14 @@ def test_a_fence_agent_leaves_the_end_open(saved):
     (row,) = found["outages"][0]["vms"]
     assert row["at"]["high"] is None
     assert re.fullmatch(r"\d+", str(row["at"]["low"]))
+
+
+def test_the_page_shows_time_lines_and_memory_before_and_after(saved):
+    objects = [vm("db", "n1", "20Gi"), filler("n2", "10Gi"), losses.deployed("web", "n1", "4Gi")]
+    _, page, _ = run("outage", "n1", "--cluster", saved(NODES, objects, nhc()), "-o", "html")
+    assert "Time lines" in page
+    assert "Memory before and after" in page
+    assert "10Gi of 64Gi" in page
+    assert page.count("n1 before") == 0, "the lost node has no memory"
+    used = [int(number) for number in re.findall(r">(\d+)Gi of 64Gi<", page)]
+    assert sum(used) == 10 + (10 + 20 + 4), "each pod arrives once"

@@ -10,6 +10,7 @@ from tests.paths import EXAMPLES
 from tests.reports.findings.formats.reports import both_keys, scanned
 from tests.reports.html.test_pages import node, run, snapshot, vmi
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.reports import watch_page
 from virt_admit.reports.drain import html as drain_html
@@ -17,9 +18,10 @@ from virt_admit.reports.findings import html as findings_html
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html import clusters, page
 from virt_admit.reports.html.owners import Owners, files
+from virt_admit.reports.outage import html as outage_html
 from virt_admit.reports.upgrade import html as upgrade_html
 
-NAMED = ("findings", "drain", "upgrade", "clusters", "watch", "index")
+NAMED = ("findings", "drain", "upgrade", "outage", "clusters", "watch", "index")
 """The pages of ``named``."""
 
 
@@ -40,6 +42,7 @@ def named(name):
         "findings": findings_page,
         "drain": drain_page,
         "upgrade": upgrade_html.page(rehearse(cluster, Options()), None, [("cluster", name)]),
+        "outage": outage_html.page(outages(Question(worst=1), cluster), [("cluster", name)]),
         "clusters": clusters.combine("Drain", parts),
         "watch": watch_page.outdated(watch_page.page(report, drained, cluster, (name,), at), (name,)),
     }

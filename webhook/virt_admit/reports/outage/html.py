@@ -28,6 +28,7 @@ from virt_admit.reports.html.page import (
     grouped,
     worst_first,
 )
+from virt_admit.reports.outage.memory_figure import memory
 from virt_admit.reports.outage.text import headline, period, subject
 
 LEVEL_OF: Final = {
@@ -58,6 +59,7 @@ def page(found: Outages, evidence: Iterable[tuple[str, str]] = (), owner: str = 
     level, word = {False: (BAD, "No"), None: (UNKNOWN, "Unknown"), True: (GOOD, "Yes")}[found.survives]
     number = {outcome: sum(len(one.having(outcome)) for one in found.outages) for outcome in LossOutcome}
     figures = [_gantt(one) for one in found.outages[:1] if one.having(LossOutcome.RESTARTS)]
+    figures += [figure for one in found.outages[:1] if (figure := memory(one)) is not None]
     return Page(
         title=f"Loss {subject(found)}",
         subject=owner,
