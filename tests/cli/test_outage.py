@@ -257,3 +257,10 @@ def test_the_page_shows_time_lines_and_memory_before_and_after(saved):
     assert page.count("n1 before") == 0, "the lost node has no memory"
     used = [int(number) for number in re.findall(r">(\d+)Gi of 64Gi<", page)]
     assert sum(used) == 10 + (10 + 20 + 4), "each pod arrives once"
+
+
+@pytest.mark.parametrize(("guest", "said"), [("30Gi", True), ("19Gi", False)])
+def test_overcommitted_memory_is_said(saved, guest, said):
+    own = vm("db", "n1", "20Gi", domain={"memory": {"guest": guest}, "devices": {}})
+    _, out, _ = run("outage", "n1", "--cluster", saved(NODES, own, nhc()))
+    assert ("the guests have 1.5 times the memory that their pods request" in out) is said

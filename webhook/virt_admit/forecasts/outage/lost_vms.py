@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.resources import MEMORY, amounts
 
 START: Final = (10, 120)
 """Seconds of a start of which no earlier one is known: schedule, attach, pull, boot."""
@@ -147,6 +148,12 @@ def loses_data(vmi: Object) -> bool:
     """Return whether a VM has disks that a new pod starts with empty or as in their image."""
     kinds_of_volumes = ("containerDisk", "emptyDisk", "ephemeral")
     return any(volume[kind].present for volume in vmi.at("spec", "volumes").items() for kind in kinds_of_volumes)
+
+
+def guest_memory(vmi: Object) -> int:
+    """Return the memory of the guest in bytes; 0: the VMI does not say it."""
+    memory: Mapping[str, object] = {MEMORY: vmi.at("spec", "domain", "memory", "guest").value}
+    return amounts(memory)[MEMORY]
 
 
 # --- all VMs of a loss -------------------------------------------------------------------------------------------

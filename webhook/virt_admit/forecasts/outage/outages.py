@@ -81,6 +81,14 @@ class Outage:
         """When the last VM runs again. None: no VM restarts."""
         return max((vm.at for vm in self.vms if vm.at is not None), key=time_parts.length, default=None)
 
+    @property
+    def overcommit(self) -> float:
+        """The guest memory of the VMs that start again, as a multiple of what their pods request; 0: no VM says both."""
+        pods = [(vm.vmi, vm.returning.fresh.pod.requests.get(MEMORY, 0)) for vm in self.vms if vm.returning is not None]
+        sizes = [(lost_vms.guest_memory(vmi), requested) for vmi, requested in pods]
+        known = [(guest, requested) for guest, requested in sizes if guest and requested]
+        return sum(guest for guest, _ in known) / sum(requested for _, requested in known) if known else 0.0
+
     def having(self, *outcomes: LossOutcome) -> tuple[LostVm, ...]:
         """Return the VMs with one of these outcomes."""
         return tuple(vm for vm in self.vms if vm.outcome in outcomes)

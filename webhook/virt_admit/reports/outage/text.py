@@ -98,6 +98,8 @@ def of_loss(one: Outage) -> Iterator[str]:
     if others:
         restart = "restarts" if others == 1 else "restart"
         yield f"  {count(others, 'other pod')} of these nodes {restart} too; drain counts VMs alone"
+    if one.overcommit > 1:
+        yield f"  the guests have {one.overcommit:.1f} times the memory that their pods request: what fits may be slow"
     if any(vm.parts and is_estimated(vm.vmi) for vm in one.vms):
         yield "  an earlier start of some VMs is not known: 10 to 120 seconds are assumed"
 
