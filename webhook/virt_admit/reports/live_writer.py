@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.kube.client import ApiClient
 from virt_admit.reports import cluster_writer
 from virt_admit.reports.cluster_writer import Address, NotWritten
 from virt_admit.reports.findings.formats.policy_reports import Format, report, subject
-from virt_admit.reports.findings.report import Report
+from virt_admit.reports.findings.report import ObjectResult, Report
 
 RELIST: Final = 600.0
 """Seconds between two lists of the reports, which find those that another client changed or deleted."""
@@ -34,12 +35,13 @@ class LiveWriter:
         self._events: dict[Address, tuple[str, int]] = {}
         self._listed = float("-inf")
 
-    def write(self, judged: Report, unreadable: frozenset[str]) -> None:
+    def write(self, judged: Report, unreadable: frozenset[str], more: Sequence[ObjectResult] = ()) -> None:
         """Write what changed, and delete the reports about objects that no longer exist.
 
         Args:
             judged: the report on the whole cluster.
             unreadable: kinds (``plural.group``) that could not be listed. Their reports stay.
+            more: what only Events say.
 
         Raises:
             NotWritten: something could not be written. The next call writes everything again.
@@ -49,7 +51,7 @@ class LiveWriter:
             if self._form is not None:
                 self._write_reports(self._form, judged, unreadable, int(now.timestamp()))
             if self._with_events:
-                self._write_events(judged, now)
+                self._write_events((*judged.results, *more), now)
         except NotWritten:
             self._reports.clear()
             self._events.clear()
@@ -84,9 +86,9 @@ class LiveWriter:
         self._listed = time.monotonic()
         return found
 
-    def _write_events(self, judged: Report, now: datetime.datetime) -> None:
+    def _write_events(self, results: Sequence[ObjectResult], now: datetime.datetime) -> None:
         current = set[Address]()
-        for result in judged.results:
+        for result in results:
             for address, body in cluster_writer.addressed_events(result, now):
                 current.add(address)
                 due = int(now.timestamp()) + hash(address) % EVENT_REFRESH  # not all at the same time

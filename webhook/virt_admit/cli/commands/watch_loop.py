@@ -106,7 +106,7 @@ class Watch(Collector):
         self._shown = CollectorRegistry()
         self._complete: ClusterState | None = None
         self._stamp: object = None
-        self._page: tuple[tuple[int, ...], tuple[str, ...], str] = ((), (), "")
+        self._page: tuple[object, object, tuple[str, ...], str] = (None, None, (), "")
         self._upgrade: Range | None = None
         self._estimated = -UPGRADE_INTERVAL
         metrics.follow_informers(cluster.informed)
@@ -210,13 +210,14 @@ class Watch(Collector):
 
     def keep_written(self, writer: LiveWriter, stopped: threading.Event) -> None:
         """Write the latest judgement whenever there is a new one, until the event is set. Repeat what failed."""
-        written, due = None, 0.0
+        written: tuple[object, object] = (None, None)
+        due = 0.0
         while not stopped.wait(DEBOUNCE):
-            latest = self.latest
-            if latest is None or (latest is written and time.monotonic() < due):
+            latest, started = self.latest, self._failover.started
+            if latest is None or (written[0] is latest and written[1] is started and time.monotonic() < due):
                 continue
             try:
-                writer.write(latest.report, latest.unreadable)
+                writer.write(latest.report, latest.unreadable, started)
             except NotWritten as error:
                 log.warning("reports could not be written", extra={"error": str(error)})
                 stopped.wait(WRITE_RETRY)
@@ -224,7 +225,7 @@ class Watch(Collector):
                 log.exception("reports could not be written")
                 stopped.wait(WRITE_RETRY)
             else:
-                written, due = latest, time.monotonic() + WRITE_AGAIN
+                written, due = (latest, started), time.monotonic() + WRITE_AGAIN
 
     def checks(self) -> Mapping[str, str]:
         """Return the readiness checks; an empty value means the check passed."""
@@ -241,11 +242,11 @@ class Watch(Collector):
             return pages.render(watch_page.EMPTY)
         unknown = {each.kind for each in self._cluster.informed() if not each.current} - latest.unreadable
         outdated = tuple(sorted(unknown))
-        shown, said, text = self._page
+        judged, estimated, said, text = self._page
         failover = self._failover.latest
-        if shown != (id(latest), id(failover)) or said != outdated:
+        if judged is not latest or estimated is not failover or said != outdated:
             text = pages.render(watch_page.outdated(with_failover(latest.page, failover), outdated))
-            self._page = (id(latest), id(failover)), outdated, text
+            self._page = latest, failover, outdated, text
         return text
 
 

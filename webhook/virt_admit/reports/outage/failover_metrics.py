@@ -12,11 +12,14 @@ from prometheus_client.registry import Collector
 
 from virt_admit.forecasts.outage.failover_figures import FailoverFigures, figures, not_survived
 from virt_admit.forecasts.outage.outages import amount
+from virt_admit.forecasts.outage.reserve_crossing import Reserve, crossing, reserve
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.messages import count
 from virt_admit.model.scheduler.resources import MEMORY, show
+from virt_admit.reports.findings.report import ObjectResult
 from virt_admit.reports.html.page import BAD, Cell, Page, Table, Tile
+from virt_admit.reports.outage import crossing_events
 from virt_admit.reports.outage.text import period
 
 
@@ -25,6 +28,9 @@ class FailoverMetrics(Collector):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.latest: FailoverFigures | None = None
+        self.started: tuple[ObjectResult, ...] = ()
+        """What is said about the VMs that began to run when the room for one lost node ran out, until there is room."""
+        self._reserve: Reserve | None = None
         self._shown = CollectorRegistry()
         registry.register(self)
 
@@ -41,6 +47,17 @@ class FailoverMetrics(Collector):
         shown = CollectorRegistry()
         add(shown, self.latest)
         self._shown = shown
+        self._follow(reserve(cluster), cluster)
+
+    def _follow(self, now: Reserve | None, cluster: Cluster) -> None:
+        if now is None:
+            return
+        crossed = crossing(self._reserve, now) if self._reserve is not None else None
+        if crossed is not None:
+            self.started = tuple(crossing_events.results(crossed, cluster))
+        elif all(left >= 0 for left, _ in now.left.values()):
+            self.started = ()
+        self._reserve = now
 
 
 def add(registry: CollectorRegistry, found: FailoverFigures) -> None:

@@ -4,14 +4,12 @@
 that room. KubeVirt starts it as long as any node has room for it, so the reserve is gone before anyone notices.
 
 The rule speaks when the room was enough before the change and is certainly short after it. It adds up what all nodes with
-KubeVirt have free, whatever node the VM gets: cordons, nodes that are not Ready, and migrations change nothing. It also
-speaks about a VM that fits on one node alone. Requests count, not use. Restarts, migrations, label edits, VMs that stay
-off and VMs that shrink are never findings.
+KubeVirt have free: cordons, nodes that are not Ready, and migrations change nothing. It also speaks about a VM that fits
+on one node alone. Requests count, not use. Restarts, label edits, VMs that stay off or shrink are never findings.
 
-VMs that were admitted a minute ago and do not run yet count for a warning at most. ``virtctl start`` and the button of a
-console are writes of KubeVirt's own account, so admission never sees them; ``virt-admit watch`` shows what they leave. Two
-replicas of the webhook do not know of each other's admissions. Restores and GitOps create VMs like users: if a policy
-denies, exempt the accounts of backup and migration tools.
+VMs of the last minute that do not run yet count for a warning at most. ``virtctl start`` and the button of a console are
+KubeVirt's own writes, which admission never sees: ``virt-admit watch --events`` does. Replicas of the webhook do not know
+of each other's admissions. If a policy denies, exempt the accounts of backup and migration tools.
 
 **Fix.** Make the VM smaller, stop VMs that are not needed, or add a node. The default is ``audit``, because a cluster
 without any reserve would get a warning for each VM. Set ``action: deny`` to keep the reserve, and ``tolerate`` for what it
@@ -50,6 +48,7 @@ class Params:
     kinds=(VM, POOL, VMIRS),
     reads=READS,
     action=Action.AUDIT,
+    event="NoFailover",
     in_scan=False,
     params=Params(),
     sources=(
