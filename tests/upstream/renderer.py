@@ -23,6 +23,8 @@ ADMISSION = LAUNCHER.with_name("admission")
 """KubeVirt's webhooks, and the migration condition of virt-handler."""
 HEALTH = LAUNCHER.with_name("health")
 """The API server's validation of custom resources, and Cluster API's health checks."""
+PROMETHEUS = LAUNCHER.with_name("prometheus")
+"""Prometheus' engine for expressions."""
 
 
 def _print(line: str) -> None:
@@ -73,5 +75,6 @@ if __name__ == "__main__":  # before pytest-xdist, whose workers cannot announce
         program(MIGRATIONS)
         program(ADMISSION)
         program(HEALTH)
+        program(PROMETHEUS)
     except Unavailable as reason:
         _print(str(reason))
