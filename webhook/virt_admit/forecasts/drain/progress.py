@@ -136,8 +136,12 @@ def remaining(node: str, cluster: Cluster) -> FollowRemaining:
     evicted = [pod for pod in cluster.cached(pod_evictions.by_node).get(node, ()) if pod_evictions.is_evicted(pod)]
     own = sorted(pod.full_name for pod in evicted if not pod_evictions.is_of_vm(pod))
     of_vms = sorted(pod.full_name for pod in evicted if pod_evictions.is_of_vm(pod))
-    complete = not any(gather(cluster.list(kind))[1] for kind in (POD, VMI))
-    return FollowRemaining(tuple(own), tuple(of_vms), complete)
+    return FollowRemaining(tuple(own), tuple(of_vms), cluster.cached(_is_complete))
+
+
+def _is_complete(cluster: Cluster) -> bool:
+    """Return whether all pods and VMIs are known. It is asked for each node, and every object is decoded."""
+    return not any(gather(cluster.list(kind))[1] for kind in (POD, VMI))
 
 
 def moved(node: str, cluster: Cluster) -> datetime | None:
