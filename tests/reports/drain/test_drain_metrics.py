@@ -20,10 +20,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubevirt.instances import down_vms
 from virt_admit.model.node_updates import updaters
-from virt_admit.reports import watch_page
 from virt_admit.reports.drain.drain_metrics import BUCKETS, DrainMetrics
-from virt_admit.reports.drain.words import range_words
-from virt_admit.reports.findings.report import Report
 
 STARTED = "virt_admit_drain_started_timestamp_seconds"
 PROGRESS = "virt_admit_drain_last_progress_timestamp_seconds"
@@ -99,6 +96,7 @@ def test_a_drain_that_starts_moves_and_ends(watched):
     assert watched.samples(PROGRESS) == {("a",): time(-60).timestamp()}
     assert watched.samples(VMS) == {("a", "marked"): 1}
     assert watched.samples(STUCK) == {("a",): 0}
+    assert watched.metrics.under_way
 
     watched.look(10, cordoned(), *MOVING)
     assert watched.samples(PROGRESS) == {("a",): time(-30).timestamp()}
@@ -109,6 +107,7 @@ def test_a_drain_that_starts_moves_and_ends(watched):
     assert watched.samples(f"{DURATION}_sum") == {("cordon", "emptied"): 300}
     for gauge in (STARTED, PROGRESS, VMS, STUCK):
         assert not watched.samples(gauge), gauge
+    assert not watched.metrics.under_way
     watched.look(300, cordoned(), *LEFT)
     watched.look(360, node("a"), *LEFT)
     assert watched.samples(f"{DURATION}_count") == {("cordon", "emptied"): 1}, "a drain is counted once"
@@ -145,6 +144,7 @@ def test_a_cordon_of_which_nothing_is_evicted_is_not_a_drain(watched):
     watched.look(0, cordoned(), vmi(), launcher())
     assert watched.samples(STARTED) == {("a", "cordon"): time(-60).timestamp()}
     assert not watched.samples(PROGRESS), "an alert about progress asks for this series"
+    assert not watched.metrics.under_way, "waits that end are judged again each minute"
     watched.look(60, node("a"), vmi(), launcher())
     assert not watched.samples(f"{DURATION}_count")
 
@@ -362,36 +362,3 @@ def test_time_in_which_the_cluster_was_not_seen_is_not_counted(guests, watched):
     watched.metrics.count_downtime(time(500), current=False)
     watched.metrics.count_downtime(time(505))
     assert watched.samples(DOWNTIME) == {(builders.NAMESPACE,): 5}
-
-
-# --- the page ------------------------------------------------------------------------------------------------------
-
-
-def under_way(*objects, ends_in=None):
-    cluster = vm_motion.cluster(*objects)
-    plan = drain_plan.plan(cluster)
-    drains = tuple(ongoing(plan, cluster))
-    return watch_page.page(Report(()), plan, cluster, (), time(0), drains, ends_in or {}).leading
-
-
-def test_the_page_has_a_row_for_each_drain_that_is_not_empty():
-    (table,) = under_way(cordoned(), *MOVING, ends_in={"a": Range(1200, 5400)})
-    assert table.title == "Drains under way"
-    assert table.rows == (("a", "cordon", "2027-03-01 10:59:00 UTC", 1, 0, 0, "20 to 90 min"),)
-    assert under_way(cordoned(), *LEFT) == ()
-    (table,) = under_way(node("a", unschedulable=True), *MOVING)
-    assert table.rows[0][2:] == ("not known", 1, 0, 0, "not known, or never")
-
-
-@pytest.mark.parametrize(
-    ("length", "words"),
-    [
-        (Range(6, 87), "6 to 87 s"),
-        (Range(30, 30), "30 s"),
-        (Range(1200, 5400), "20 to 90 min"),
-        (Range(59, 121), "0 to 3 min"),
-        (Range(3900, 13_900), "1 h 05 to 3 h 52"),
-    ],
-)
-def test_lengths_for_people(length, words):
-    assert range_words(length) == words

@@ -82,8 +82,8 @@ class DrainMetrics(Collector):
 
     @property
     def under_way(self) -> bool:
-        """Whether a node that is being drained is not empty yet."""
-        return any(not seen.ended for seen in self._seen.values())
+        """Whether something still has to leave a node that is drained, not only cordoned."""
+        return any(seen.evicts and not seen.ended for seen in self._seen.values())
 
     # --- drains --------------------------------------------------------------------------------------------------
 
