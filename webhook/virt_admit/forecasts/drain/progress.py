@@ -68,6 +68,9 @@ class DrainCause(enum.StrEnum):
     """Its maintenance mode."""
 
 
+_BY_KIND: Final = {str(cause): cause for cause in DrainCause}
+
+
 @dataclass(frozen=True, slots=True)
 class DrainStart:
     """That a node is being drained."""
@@ -105,7 +108,7 @@ def _of_updater(node: Object, cluster: Cluster) -> DrainStart | None:
         return None
     if update.kind == NODE.kind:  # its annotations
         return DrainStart(DrainCause.HARVESTER, update.since)
-    return DrainStart(DrainCause(update.kind), update.since, update.name)
+    return DrainStart(_BY_KIND.get(update.kind, DrainCause.CORDON), update.since, update.name)
 
 
 def _of_machines(cluster: Cluster) -> Mapping[str, DrainStart]:
