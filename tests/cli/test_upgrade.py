@@ -127,17 +127,6 @@ def test_a_vm_that_blocks_stops_the_upgrade_and_is_named():
     assert all("shop/db" in stop["reason"] and stop["remedy"] for stop in data["stops"])
 
 
-def test_vms_that_no_other_node_can_ever_run_are_all_stops():
-    """The simulation ends at the first of them; the others would stop the upgrade as certainly."""
-    pinned = [vm(f"v{name}", name) for name in "ab"]
-    for (_, vmi), name in zip(pinned, "ab", strict=True):
-        vmi.data["spec"]["nodeSelector"] = {"kubernetes.io/hostname": name}
-    nodes = [node(name, {"kubernetes.io/hostname": name}) for name in "abc"]
-    data = rehearse(nodes, *pinned, kubevirt())
-
-    assert [stop["node"] for stop in data["stops"]] == ["a", "b"]
-
-
 def test_a_cluster_without_room():
     data = rehearse([node("a"), node("b", memory="8Gi")], vm("big", "a", memory="40Gi"), kubevirt())
 

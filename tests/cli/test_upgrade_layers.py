@@ -133,3 +133,14 @@ def test_the_schema_and_the_text(rehearse, tmp_path):
 
     assert "behind: PoolPaused:worker" in text.output
     assert "If 3 problems were fixed, it completes in " in text.output
+
+
+def test_vms_that_no_other_node_can_ever_run_are_all_stops(rehearse):
+    """The simulation ends at the first of them; the others would stop the upgrade as certainly."""
+    pinned = [vm(f"v{name}", name) for name in "ab"]
+    for (_, vmi), name in zip(pinned, "ab", strict=True):
+        vmi.data["spec"]["nodeSelector"] = {"kubernetes.io/hostname": name}
+    nodes = [node(name, {"kubernetes.io/hostname": name}) for name in "abc"]
+    data, _ = rehearse([*nodes, *pinned, kubevirt()])
+
+    assert [stop["node"] for stop in data["stops"]] == ["a", "b"]

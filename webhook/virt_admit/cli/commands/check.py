@@ -29,7 +29,7 @@ from virt_admit.documents.files import Exclude
 from virt_admit.documents.reader import Document
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request
-from virt_admit.forecasts.outage.planned_objects import Planned, planned
+from virt_admit.forecasts.placement.planned_objects import Planned, planned
 from virt_admit.model.kubernetes import kinds, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind

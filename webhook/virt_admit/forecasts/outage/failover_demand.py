@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage.failover_room import RoomView
 from virt_admit.forecasts.outage.failover_room import room as room_of
-from virt_admit.forecasts.outage.planned_objects import planned
 from virt_admit.forecasts.placement import permanent_constraints, quotas
+from virt_admit.forecasts.placement.planned_objects import planned
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.int_or_percent import MAX_INT32

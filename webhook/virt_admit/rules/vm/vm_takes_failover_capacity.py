@@ -3,17 +3,16 @@
 **Why.** After the loss of a node its VMs start on the others, if these have room. Every VM that starts or grows takes from
 that room. KubeVirt starts it as long as any node has room for it, so the reserve is gone before anyone notices.
 
-The rule speaks when the room was enough before the change and is certainly short after it. It adds up what all nodes with
-KubeVirt have free: cordons, nodes that are not Ready, and migrations change nothing. It also speaks about a VM that fits
-on one node alone. Requests count, not use. Restarts, label edits, VMs that stay off or shrink are never findings.
+The rule speaks when the room was enough before the change and is certainly short after it, and about a VM that fits on
+one node alone. It adds up what all nodes with KubeVirt have free. Requests count, not use. Restarts, label edits, and VMs
+that stay off or shrink are never findings.
 
-VMs of the last minute that do not run yet count for a warning at most. ``virtctl start`` and the button of a console are
-KubeVirt's own writes, which admission never sees: ``virt-admit watch --events`` does. Replicas of the webhook do not know
-of each other's admissions. If a policy denies, exempt the accounts of backup and migration tools.
+VMs of the last minute that do not run yet count for a warning at most. Starts by button are KubeVirt's own writes, which
+admission never sees: ``virt-admit watch --events`` does.
 
-**Fix.** Make the VM smaller, stop VMs that are not needed, or add a node. The default is ``audit``, because a cluster
-without any reserve would get a warning for each VM. Set ``action: deny`` to keep the reserve, and ``tolerate`` for what it
-must survive. A cluster that is short already, or one with an autoscaler, leads to audit at most.
+**Fix.** Make the VM smaller, stop VMs that are not needed, or add a node. The default is ``audit``. Set ``action: deny``
+to keep the reserve, and exempt the accounts of backup tools then. A cluster that is short already, or one with an
+autoscaler, leads to audit at most.
 """
 
 from dataclasses import dataclass
