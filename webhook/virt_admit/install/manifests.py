@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_admit import __version__
+from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.kube.field_filter import looked_up_at_admission, looked_up_kinds, lookup_namespace
 from virt_admit.model.kubernetes import kinds
@@ -291,9 +292,9 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 
 
 def scan_rbac(rules: Rules, name: str = SCAN) -> list[dict[str, Any]]:
-    """Return the role of the scan, or of the watch: read what rules judge and look up, and what an upgrade depends on."""
+    """Return the role of the scan, or of the watch: read what rules judge and look up, and what forecasts depend on."""
     rules = rules.in_scan
-    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *rehearsal.READS})
+    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *rehearsal.READS, *outages.READS})
     verbs = WATCH if name == WATCHER else ("list",)
     return list(_granted(name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)))
 
