@@ -277,3 +277,11 @@ def test_the_loss_of_a_large_zone_is_answered():
     assert "who starts first" in between.because[0]
     full = [filler(f"n{index}", "40Gi") for index in range(30)]
     assert outages(Question(zone="a"), snapshot(nodes, vms, full, nhc(minimum=1))).survives is False
+
+
+def test_a_vm_whose_claim_is_lost_finds_no_place():
+    claims = claim("disk")
+    claims[0]["status"]["phase"] = "Lost"
+    found = lose(snapshot(NODES, claims, vm("db", "n1", volumes=[disk("disk")]), nhc()), "n1")
+    assert (found.survives, only(found).room.fits) == (False, False)
+    assert outcomes(found) == {"db": "waits for room"}

@@ -251,6 +251,8 @@ def is_bound(vm: ReturningVm, loss: Loss) -> bool | None:
     fresh = vm.fresh
     pod = fresh.pod if fresh.sized else replace(fresh.pod, requests={})
     runs = loss.scheduler.ever(pod, "", SCHEDULABLE)
+    if runs is None and loss.scheduler.complete and loss.scheduler.claim_fault(pod):
+        return False  # it passes when the claim is repaired
     if runs is None or (runs and (fresh.unseen or not fresh.sized)):
         return None
     return not runs

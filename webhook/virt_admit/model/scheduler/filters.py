@@ -171,6 +171,10 @@ class FilterPipeline:
             refusing |= self._out_of_reach(claim)
         return () if fault else tuple(name for name in accepting if name not in refusing) if refusing else accepting
 
+    def claim_fault(self, pod: Pod) -> str:
+        """Return why no node can take a pod now because of its claims: one is lost, say; empty: none stops it."""
+        return self._claims(pod, ())[1]
+
     def accepts(self, pod: Pod, name: str, gone: Sequence[Pod] = ()) -> bool:
         """Return whether one node certainly takes the pod, the pods that were bound meanwhile included."""
         last = self._last
