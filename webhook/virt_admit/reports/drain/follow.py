@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.messages import count, cut, names
+from virt_admit.model.messages import count, cut, names, ordinal
 from virt_admit.model.sanitize import name
 from virt_admit.reports.drain.report import node_report, vm
 from virt_admit.reports.drain.words import range_words
@@ -254,8 +254,10 @@ def _end(found: _Moment) -> str:
 
 
 def _next_step(state: VmState) -> str:
-    """Return the time of KubeVirt's next step, else what the VM waits for."""
-    return moment(state.until) if state.until is not None else "a place" if state.holders else ""
+    """Return the time of KubeVirt's next step, else the place in the queue."""
+    if state.until is not None or not state.holders:
+        return moment(state.until) if state.until is not None else ""
+    return f"{ordinal(state.place)} of {state.waiting}"
 
 
 def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
