@@ -143,6 +143,9 @@ def test_a_drain_is_bounded_and_cannot_be_determined() -> None:
     assert work.seconds < 3
     assert plan.drainable is None
     assert f"the affinity of pods: crowded/vm0 has 8,000 {SAYS}" in plan.unseen
+    row = next(each for node in plan.nodes for each in node.forecasts if each.vmi.name == "vm0")
+    assert row.reason == f"the affinity of pods: crowded/vm0 has 8,000 {SAYS}"
+    assert row.remedy == "reduce them, so that they can be judged", "virt-admit has read them"
     assert all(each.drainable is None for each in plan.nodes), "their terms may select pods of every namespace"
 
 

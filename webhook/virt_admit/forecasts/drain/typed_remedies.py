@@ -31,6 +31,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
 SHUT_DOWN: Final = "let drains shut the guest down"
 """The alternative of remedies that end with the command of ``shut_down_by_drains``."""
@@ -203,3 +204,10 @@ _COMMANDS: Final[Mapping[str, _Command]] = {
     ProblemCause.COMPONENT: _of_root("describe", DEPLOYMENT),
 }
 """By cause. All others are reasons of KubeVirt's condition: the VM cannot migrate."""
+
+
+def of_unseen(what: str) -> tuple[str, str]:
+    """Return why an outcome cannot be determined, and the remedy. What has too many terms was read, but not searched."""
+    if NOT_SEARCHED in what:
+        return what, "reduce them, so that they can be judged"
+    return f"cannot see {what}", "let virt-admit read it"

@@ -128,8 +128,8 @@ class _Verdict(NamedTuple):
     @classmethod
     def unread(cls, blind: Unseen, *, may_stop: bool = True) -> _Verdict:
         """Return that the outcome cannot be determined."""
-        reason = f"cannot see {blind.what}"
-        return cls(VmOutcome.UNKNOWN, reason, "let virt-admit read it", blind.what, may_stop)
+        reason, remedy = typed_remedies.of_unseen(blind.what)
+        return cls(VmOutcome.UNKNOWN, reason, remedy, blind.what, may_stop)
 
 
 _Find = Callable[[bool], SchedulingTarget]

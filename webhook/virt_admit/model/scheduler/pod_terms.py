@@ -15,6 +15,8 @@ from virt_admit.model.kubernetes.selectors import IN, NOT_IN, Requirement, Selec
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+NOT_SEARCHED: Final = "not searched"
+"""Words of everything that could be read and has too many terms."""
 MOST_TERMS: Final = 100
 """Different terms of one pod that are searched: more than anybody writes by hand."""
 MOST_REQUIREMENTS: Final = 1_000
@@ -100,7 +102,7 @@ def too_many_constraints(full_name: str, count: int, most: int) -> Unsearched:
 
 
 def _beyond(most: int) -> str:
-    return f"; more than {most:,} are not searched" if most else ", not searched because there are too many in all"
+    return f"; more than {most:,} are {NOT_SEARCHED}" if most else f", {NOT_SEARCHED} because there are too many in all"
 
 
 def _different(affinity: Field) -> list[Field]:
