@@ -356,6 +356,16 @@ def test_a_vm_that_never_ran_or_was_deleted_is_not_down(guests):
     assert guests(900) == {}
 
 
+def test_namespaces_without_vms_that_should_run_have_no_series(guests):
+    guests(0, *guest())
+    guests(10, *guest(phase=None))
+    assert guests(70, *guest(phase=None)) == {(builders.NAMESPACE,): 60}
+    assert guests(80) == {}
+    guests(90, *guest())
+    guests(100, *guest(phase=None))
+    assert guests(110, *guest(phase=None)) == {(builders.NAMESPACE,): 10}
+
+
 def test_time_in_which_the_cluster_was_not_seen_is_not_counted(guests, watched):
     guests(0, *guest())
     guests(10, *guest(phase=None))

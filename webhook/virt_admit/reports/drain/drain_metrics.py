@@ -61,6 +61,8 @@ class DrainMetrics(Collector):
         """VMs that should run, and ran at some time."""
         self._down: Collection[tuple[str, str]] = ()
         self._counted: datetime | None = None
+        self._namespaces: set[str] = set()
+        """Namespaces with a series of downtime."""
         registry.register(self)
         self._durations = Histogram(
             "virt_admit_drain_duration_seconds",
@@ -144,12 +146,17 @@ class DrainMetrics(Collector):
         self.count_downtime(now)
         self._running = {vm for vm, running in runs.items() if running or vm in self._running}
         self._down = [vm for vm in self._running if not runs[vm]]
+        gone = self._namespaces - {namespace for namespace, _ in runs}
+        for namespace in gone:  # else a cluster whose namespaces come and go would get more and more series
+            self._downtime.remove(namespace)
+        self._namespaces -= gone
 
     def count_downtime(self, now: datetime, *, current: bool = True) -> None:
         """Count the time since the last call for the VMs that are down; none of it if they could not be watched."""
         since, self._counted = self._counted, now
         if since is not None and current:
             for namespace, _ in self._down:
+                self._namespaces.add(namespace)
                 self._downtime.labels(namespace).inc(max((now - since).total_seconds(), 0))
 
 
