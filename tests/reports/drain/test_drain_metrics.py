@@ -149,6 +149,16 @@ def test_a_cordon_of_which_nothing_is_evicted_is_not_a_drain(watched):
     assert not watched.samples(f"{DURATION}_count")
 
 
+def test_a_migration_since_the_cordon_shows_a_drain_also_after_a_restart(watched):
+    """The VM that is left was refused, which leaves no trace."""
+    ended = migration("m-web", "Succeeded", of="web", age=600, since={"Succeeded": 500}, sourceNode="a")
+    watched.look(0, cordoned(1000), vmi(), launcher(), ended)
+    assert watched.samples(PROGRESS) == {("a",): time(-500).timestamp()}
+    before = Watched()
+    before.look(0, cordoned(100), vmi(), launcher(), ended)
+    assert not before.samples(PROGRESS)
+
+
 def test_an_empty_node_that_is_drained_again(watched):
     for began in (0, 1000):
         watched.look(began, cordoned(60 - began), *MOVING)

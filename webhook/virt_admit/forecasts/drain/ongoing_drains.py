@@ -39,7 +39,7 @@ class OngoingDrain:
     complete: bool
     """Whether these are all."""
     evicts: bool
-    """Whether something other than the cordon shows that the node is drained: its cause, or a VM that leaves."""
+    """Whether something other than the cordon shows that the node is drained: its cause, or a VM that leaves or has left."""
 
     @property
     def empty(self) -> bool:
@@ -71,7 +71,7 @@ def _ongoing(found: NodePlan, start: DrainStart, cluster: Cluster) -> OngoingDra
         pods=frozenset((*rest.pods, *rest.old_pods)),
         others=len(rest.pods),
         complete=rest.complete,
-        evicts=start.cause is not DrainCause.CORDON or any(map(_leaves, found.forecasts)),
+        evicts=start.cause is not DrainCause.CORDON or any(map(_leaves, found.forecasts)) or _moved(start, moved),
     )
 
 
@@ -92,6 +92,11 @@ def is_open_too_long(row: Forecast, cluster: Cluster) -> bool:
     """Return whether a migration has copied everything and stays open: it waits for a condition that may never go."""
     state = row.state
     return state.state is State.NOT_CLOSED and vm_states_times.is_older(state.since, _OPEN_TOO_LONG, cluster)
+
+
+def _moved(start: DrainStart, moved: datetime | None) -> bool:
+    """Return whether a VM has migrated away since the node was cordoned."""
+    return moved is not None and start.since is not None
 
 
 def _leaves(row: Forecast) -> bool:
