@@ -124,6 +124,11 @@ VMS: Mapping[str, Expected] = {
         100: ("shop/db target-pending → running to b",),
         170: ("shop/db has left to b", DONE),
     },
+    "two drains at once, the other node": {
+        0: ("c, cordoned. 1 VM and 0 pods left", "shop/web marked: migrates"),
+        10: ("shop/web marked → running to b", "screen: Ends in 0 to "),
+        90: ("shop/web has left to b", DONE),
+    },
 }
 
 NODES: Mapping[str, Expected] = {

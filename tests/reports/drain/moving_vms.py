@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.builders import claim, manifest
@@ -321,6 +322,9 @@ TWO_DRAINS = Recording(
     ),
 )
 
+OTHER_OF_TWO = replace(TWO_DRAINS, node="c", steps=TWO_DRAINS.steps[:3])
+"""The same, seen from the other node."""
+
 RECORDINGS = {
     "three VMs behind a limit of one": LIMIT_OF_ONE,
     "unschedulable, with growing pauses": UNSCHEDULABLE_TARGET,
@@ -336,4 +340,5 @@ RECORDINGS = {
     "an arriving VM": ARRIVING,
     "a migration that stays open and holds the place": OPEN_MIGRATION,
     "two drains at once": TWO_DRAINS,
+    "two drains at once, the other node": OTHER_OF_TWO,
 }

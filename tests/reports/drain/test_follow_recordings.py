@@ -41,10 +41,11 @@ def test_following_ends_where_the_recording_ends_and_not_before(name):
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_the_state_is_the_one_of_drain_and_no_line_advises_what_may_lose_data(name):
+    node = RECORDINGS[name].node
     for _, cluster, look in replay(RECORDINGS[name]):
         if look.state is not None:
-            assert look.state == node_report(drain_plan.plan(cluster, "a").nodes[0])
-            again = DrainFollower("a").look(cluster)
+            assert look.state == node_report(drain_plan.plan(cluster, node).nodes[0])
+            again = DrainFollower(node).look(cluster)
             assert again.state == look.state
         for line in (*look.screen, *(change.text for change in look.changes)):
             assert not risky(line), line
