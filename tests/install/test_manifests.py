@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from tests.paths import ROOT
 from virt_admit.cli import main
 from virt_admit.cli.commands import scan, serve
-from virt_admit.cli.commands.watch_loop import READS
 from virt_admit.install import manifests
 from virt_admit.install.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN, WATCHER
 from virt_admit.model.kubernetes import kinds
@@ -242,7 +241,10 @@ class TestRights:
 
     def test_the_scan_lists_what_rules_judge_and_look_up_and_what_an_upgrade_depends_on(self):
         listed = [rule for rule in granted(self.SWEEP) if rule["verbs"] == ["list"]]
-        wanted = {*READS, *(kind for rule in load_rules().in_scan for kind in (*rule.kinds, *rule.reads))}
+        wanted = {
+            *manifests.FORECAST_READS,
+            *(kind for rule in load_rules().in_scan for kind in (*rule.kinds, *rule.reads)),
+        }
         assert self._kinds([*listed, *granted(self.ELSEWHERE)]) == {(kind.group, kind.plural) for kind in wanted}
 
     @pytest.mark.parametrize(

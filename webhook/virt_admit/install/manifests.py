@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from virt_admit import __version__
+from virt_admit.forecasts.drain import progress
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.kube.field_filter import looked_up_at_admission, looked_up_kinds, lookup_namespace
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import down_vms
 from virt_admit.model.kubevirt.settings.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.reports.findings.formats.policy_reports import WRITTEN
 from virt_admit.rule import Operation
@@ -28,6 +31,8 @@ SCAN: Final = f"{NAME}-scan"
 WATCHER: Final = f"{NAME}-watch"
 READER: Final = f"{NAME}-reader"
 WATCH: Final = ("list", "watch")
+FORECAST_READS: Final = union(rehearsal.READS, outages.READS, progress.READS, down_vms.READS)
+"""The fields that the forecasts of the watch, and of the scan with metrics, read besides those of rules."""
 Condition = tuple[str, str]
 """Name and CEL expression."""
 MakeCondition = Callable[[Rules, tuple[str, ...]], Condition]
@@ -292,9 +297,9 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 
 
 def scan_rbac(rules: Rules, name: str = SCAN) -> list[dict[str, Any]]:
-    """Return the role of the scan, or of the watch: read what rules judge and look up, and what forecasts depend on."""
+    """Return the role of the scan, or of the watch: read what rules judge and look up, and what forecasts read."""
     rules = rules.in_scan
-    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *rehearsal.READS, *outages.READS})
+    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *FORECAST_READS})
     verbs = WATCH if name == WATCHER else ("list",)
     return list(_granted(name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)))
 

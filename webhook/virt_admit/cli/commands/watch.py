@@ -104,7 +104,8 @@ def start(settings: Settings, write_reports: str | None, events: bool, stopped: 
     Raises:
         SettingError, OSError, ValueError: a setting is not valid.
     """
-    from virt_admit.cli.commands.watch_loop import READS, Watch  # noqa: PLC0415 - `virt-admit watch --help` does not need it
+    from virt_admit.cli.commands.watch_loop import Watch  # noqa: PLC0415 - `virt-admit watch --help` does not need it
+    from virt_admit.install.manifests import FORECAST_READS  # noqa: PLC0415
     from virt_admit.kube import informers  # noqa: PLC0415
     from virt_admit.kube.client import ApiClient  # noqa: PLC0415 - importing kubernetes takes 0.3 s
     from virt_admit.reports.html.page import content_security_policy  # noqa: PLC0415
@@ -115,7 +116,7 @@ def start(settings: Settings, write_reports: str | None, events: bool, stopped: 
     from virt_admit.serving.views import watch_app  # noqa: PLC0415
 
     rules = load_rules().in_scan
-    kept = stores(rules, READS)
+    kept = stores(rules, FORECAST_READS)
     api = ApiClient.connect(settings.kubeconfig, settings.context, connections=len(kept) + 3)
     metrics = ProcessMetrics()
     policy = policy_source(settings, load_rules(), metrics)

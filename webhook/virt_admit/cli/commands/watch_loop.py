@@ -18,17 +18,14 @@ from prometheus_client.registry import Collector
 from virt_admit.forecasts.drain import progress
 from virt_admit.forecasts.drain.drain_plan import Plan, plan
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain, ongoing
-from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.upgrade import node_drain
 from virt_admit.forecasts.upgrade.durations import Range
-from virt_admit.forecasts.upgrade.rehearsal import READS as REHEARSAL_READS
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.kube.frozen_cache import FrozenCache
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kubernetes import clock, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VM, VMI, VMIM
-from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import down_vms
 from virt_admit.model.node_updates import updaters
 from virt_admit.policy.policy import Policy
@@ -52,8 +49,6 @@ LONGEST_PAUSE: Final = 30.0
 UPGRADE_INTERVAL: Final = 60.0
 """Seconds between two estimates of an upgrade. One takes a third of the time of a judgement."""
 
-READS: Final = union(REHEARSAL_READS, progress.READS, down_vms.READS, outages.READS)
-"""The fields that the watch reads besides those of rules."""
 _OF_DRAINS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI, VMIM))
 """Kinds without which the figures of drains stay as they were."""
 _OF_GUESTS: Final = frozenset(kind.resource for kind in (VM, VMI))
