@@ -228,17 +228,31 @@ def test_a_component_on_the_drained_node_alone(name):
     assert drained(movable).drainable is True
 
 
+@pytest.mark.parametrize(("release", "expected"), [("v1.5.0", False), ("v1.4.0", True)])
+def test_virt_api_on_the_drained_node_alone_keeps_vms_that_are_shut_down_too(release, expected):
+    setting = kubevirt(status={"observedKubeVirtVersion": release})
+    pinned = component("virt-api", "a", nodeSelector={"kubernetes.io/hostname": "a"})
+    assert drained(*OFF, pinned, setting).drainable is expected
+    assert drained(*OFF, component("virt-api", "a"), setting).drainable is (None if expected is False else True)
+    controller = component("virt-controller", "a", nodeSelector={"kubernetes.io/hostname": "a"})
+    assert drained(*OFF, controller, setting).drainable is True
+
+
 def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
-    def with_conditions(available, progressing, *unreadable):
+    def with_conditions(available, progressing, *unreadable, phase="Deployed", synchronized="True"):
         said = [{"type": "Available", "status": available}, {"type": "Progressing", "status": progressing}]
+        said.append({"type": "Synchronized", "status": synchronized})
         parts = [component("virt-controller", "b"), component("virt-api", "b")] * (not unreadable)
-        objects = [*NODES, *VMS, kubevirt(status={"conditions": said}), *parts]
+        objects = [*NODES, *VMS, kubevirt(status={"conditions": said, "phase": phase}), *parts]
         found = plan(Snapshot(objects, ["*"], list(unreadable)), "a").nodes[0]
         return found.drainable, [each.healthy for each in found.control]
 
     assert with_conditions("False", "True") == (True, [True, True])
     assert with_conditions("True", "False", "deployments.apps") == (True, [True, True])
     assert with_conditions("False", "False", "deployments.apps") == (None, [None, None])
+    assert with_conditions("True", "False", "deployments.apps", phase="Deploying") == (None, [None, None])
+    assert with_conditions("True", "False", "deployments.apps", synchronized="False") == (None, [None, None])
+    assert with_conditions("True", "False", phase="Deploying", synchronized="False") == (True, [True, True])
 
 
 # --- webhooks that fail closed -------------------------------------------------------------------------------------

@@ -191,8 +191,13 @@ def _by_kubevirt(name: str, unseen: str, cluster: Cluster) -> _State | str | Non
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     if found is None or not found.at("status", "conditions").present:
         return None
-    healthy = (found.condition("Available")["status"].text, found.condition("Progressing")["status"].text)
-    return _State(name, "", "", (), found.namespace) if healthy == ("True", "False") else f"{name} ({unseen})"
+    said = tuple(found.condition(kind)["status"].text for kind in ("Available", "Progressing"))
+    deployed = (found.at("status", "phase").text or _DEPLOYED) == _DEPLOYED
+    healthy = said == ("True", "False") and deployed and found.condition("Synchronized")["status"].text != "False"
+    return _State(name, "", "", (), found.namespace) if healthy else f"{name} ({unseen})"
+
+
+_DEPLOYED: Final = "Deployed"
 
 
 class _Components(NamedTuple):

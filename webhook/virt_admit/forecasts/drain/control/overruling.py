@@ -41,7 +41,7 @@ def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPa
     unseen = list(_unready(node)) if node is not None and forecasts else []
     for hindrance in path.hindrances:
         kept = [index for index, found in enumerate(forecasts) if _concerns(hindrance, found, cluster)]
-        held = [index for index in kept if hindrance.stops and (hindrance.now or _migrates(forecasts[index], cluster))]
+        held = kept if hindrance.stops else []
         if held:
             blockers.append(control_path.blocker(hindrance))
         elif kept:
