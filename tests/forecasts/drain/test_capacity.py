@@ -1,5 +1,7 @@
 """Whether a drain would find room, as rules at admission ask: a shortage needs facts, and missing rights are silent."""
 
+import json
+
 import pytest
 
 from tests import builders
@@ -83,7 +85,8 @@ def shortage(objects, without=None):
     given = [*objects, NS, kubevirt()]
     everything = {*capacity.READS, *map(kinds.of, given)}
     read = [obj for obj in given if kinds.of(obj) is not without]
-    return capacity.shortage(Snapshot(read, complete=[kind.resource for kind in everything - {without}]), "n2")
+    found = capacity.shortage(Snapshot(read, complete=[kind.resource for kind in everything - {without}]), "n2")
+    return found.text if found is not None else ""
 
 
 @pytest.mark.parametrize("kind", WORLDS, ids=str)
@@ -95,7 +98,7 @@ def test_without_the_right_to_read_a_kind_nothing_is_said(kind):
 
 
 def test_the_vm_and_the_node_are_named():
-    assert shortage(WORLDS[POD][0]) == "shop/db: on n3 memory: 192Gi missing"
+    assert shortage(WORLDS[POD][0]) == "room for shop/db: on n3 memory: 192Gi missing"
     assert shortage([*HOSTS, BIG, LAUNCHER, DISK, VOLUME]) == ""
 
 
@@ -131,10 +134,18 @@ def test_a_request_tries_few_vms_that_other_pods_keep_off(monkeypatch):
     assert shortage(objects)
 
 
+def test_a_vm_that_is_pinned_lacks_a_node_and_not_room():
+    pinned = Object(json.loads(json.dumps(BIG.data)))
+    pinned.data["spec"]["nodeSelector"] = {"zone": "x"}
+    found = capacity.shortage(Snapshot([*HOSTS, pinned, NS, kubevirt()], ["*"]), "n2")
+    assert (found.text.startswith("node for shop/db: on n3 "), found.remedy) == (True, "Remove that cause first")
+
+
 def test_the_cache_of_the_webhook_gives_the_same_answer():
     for objects, _ in WORLDS.values():
         given = [*objects, NS, kubevirt()]
-        assert capacity.shortage(in_webhook(given), "n2") == shortage(objects)
+        found = capacity.shortage(in_webhook(given), "n2")
+        assert (found.text if found is not None else "") == shortage(objects)
 
 
 def test_the_vms_of_a_lost_node_are_placed_as_of_now():

@@ -59,10 +59,19 @@ def _item(leaving: Leaving) -> Item:
     )
 
 
-def shortage(cluster: Cluster, node: str) -> str:
-    """Return which VM of a node would find no room if it were drained now, and what is short on which node.
+class LackOfRoom(NamedTuple):
+    """Why a VM of a node finds no place elsewhere."""
 
-    Empty: all of them find room, or that cannot be determined, because the node, pods or anything else that decides on
+    text: str
+    """What it lacks, with the name of the VM: ``room for shop/db: on b 3Gi missing``."""
+    remedy: str
+    """As the beginning of a sentence."""
+
+
+def shortage(cluster: Cluster, node: str) -> LackOfRoom | None:
+    """Return which VM of a node would find no place if it were drained now, and what is short on which node.
+
+    None: all of them find room, or that cannot be determined, because the node, pods or anything else that decides on
     it cannot be read, or there are more than ``MOST_PODS`` or ``MOST_PAIRS``. VMs whose eviction is refused are left out.
 
     Raises:
@@ -71,26 +80,26 @@ def shortage(cluster: Cluster, node: str) -> str:
     try:
         moving = list(_moving(cluster, node))
         if not moving or cluster.get(NODE, "", node) is None:
-            return ""
+            return None
         if sum(1 for _ in itertools.islice(cluster.list(POD), MOST_PODS + 1)) > MOST_PODS:
-            return ""
+            return None
         if len(moving) * len(cluster.known(NODE)) > MOST_PAIRS:
-            return ""
+            return None
     except Unseen:
-        return ""
+        return None
     for vmi, moves in moving:
         refused = quotas.refusal(vmi, cluster) if moves else None
         if refused is not None:
-            return f"{vmi.full_name}: {refused.reason}"
+            return LackOfRoom(f"room in a quota for {vmi.full_name}: {refused.reason}", "Raise the quota first")
     if sum(_is_linked(vmi) for vmi, _ in moving) * len(cluster.known(NODE)) > MOST_LINKED_PAIRS:
-        return ""
+        return None
     leaving = [Leaving(vmi, candidates.target(vmi, cluster, moves=moves)) for vmi, moves in moving]
     packed = packing(leaving, cluster)
     if packed.fits is None:
         for each in leaving:
             for what in candidates.scheduler(cluster).unsearched(each.target.pod, each.target.gone):
                 raise Unseen(what)
-    return _explain(packed, leaving, cluster) if packed.fits is False else ""
+    return _explain(packed, leaving, cluster) if packed.fits is False else None
 
 
 def _is_linked(vmi: Object) -> bool:
@@ -109,7 +118,7 @@ def _moving(cluster: Cluster, node: str) -> Iterator[tuple[Object, bool]]:
             yield vmi, False
 
 
-def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> str:
+def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> LackOfRoom:
     """Return the first VM without a place, and the node on which the fewest causes keep it off once the others are
     placed."""
     lost = {id(pod) for pod in packed.left}
@@ -124,6 +133,8 @@ def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> s
     hosts = {name: why for name, why in refusals.items() if SCHEDULABLE in scheduler.state.nodes[name].labels}
     more = f" and {count(len(lost) - 1, 'more VM')}" if len(lost) > 1 else ""
     if not hosts:
-        return f"{vmi.full_name}{more}: no other node runs KubeVirt"
+        return LackOfRoom(f"node for {vmi.full_name}{more}: no other one runs KubeVirt", "Add one first")
     name, why = min(hosts.items(), key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]))
-    return f"{vmi.full_name}{more}: on {name} {cut(why, 80)}"
+    if all("missing" in cause for cause in why.split("; ")):
+        return LackOfRoom(f"room for {vmi.full_name}{more}: on {name} {cut(why, 80)}", "Free or add room first")
+    return LackOfRoom(f"node for {vmi.full_name}{more}: on {name} {cut(why, 80)}", "Remove that cause first")

@@ -81,6 +81,11 @@ class NodePlan:
         """Return the forecasts with this outcome."""
         return tuple(vm for vm in self.forecasts if vm.outcome is outcome)
 
+    def crowded(self, room: Packing) -> tuple[str, ...]:
+        """Return the VMs that find no place at the same time. One that fits nowhere has a reason of its own."""
+        nowhere = {row.vmi.full_name for row in self.forecasts if row.placement.certain == ()}
+        return tuple(pod.full_name for pod in room.left if pod.full_name not in nowhere) if room.fits is False else ()
+
     @property
     def blockers(self) -> int:
         """The number of VMs and other things that keep the node from becoming empty."""

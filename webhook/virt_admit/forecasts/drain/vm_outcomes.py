@@ -14,17 +14,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions, typed_remedies, vm_problems, vmi_evictions
+from virt_admit.forecasts.drain import migration_doubts, pod_evictions, typed_remedies, vm_problems, vmi_evictions
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
-from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import (
@@ -36,9 +35,7 @@ from virt_admit.model.kubevirt.instances import (
     vms,
 )
 from virt_admit.model.kubevirt.instances.expand import Strategy
-from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.kubevirt.settings import parallel_migrations, versions
-from virt_admit.model.kubevirt.settings.versions import Feature
+from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
@@ -245,7 +242,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     for open_end in (ruled, again):
         if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
             return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
-    doubt = _doubt(vmi, cluster)
+    doubt = migration_doubts.doubt(vmi, cluster)
     if doubt is not None:
         reason = f"{why}, but {doubt.reason}"
         return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
@@ -348,31 +345,6 @@ def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
     return Problem(reason, remedy, ProblemCause.STOP_OVERDUE)
 
 
-def _doubt(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt."""
-    here = vmi.at("status", "nodeName").text or ""
-    node = candidates.scheduler(cluster).state.nodes.get(here)
-    if node is not None and node.labels.get(SCHEDULABLE) == "false":
-        return Problem(
-            f"virt-handler on {here} is not ready", "wait for virt-handler, which sends the VM's memory, or repair it"
-        )
-    spec = vmi["spec"]
-    attached = tuple(launcher_pod.attached_claims(spec))
-    if attached and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
-        reason = (
-            f"nothing keeps the pod that attaches {attached[0]}: its eviction may detach disks of the running guest"
-        )
-        command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
-        return Problem(reason, typed("migrate the VM before the drain", command))
-    claims = (*launcher_pod.claims(spec), *attached)
-    shared = node_local_volumes.host_path_claim(vms.namespace_of(vmi), claims, cluster)
-    if shared:
-        reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
-        remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
-        return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
-    return None
-
-
 def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bool = False) -> _Verdict:
     after = vmis.comes_back(vmi, cluster, lost=lost)
     if not after.comes:
@@ -382,7 +354,9 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     lasting = no_target.is_lasting(find(False), vmi, cluster) if problem is not None else False
     if problem is not None and lasting:
         here = vmi.at("status", "nodeName").text or ""
-        reason = f"{why}; {after.why}, but no other node can ever run it: {problem.reason}"
+        reason = (
+            f"{why}; {after.why}, but no other node can ever run it: {problem.reason.removeprefix(no_target.NOWHERE)}"
+        )
         return _Verdict(VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back")
     if problem is not None:
         reason = f"{why}; {after.why}, but only later: {problem.reason}"

@@ -17,6 +17,8 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 
+NOWHERE: Final = "no other node can take it: "
+"""How the reason begins that names what keeps the pod off each node."""
 _MOMENT: Final = frozenset(("cordoned", "not Ready", "virt-handler is not serving it"))
 
 
@@ -54,10 +56,44 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
         command = f"kubectl {verb} {shlex.quote((cordoned or sorted(busy))[0])}"
         return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
     causes = tuple(dict.fromkeys(_causes(refusals)))
-    found, remedy = f"no other node can take it: {names(causes)}", _remedy(causes, otherwise, cluster)
+    absent = _absent(refusals, cluster)
+    lasting = _lasting(refusals) or (f"add a node that has {absent}" if absent else "")
+    remedy = f"{lasting}, or {otherwise}" if lasting else _remedy(causes, otherwise, cluster)
     claim, namespace = _broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
-    return Problem(found, remedy, _cause(causes), command=command)
+    cause = ProblemCause.NO_TARGET if absent else _cause(causes)
+    return Problem(f"{NOWHERE}{names(causes)}", remedy, cause, command=command)
+
+
+def _lasting(refusals: Mapping[str, str]) -> str:
+    """Return what helps where every node is refused for the same cause, which no new node repairs; else empty."""
+    common = set.intersection(*(set(why.split("; ")) for why in refusals.values()))
+    for start, remedy in _LASTING:
+        found = next((cause for cause in sorted(common) if cause.startswith(start)), "")
+        if found:
+            return remedy.format(found.removeprefix(start).split()[0] if found != start else "")
+    return ""
+
+
+_LASTING: Final = (
+    ("volume of claim ", "move claim {} to storage that the other nodes reach"),
+    ("node selector kubernetes.io/hostname=", "remove the node selector for {} from the VM"),
+    ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
+    ("node affinity", "change its node affinity, or the labels of another node"),
+    ("dedicated CPUs", "switch on the CPU manager of another node"),
+)
+"""What helps against a cause that no amount of room repairs; the first one that fits."""
+
+
+def _absent(refusals: Mapping[str, str], cluster: Cluster) -> str:
+    """Return the device that every node lacks because none of them offers it; empty: there is none."""
+    nodes = candidates.scheduler(cluster).state.nodes
+    causes = [why.split("; ") for why in refusals.values()]
+    lacking = [{cause.partition(": ")[0] for cause in each if cause.endswith(" missing")} for each in causes]
+    common = sorted(name for name in set.intersection(*lacking) if "/" in name)
+    return next(
+        (name for name in common if not any((nodes[node].allocatable or {}).get(name) for node in refusals)), ""
+    )
 
 
 def _broken_claim(causes: Collection[str]) -> str:

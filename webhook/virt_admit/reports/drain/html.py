@@ -126,13 +126,12 @@ def _blockers(plan: Plan) -> Iterator[PageCause]:
 
 
 def _no_room(plan: Plan) -> Iterator[PageCause]:
-    moving = [(node, node.moving) for node in plan.nodes if node.moving.fits is False]
-    others = [
-        (node, node.packing) for node in plan.nodes if node.packing.fits is False and node.moving.fits is not False
-    ]
+    moving = [(node, found) for node in plan.nodes if (found := node.crowded(node.moving))]
+    among = {node.name for node, _ in moving}
+    others = [(node, found) for node in plan.nodes if node.name not in among and (found := node.crowded(node.packing))]
     for level, kind, crowded in ((BAD, "that migrate", moving), (NOTICE, "that restart", others)):
         if crowded:
-            items = tuple(CauseItem(pod.full_name, node.name) for node, room in crowded for pod in room.left)
+            items = tuple(CauseItem(vm, node.name) for node, left in crowded for vm in left)
             where = names(node.name for node, _ in crowded)
             text = f"The VMs of {where} {kind} do not fit on the other nodes at the same time."
             yield PageCause(level, "no room", "", text, "Free room for them, or stop or move some of these VMs.", items)

@@ -270,5 +270,5 @@ def _causes(blocked: Sequence[NodePlan]) -> Iterator[str]:
     others = sum(len(node.pods.blockers) for node in blocked)
     if others:
         yield count(others, "other blocker")
-    if any(node.moving.fits is False and not node.having(VmOutcome.BLOCKS) for node in blocked):
+    if any(node.crowded(node.moving) and not node.having(VmOutcome.BLOCKS) for node in blocked):
         yield "missing room"

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.messages import count, names
@@ -20,7 +22,9 @@ def text(result: Plan) -> str:
     lines = [_ready(result), ""] if result.whole else []
     for node in result.nodes:
         if node.forecasts or node.visitors or node.pods.blockers or not result.whole:
-            lines += [_headline(node), *_table((*node.forecasts, *node.visitors)), *_others(node), ""]
+            rows = (*node.forecasts, *node.visitors)
+            lines += [_headline(node), *_table(rows, times=not result.whole), *_others(node)]
+            lines += [""] if result.whole else [_answer(node), ""]
     if result.whole:
         lines += [*_whole(result), ""]
     if result.unseen:
@@ -53,21 +57,40 @@ def _counted(number: int, outcome: VmOutcome) -> str:
     return " ".join((str(number), verb if number == 1 else verb.removesuffix("s"), *rest))
 
 
-def _table(forecasts: Sequence[Forecast]) -> Iterator[str]:
+def _answer(node: NodePlan) -> str:
+    """Return whether a drain that starts now ends: what the exit code says."""
+    if node.drainable is None:
+        return f"It cannot be determined whether a drain of {name(node.name)} ends."
+    return f"A drain of {name(node.name)} {'ends' if node.drainable else 'does not end'}."
+
+
+def _now(row: Forecast) -> str:
+    """Return the state of a VM, since when it has it, and when its next step follows; empty: it is at rest."""
+    state = row.state
+    if state.state is State.STILL and not state.flags:
+        return ""
+    flags = f" ({', '.join(state.flags)})" if state.flags else ""
+    since = f" since {moment(state.since)}" if state.since is not None else ""
+    until = f", next step at {moment(state.until)}" if state.until is not None else ""
+    return f"{state.state}{flags}{since}{until}"
+
+
+def _table(forecasts: Sequence[Forecast], *, times: bool) -> Iterator[str]:
     width = max((len(row.outcome) for row in forecasts), default=0)
     vms = [name(row.vmi.full_name) for row in forecasts]
     name_width = max(map(len, vms), default=0)
     for row, vm in zip(forecasts, vms, strict=True):
         yield f"  {row.outcome:{width}}  {vm:{name_width}}  {row.reason}"
+        if times and (now := _now(row)):
+            yield f"  {'':{width}}  {'':{name_width}}  state: {now}"
         if row.remedy:
             yield f"  {'':{width}}  {'':{name_width}}  to do: {row.remedy}"
 
 
 def _others(node: NodePlan) -> Iterator[str]:
     """Yield lines about everything but single VMs: room for all, other pods, flags, notes."""
-    reported = {row.vmi.full_name for row in node.forecasts if row.placement.certain == ()}  # they fit nowhere
-    crowded = [pod.full_name for pod in node.packing.left if pod.full_name not in reported]
-    if node.packing.fits is False and crowded:
+    crowded = node.crowded(node.packing)
+    if crowded:
         yield f"  no room at the same time for {names(crowded)}"
     for blocker in node.pods.blockers:
         when = "blocks now" if blocker.now else "blocks the drain"
@@ -97,7 +120,7 @@ def summary(result: Plan) -> str:
     if blockers:
         lines.append(f"{count(len(blockers), 'other blocker')}:")
         lines += [f"  on {count(number, 'node')}: {cause}" for cause, number in blockers.most_common(_MOST_CAUSES)]
-    crowded = [node.name for node in result.nodes if node.packing.fits is False]
+    crowded = [node.name for node in result.nodes if node.crowded(node.packing)]
     if crowded:
         lines.append(f"no room elsewhere for all VMs of {names(crowded)}")
     lines += [*(_whole(result) if result.whole else ())]

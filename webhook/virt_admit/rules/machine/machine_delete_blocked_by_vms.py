@@ -34,6 +34,6 @@ def check(machine: Object, context: Context) -> Findings:
     if evictions.reactions and (short := capacity.shortage(context.cluster, machines.node_name(machine))):
         yield Finding(
             machine.metadata["name"].path,
-            f"the drain of its node finds no room for {short}. Free or add room first, or stop VMs.",
+            f"the drain of its node finds no {short.text}. {short.remedy}, or stop VMs.",
             value=machine.name,
         )

@@ -32,7 +32,7 @@ def check(obj: Object, context: Context) -> Findings:
         return
     members = machines.of_set(change.machine_set, context.cluster)
     blocking: list[str] = []
-    short = ""
+    short: capacity.LackOfRoom | None = None
     for machine in _deleted_first(members, change):
         evictions = machine_vms.evictions(machine, context.cluster)
         blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
@@ -51,7 +51,7 @@ def check(obj: Object, context: Context) -> Findings:
     if short:
         yield Finding(
             obj.at("spec", "replicas").path,
-            f"the drains find no room for {short}. Free or add room first, or mark other machines.",
+            f"the drains find no {short.text}. {short.remedy}, or mark other machines.",
         )
     members.demand_all()
 

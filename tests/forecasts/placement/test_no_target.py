@@ -1,0 +1,56 @@
+"""Why no other node takes a VM, and the remedy: more room helps only where room is what is missing."""
+
+import pytest
+
+from tests.builders import claim, manifest
+from tests.forecasts.drain.vm_motion import cluster, node, vmi
+from virt_admit.forecasts.placement import no_target
+from virt_admit.model.problems import ProblemCause
+
+GPU = {
+    "domain": {"cpu": {"model": "host-model"}, "devices": {"gpus": [{"name": "g", "deviceName": "nvidia.com/A100"}]}}
+}
+LARGE = {"domain": {"cpu": {"model": "host-model"}, "devices": {}, "memory": {"guest": "900Gi"}}}
+DEDICATED = {"domain": {"cpu": {"model": "host-model", "cores": 2, "dedicatedCpuPlacement": True}, "devices": {}}}
+TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}
+DISK = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+
+
+def local_disk():
+    bound = claim("data", "ReadWriteMany")
+    bound.data["spec"] |= {"volumeName": "pv-1", "storageClassName": "local"}
+    bound.data["status"] = {"phase": "Bound"}
+    spec = {"local": {"path": "/disk"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [TERM]}}}
+    return bound, manifest("v1", "PersistentVolume", "pv-1", spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "remedy"),
+    [
+        (DISK, "move claim data to storage that the other nodes reach"),
+        ({"nodeSelector": {"kubernetes.io/hostname": "a"}}, "remove the node selector for a from the VM"),
+        ({"nodeSelector": {"zone": "x"}}, "set the label zone=x on another node, or remove the node selector from"),
+        ({"affinity": {"nodeAffinity": REQUIRED}}, "change its node affinity, or the labels of another node"),
+        (DEDICATED, "switch on the CPU manager of another node"),
+        (GPU, "add a node that has nvidia.com/A100"),
+    ],
+)
+def test_what_no_room_repairs_is_never_called_missing_room(spec, remedy):
+    found = no_target.nowhere_to_go(vmi(spec=spec), cluster(*local_disk()), moves=True)
+    assert found.remedy.startswith(f"{remedy}"), found
+    assert found.cause is not ProblemCause.NO_ROOM
+    assert "add a node or free" not in found.remedy
+
+
+def test_room_and_devices_that_are_taken_are_missing_room():
+    large = no_target.nowhere_to_go(vmi(spec=LARGE), cluster(), moves=True)
+    assert (large.cause, large.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)
+    taken = [node(name) for name in ("b", "c")]
+    for each in taken:
+        each.data["status"]["allocatable"]["nvidia.com/A100"] = "1"
+    two = {
+        "domain": GPU["domain"] | {"devices": {"gpus": [{"name": n, "deviceName": "nvidia.com/A100"} for n in "gh"]}}
+    }
+    found = no_target.nowhere_to_go(vmi(spec=two), cluster(*taken), moves=True)
+    assert (found.cause, found.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)

@@ -1,0 +1,40 @@
+"""Why the drain of a VM that can migrate may fail all the same, where objects do not decide it."""
+
+from __future__ import annotations
+
+from virt_admit.forecasts.drain import typed_remedies
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import node_local_volumes, vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature
+from virt_admit.model.problems import Problem
+
+
+def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt."""
+    here = vmi.at("status", "nodeName").text or ""
+    node = candidates.scheduler(cluster).state.nodes.get(here)
+    if node is not None and node.labels.get(SCHEDULABLE) == "false":
+        return Problem(
+            f"virt-handler on {here} is not ready", "wait for virt-handler, which sends the VM's memory, or repair it"
+        )
+    spec = vmi["spec"]
+    attached = tuple(launcher_pod.attached_claims(spec))
+    if attached and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
+        reason = (
+            f"nothing keeps the pod that attaches {attached[0]}: its eviction may detach disks of the running guest"
+        )
+        command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
+        return Problem(reason, typed("migrate the VM before the drain", command))
+    claims = (*launcher_pod.claims(spec), *attached)
+    shared = node_local_volumes.host_path_claim(vms.namespace_of(vmi), claims, cluster)
+    if shared:
+        reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
+        remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
+        return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
+    return None
