@@ -238,6 +238,13 @@ def test_virt_api_on_the_drained_node_alone_keeps_vms_that_are_shut_down_too(rel
     assert drained(*OFF, controller, setting).drainable is True
 
 
+def test_a_component_may_have_pods_that_were_not_read():
+    pinned = component("virt-api", "a", nodeSelector={"kubernetes.io/hostname": "a"})
+    found = plan(Snapshot([*NODES, *VMS, pinned], ["*"], ["pods"]), "a").nodes[0]
+    assert found.drainable is None
+    assert found.pods.blockers == ()
+
+
 def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
     def with_conditions(available, progressing, *unreadable, phase="Deployed", synchronized="True"):
         said = [{"type": "Available", "status": available}, {"type": "Progressing", "status": progressing}]

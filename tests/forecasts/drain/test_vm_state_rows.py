@@ -10,6 +10,7 @@ from tests.forecasts.drain.vm_motion import NOW, ago, cluster, failed, launcher,
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Snapshot
 
 MIGRATES, BLOCKS, UNKNOWN, RESTARTS = "migrates", "blocks the drain", "unknown", "restarts elsewhere"
 
@@ -213,6 +214,19 @@ def test_a_vm_whose_migration_stays_open_needs_room_on_another_node():
     full = [node(name, unschedulable=True) for name in ("b", "c")]
     found = row(cluster(*objects, *full))
     assert (found.state.state, found.outcome) == (State.NOT_CLOSED, BLOCKS)
+
+
+@pytest.mark.parametrize("hidden", ["virtualmachineinstancemigrations.kubevirt.io", "pods"])
+def test_a_migration_of_which_a_part_was_not_read_is_neither_stuck_nor_done(hidden):
+    """Its target pod has the only room; without it the VM has no candidate, without the migration two pods."""
+    full = [node(name, unschedulable=True) for name in ("b", "c")]
+    _, objects, _ = CASES["target not ready"]
+    whole = cluster(*objects, *full)
+    assert row(whole).outcome == MIGRATES
+    kept = [each for each in whole if not hidden.startswith(f"{each.kind.lower()}s")]
+    assert row(Snapshot(kept, ["*"], [hidden], time=NOW)).outcome == UNKNOWN
+    arriving = drain_plan.plan(Snapshot(kept, ["*"], [hidden], time=NOW), "b").nodes[0]
+    assert arriving.drainable is None
 
 
 def test_a_gate_that_replaces_the_deadline_leaves_the_end_open():

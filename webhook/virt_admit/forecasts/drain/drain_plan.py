@@ -96,7 +96,7 @@ class NodePlan:
         """Whether the node can be drained now. None: it cannot be determined."""
         if self.having(VmOutcome.BLOCKS) or self.pods.blockers or self.moving.fits is False:
             return False
-        stays = any(vm.outcome is not VmOutcome.MIGRATES for vm in self.visitors)
+        stays = any(vm.outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN) for vm in self.visitors)
         return None if self.doubts or self.having(VmOutcome.UNKNOWN) or stays or self.moving.fits is None else True
 
 
@@ -191,7 +191,7 @@ def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
     blockers = (replace(found, remedy=typed_remedies.of_blocker(found)) for found in (*stopped, *pods.blockers))
     pods = replace(pods, blockers=tuple(blockers))
     unread = cluster.cached(_unread)
-    doubts = [*(unread[kind] for kind in _needed(forecasts) if kind in unread), *open_ends]
+    doubts = [*(unread[kind] for kind in _needed((*forecasts, *visitors)) if kind in unread), *open_ends]
     doubts += [found.unseen for found in (*moving, *visitors) if found.unseen]
     room, without = _room(moving, node, cluster)
     packing, unseen = _room(forecasts, node, cluster) if len(moving) < len(forecasts) else (room, without)

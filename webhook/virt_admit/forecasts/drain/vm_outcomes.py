@@ -103,7 +103,8 @@ class Forecast:
     @property
     def needs_room(self) -> bool:
         """Whether the drain needs room for the VM on another node."""
-        return self.outcome not in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE) and not self.state.placed
+        has_room = self.moves and self.state.placed and not self.may_stop  # else its target pod goes with it
+        return self.outcome not in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE) and not has_room
 
 
 class _Verdict(NamedTuple):
@@ -195,7 +196,11 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     evicted = vmi_evictions.reaction(vmi, cluster)
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         _demand_conditions(vmi, evicted.strategy)
-    if evicted.effect is Effect.REFUSED and state.migration is not None and vmis.migratable(vmi) is False:
+    if evicted.effect in (Effect.REFUSED, Effect.NO_MIGRATION, Effect.MIGRATES):
+        unread = vm_states.unread_migration(vmi, state, cluster)
+        if unread:  # it may have a target pod already
+            return _Verdict.unread(Unseen(unread))
+    if evicted.effect is Effect.REFUSED and state.placed and vmis.migratable(vmi) is False:
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)  # its migration began before
     if state.state is State.STARTING and evicted.effect in (Effect.REFUSED, Effect.MIGRATES):
         return _Verdict.blocks(Problem(f"{evicted.strategy.phrase}, {_NOT_REPORTED}", _WAIT, ProblemCause.NOT_REPORTED))

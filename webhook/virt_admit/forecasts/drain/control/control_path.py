@@ -125,6 +125,9 @@ def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
         return replace(made, reason=f"{state.problem}, so {effect}", remedy=state.remedy, stops=True, now=True)
     if not state.pods or any(pod.at("spec", "nodeName").text != node for pod in state.pods):
         return None
+    unseen = cluster.cached(_components).unseen_pods
+    if unseen:  # it may have pods on other nodes
+        return Hindrance.unread(state.component, unseen)
     label = f"kubevirt.io={state.component}"
     return webhook_reach.leaves_with(made, state.pods, node, label, cluster)
 

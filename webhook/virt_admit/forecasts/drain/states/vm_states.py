@@ -24,7 +24,7 @@ from virt_admit.forecasts.drain.states import (
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -96,13 +96,26 @@ def of(vmi: Object, cluster: Cluster) -> VmState:
 
 def visitors(node: str, cluster: Cluster) -> Iterator[tuple[Object, VmState]]:
     """Yield the VMIs of other nodes that arrive on a node, or have left it while their old pod has not ended."""
-    for vmi in vm_states_motion.motion(cluster).heading.get(node, ()):
-        here = vmi.at("status", "nodeName").text or ""
+    groups = vm_states_motion.motion(cluster)
+    for vmi in groups.arriving.get(node, ()):
         found = of(vmi, cluster)
-        if found.target == node:
-            yield vmi, replace(found, flags=(*found.flags, Flag.ARRIVING), source=here)
-        else:
-            yield vmi, replace(found, state=State.ARRIVED, target=here, since=_left(vmi, node), until=None)
+        yield vmi, replace(found, flags=(*found.flags, Flag.ARRIVING), source=vmi.at("status", "nodeName").text or "")
+    for vmi in groups.left.get(node, ()):
+        here = vmi.at("status", "nodeName").text or ""
+        yield vmi, replace(of(vmi, cluster), state=State.ARRIVED, target=here, since=_left(vmi, node), until=None)
+
+
+def unread_migration(vmi: Object, found: VmState, cluster: Cluster) -> str:
+    """Return what could not be read of a migration that is under way, or may be; empty: nothing."""
+    groups = vm_states_motion.motion(cluster)
+    if found.migration is not None:
+        has_target = found.placed or (found.migration.metadata["uid"].text or "-") in groups.targets
+        return "" if has_target else gather(cluster.list(POD, vms.namespace_of(vmi)))[1]
+    own = groups.pods.get((vms.namespace_of(vmi), vmi.name), ())
+    jobs = {pod.labels.get(vm_states_motion.JOB) for pod in own if vm_states_motion.lives(pod)} - {None}
+    known = {each.metadata["uid"].text for each in migrations.of_vmi(vmi, cluster)}
+    shown = bool(jobs - known) or found.state is State.STALE_MARK  # a migration would remove the mark
+    return gather(migrations.unfinished(vmi, cluster))[1] if shown else ""
 
 
 def _left(vmi: Object, node: str) -> datetime | None:

@@ -68,6 +68,10 @@ PLACED: Final = frozenset(
 """States in which another node has room for the VM already: its target pod holds it."""
 
 
+_RUNS_THERE: Final = frozenset((State.TARGET_NOT_READY, State.PREPARING, State.RUNNING, State.PAUSED, State.POST_COPY))
+"""Those in which the target pod runs, wherever that is."""
+
+
 @dataclass(frozen=True, slots=True)
 class VmState:
     """The state of one VM on one node."""
@@ -102,7 +106,7 @@ class VmState:
     @property
     def placed(self) -> bool:
         """Whether another node has room for the VM already."""
-        return self.state in PLACED and bool(self.target)
+        return self.state in _RUNS_THERE or (self.state in PLACED and bool(self.target))
 
     @property
     def others(self) -> int:

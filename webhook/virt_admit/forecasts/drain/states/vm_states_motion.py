@@ -29,8 +29,10 @@ class Motion:
     """Pods that attach volumes, by the uid of the launcher pod that owns them."""
     running: Mapping[str, tuple[tuple[str, str], ...]]
     """The VMs whose migrations hold a place, by their node."""
-    heading: Mapping[str, tuple[Object, ...]]
-    """VMIs of other nodes that migrate to a node, or have left it while their old pod has not ended."""
+    arriving: Mapping[str, tuple[Object, ...]]
+    """VMIs of other nodes that migrate to a node."""
+    left: Mapping[str, tuple[Object, ...]]
+    """VMIs that have left a node while their old pod has not ended."""
     pods_complete: bool
 
 
@@ -55,7 +57,8 @@ def _motion(cluster: Cluster) -> Motion:
                 targets[job] = pod
     found = {(vms.namespace_of(vmi), vmi.name): vmi for vmi in cluster.known(VMI)}
     running: dict[str, list[tuple[str, str]]] = {}
-    heading: dict[str, list[Object]] = {}
+    arriving: dict[str, list[Object]] = {}
+    left: dict[str, list[Object]] = {}
     for migration in cluster.known(VMIM):
         phase = migration.at("status", "phase").text or PENDING
         if phase in migrations.FINAL_PHASES:
@@ -68,18 +71,23 @@ def _motion(cluster: Cluster) -> Motion:
         if vmi is not None:
             to = target_node(vmi, migration, target)
             if to and to != vmi.at("status", "nodeName").text:
-                heading.setdefault(to, []).append(vmi)
+                arriving.setdefault(to, []).append(vmi)
     for node, vmi in _moved(pods, found):
-        if vmi not in heading.get(node, ()):
-            heading.setdefault(node, []).append(vmi)
+        if vmi not in arriving.get(node, ()):
+            left.setdefault(node, []).append(vmi)
     return Motion(
         _frozen(pods),
         targets,
         _frozen(attachments),
         {node: tuple(sorted(keys)) for node, keys in running.items()},
-        {node: tuple(sorted(some, key=lambda vmi: vmi.full_name)) for node, some in heading.items()},
+        _by_name(arriving),
+        _by_name(left),
         _complete(cluster),
     )
+
+
+def _by_name(groups: Mapping[str, list[Object]]) -> dict[str, tuple[Object, ...]]:
+    return {node: tuple(sorted(some, key=lambda vmi: vmi.full_name)) for node, some in groups.items()}
 
 
 def _moved(
