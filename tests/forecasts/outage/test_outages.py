@@ -194,6 +194,16 @@ def test_preemption_is_not_room():
     assert outcomes(found) == {"db": "unknown"}
 
 
+def test_preemption_names_the_vms_that_it_shuts_down():
+    victim = vm("victim", "n2", "60Gi")
+    objects = [victim, filler("n3", "64Gi"), vm("db", "n1", "20Gi", priority=1000)]
+    objects[1]["spec"]["priority"] = 2000
+    found = lose(snapshot(NODES, objects, nhc()), "n1")
+    assert found.survives is None
+    assert found.because[0].startswith("shop/db: no node takes it now, and kube-scheduler would preempt pods")
+    assert "shut down: shop/victim" in found.because[0]
+
+
 def test_the_worst_node_comes_first():
     objects = [FULL, vm("db", "n1", "30Gi"), vm("web", "n2", "10Gi")]
     found = outages(Question(worst=1), snapshot(NODES, objects, nhc()))

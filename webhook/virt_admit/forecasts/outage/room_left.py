@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, preemption_effects
 from virt_admit.forecasts.placement.candidates import FreshPod, SchedulingTarget
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -157,11 +157,21 @@ class _Search:
             because = self._largest(nowhere) or "not all VMs find a place at the same time"
             return RoomLeft(False, {}, nowhere, safe, self._short(nowhere), because, self.unseen)
         if alone.fits is None:
-            because = "whether all VMs find a place cannot be determined"
+            because = self._preempting() or "whether all VMs find a place cannot be determined"
             if alone.preempting:
-                because = "VMs find a place only if kube-scheduler preempts pods of lower priority"
+                because = (
+                    self._preempting() or "VMs find a place only if kube-scheduler preempts pods of lower priority"
+                )
             return RoomLeft(None, {}, nowhere, self._apart(self.items, ()), (), because, self.unseen)
         return self._with_others(alone, nowhere)
+
+    def _preempting(self) -> str:
+        """Return which VM has a place only after preemption, and whom that shuts down; empty: none."""
+        for name, found in self.targets.items():
+            problem = preemption_effects.problem(found, self.loss.cluster, self.loss.preemption)
+            if problem is not None:
+                return f"{self.names[name]}: {problem.reason}"
+        return ""
 
     def _with_others(self, alone: Packing, nowhere: Mapping[str, str]) -> RoomLeft:
         lowest = min((item.pod.priority for item in self.items), default=0)

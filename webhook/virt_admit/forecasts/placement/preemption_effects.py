@@ -14,21 +14,24 @@ from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
-from virt_admit.model.scheduler.preemption import HIGHEST
+from virt_admit.model.scheduler.preemption import HIGHEST, Preemption
 
 UNSEEN: Final = "whether kube-scheduler preempts pods of lower priority"
 """What cannot be determined, for lists of what could not be read."""
 
 
-def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return why it cannot be determined whether a pod finds room; None: it does not depend on preemption."""
+def problem(target: SchedulingTarget, cluster: Cluster, preemptor: Preemption | None = None) -> Problem | None:
+    """Return why it cannot be determined whether a pod finds room; None: it does not depend on preemption.
+
+    ``preemptor``: kube-scheduler over another state than that of the cluster now, such as after a loss of nodes.
+    """
     node, priority = target.placement.preempting, target.pod.priority
     if not node:
         return None
     does = "would preempt" if priority < HIGHEST else "may preempt"
     reason = f"no node takes it now, and kube-scheduler {does} pods of lower priority, such as on node {node}"
     vm_names = cluster.cached(_vm_names)
-    victims = candidates.preemption(cluster).victims(node, priority)
+    victims = (preemptor or candidates.preemption(cluster)).victims(node, priority)
     found = sorted(vm_names[pod.full_name] for pod in victims if pod.full_name in vm_names)
     if found:
         reason += f"; VMs among them would be shut down: {names(found)}"
