@@ -130,7 +130,7 @@ def _compare(loss: Loss, answer: Answer, result: Result) -> None:
     if room.fits is not None and fits is not None and room.fits != fits:
         result.failures.append(f"{loss.title}: we say {SAID[room.fits]}; kube-scheduler: {refused or fits}")
     if room.fits is None:
-        result.causes[room.because] += 1
+        result.causes["a place only after preemption" if "preempt" in room.because else room.because] += 1
     result.failures += _unplaced(loss)
     for vm, refusals, preempted in zip(loss.found.vms, answer.place, answer.preempt, strict=True):
         result.words[str(vm.outcome)] += 1

@@ -157,11 +157,10 @@ class _Search:
             because = self._largest(nowhere) or "not all VMs find a place at the same time"
             return RoomLeft(False, {}, nowhere, safe, self._short(nowhere), because, self.unseen)
         if alone.fits is None:
-            because = self._preempting() or "whether all VMs find a place cannot be determined"
+            because = "whether all VMs find a place cannot be determined"
             if alone.preempting:
-                because = (
-                    self._preempting() or "VMs find a place only if kube-scheduler preempts pods of lower priority"
-                )
+                because = "VMs find a place only if kube-scheduler preempts pods of lower priority"
+            because = self._preempting() or because
             return RoomLeft(None, {}, nowhere, self._apart(self.items, ()), (), because, self.unseen)
         return self._with_others(alone, nowhere)
 
