@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.forecasts.outage.lost_vms import LostVm
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import sentence
@@ -26,6 +27,7 @@ from virt_admit.reports.html.page import (
     PageCause,
     PageVerdict,
     Table,
+    grouped,
     worst_first,
 )
 from virt_admit.reports.outage import text as outage_text
@@ -72,7 +74,10 @@ def _verdict(drained: PageVerdict, outage: Outage, report: NodeReport) -> PageVe
 
 
 def _lost(outage: Outage) -> Iterator[PageCause]:
-    for vm in outage.vms:
-        item = CauseItem(vm.vmi.full_name, vm.node)
-        level = LEVEL_OF_LOSS[vm.outcome]
-        yield PageCause(level, str(vm.outcome), "after the loss of the node", sentence(vm.reason), vm.remedy, (item,))
+    """Yield one cause for VMs with the same outcome, reason and remedy."""
+    return grouped((_cause(vm), vm.vmi.name) for vm in outage.vms)
+
+
+def _cause(vm: LostVm) -> PageCause:
+    item, level = CauseItem(vm.vmi.full_name, vm.node), LEVEL_OF_LOSS[vm.outcome]
+    return PageCause(level, str(vm.outcome), "after the loss of the node", sentence(vm.reason), vm.remedy, (item,))
