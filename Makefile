@@ -70,6 +70,13 @@ browser: .venv/.ready
 	  npm install --silent --no-audit --no-fund --save-exact --prefix .browser $(NPM_PACKAGES) && echo "$(NPM_PACKAGES)" >.browser/versions; }
 	@VIRT_ADMIT_REQUIRE_BROWSER=1 $(BIN)/pytest -q -n0 tests/browser
 
+## make picture   the picture of the README, made by the browser of the tests (`make browser` installs it)
+.PHONY: picture
+picture: .venv/.ready
+	@$(BIN)/virt-admit drain --all --cluster examples/clusters/stuck.json -o html=.browser/drain.html >/dev/null 2>&1 || true
+	@NODE_PATH=$(CURDIR)/.browser/node_modules CHROMIUM=$$(command -v chromium) \
+	  node tests/browser/picture.cjs file://$(CURDIR)/.browser/drain.html docs/drain.png 860
+
 .PHONY: image image-test
 ## make image     build the container image; ENGINE="podman build" instead of docker, IMAGE=… its name,
 ##                BASE=… an image with Python instead of the one in the Dockerfile
