@@ -124,6 +124,22 @@ def test_a_vmi_whose_pods_no_longer_exist_is_judged_as_after_a_crash(strategy, o
     assert row.reason.startswith("its virt-launcher pod is gone, so the guest does not run")
 
 
+def test_pods_of_other_vms_without_a_uid_do_not_hide_a_lost_one():
+    owner = {"kind": "VirtualMachineInstance", "name": "web", "controller": True}
+    metadata = {"labels": {"kubevirt.io": "virt-launcher"}, "ownerReferences": [owner]}
+    other = manifest("v1", "Pod", "x", "shop", metadata=metadata, spec={"nodeName": "a"}, status={"phase": "Running"})
+    lost = guest("db", activePods={"1234": "a"})
+    assert outcomes(drained(lost, machine("db"), other)) == {"db": VmOutcome.RESTARTS}
+
+
+def test_an_api_that_is_not_available_is_a_note():
+    down = [{"type": "Available", "status": "False"}]
+    api, name = "apiregistration.k8s.io/v1", "v1.subresources.kubevirt.io"
+    found = drained(*VMS, manifest(api, "APIService", name, status={"conditions": down}))
+    assert found.drainable is True
+    assert found.notes == (f"APIService {name} is not available; virtctl fails, so use kubectl meanwhile.",)
+
+
 def test_a_pod_that_exists_or_may_exist_is_not_lost():
     lost, pod = guest("db", activePods={"1234": "a"}), component("virt-launcher", "a", namespace="shop")
     pod = manifest(

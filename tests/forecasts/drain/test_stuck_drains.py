@@ -61,6 +61,13 @@ def test_with_an_end_at_the_deadline_both_migrate(setting):
     assert drain(cluster(*stuck(), parallelOutboundMigrationsPerNode=1, **{setting: True}), "a", "text")[1] == 0
 
 
+def test_an_end_at_the_deadline_needs_no_time_of_the_listing():
+    beat = node("b")
+    beat.data["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": ago(0)}]
+    assert drain(cluster(*stuck()[:5], beat, time=None, allowPostCopy=True), "a", "text")[1] == 0
+    assert drain(cluster(*stuck()[:5], beat, time=None), "a", "text")[1] == 2
+
+
 @pytest.mark.parametrize(("release", "units"), [("v1.3.0", 800), ("v1.4.0", 150), ("v1.9.0", 150), ("", 150)])
 def test_the_deadline_follows_the_release(release, units):
     settings = kubevirt({"migrations": {}}, status={"observedKubeVirtVersion": release})

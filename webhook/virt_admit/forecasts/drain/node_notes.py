@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.kinds import API_SERVICE, CAPI_MACHINE, MACHINE_CONFIG_POOL, NM, NM_KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import count, names
 from virt_admit.model.remediation import machine_drain, maintenance
 
-READS: Final[Reads] = union(machine_drain.READS, {MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()})
+READS: Final[Reads] = union(
+    machine_drain.READS,
+    {API_SERVICE: ("status.conditions",), MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()},
+)
 
 
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield the notes about one node, as far as maintenances and pools are known."""
+    """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
+    yield from cluster.cached(_unavailable)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:
@@ -29,6 +33,19 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
         selector = pool.at("spec", "nodeSelector")
         if selector.is_map and selectors.parse(selector.value).matches(node.labels):
             yield from _of_pool(pool)
+
+
+def _unavailable(cluster: Cluster) -> Sequence[str]:
+    """Return which APIs do not answer. They never stop a drain, but commands that need them fail."""
+    down = [found for found in cluster.known(API_SERVICE) if found.condition("Available")["status"].text == "False"]
+    virtctl = "; virtctl fails, so use kubectl meanwhile"
+    return [
+        f"APIService {found.name} is not available{virtctl if found.name.endswith(_SUBRESOURCES) else ''}."
+        for found in sorted(down, key=lambda found: found.name)
+    ]
+
+
+_SUBRESOURCES: Final = "subresources.kubevirt.io"
 
 
 def _hanging(found: Object) -> Iterator[str]:

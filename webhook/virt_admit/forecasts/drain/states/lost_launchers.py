@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.launcher import vm_ledger
 
 READS: Final[Reads] = union(
     clock.READS,
@@ -45,9 +46,10 @@ def is_gone(vmi: Object, cluster: Cluster) -> bool:
 class _KnownPods(NamedTuple):
     uids: frozenset[str]
     have_uids: bool
-    """Whether every launcher pod has a UID; older snapshots hold none."""
+    """Whether every launcher pod has a UID, or the name of its VMI; older snapshots hold no UIDs."""
 
 
 def _known_pods(cluster: Cluster) -> _KnownPods:
-    found = [pod.metadata["uid"].text for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-launcher"]
-    return _KnownPods(frozenset(filter(None, found)), None not in found)
+    launchers = [pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-launcher"]
+    uids = frozenset(filter(None, (pod.metadata["uid"].text for pod in launchers)))
+    return _KnownPods(uids, all(pod.metadata["uid"].text or vm_ledger.vmi_name(pod) for pod in launchers))

@@ -251,7 +251,8 @@ def _running(case: Case) -> Ruling:
     last = vm_states_times.last_duration(case.vmi, case.cluster)
     usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
     reason = f"migrates{_to(case.found)}{since}{usual}{_end(case)}"
-    ends = settings is not None and settings.ends_at_deadline and case.found.until is not None
+    deadline = migration_timeouts.seconds(case.vmi, settings)
+    ends = settings is not None and settings.ends_at_deadline and deadline is not None
     if not case.found.late or (ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)):
         return Ruling(StateEffect.WAITS, reason)
     return Ruling(StateEffect.UNKNOWN, reason, LOAD_REMEDY)
