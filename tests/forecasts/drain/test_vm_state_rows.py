@@ -229,6 +229,23 @@ def test_a_migration_of_which_a_part_was_not_read_is_neither_stuck_nor_done(hidd
     assert arriving.drainable is None
 
 
+@pytest.mark.parametrize(
+    ("case", "others", "outcome"),
+    [
+        ("running", ("a", "c"), MIGRATES),  # cancelled at its deadline, then to c
+        ("running", ("a",), BLOCKS),
+        ("preparing", ("a", "c"), UNKNOWN),
+        ("post-copy", ("a", "c"), UNKNOWN),
+    ],
+)
+def test_a_migration_to_a_node_that_does_not_report(case, others, outcome):
+    dead = node("b")
+    dead.data["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "lastHeartbeatTime": ago(600)}]
+    found = row(cluster(*CASES[case][1], dead, nodes=others))
+    assert found.outcome == outcome, found.reason
+    assert ("b does not report" in found.reason) is (outcome != BLOCKS)
+
+
 def test_a_gate_that_replaces_the_deadline_leaves_the_end_open():
     gates = {"developerConfiguration": {"featureGates": ["MigrationStallDetection"]}}
     setting = kubevirt(gates, status={"observedKubeVirtVersion": "v1.9.0"})

@@ -9,7 +9,8 @@ migration.go#handleTargetPodCreation #findRunningMigrations #handleMigrationBack
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,9 +22,9 @@ from virt_admit.forecasts.drain.states import (
     vm_states_queue,
     vm_states_times,
 )
-from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, Flag, State, VmState
+from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, PLACED, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
@@ -38,6 +39,7 @@ _TAINT: Final = "kubevirt.io/drain"
 READS: Final = union(
     candidates.READS,
     clock.READS,
+    node_health.READS,
     migrations.READS,
     migration_timeouts.READS,
     expand.STRATEGY_READS,
@@ -91,7 +93,9 @@ def of(vmi: Object, cluster: Cluster) -> VmState:
     failures = migration_failures.in_a_row(vmi, cluster)
     attempts = max(len(failures), len(migrations.failed_in_a_row(vmi, cluster)))
     flags = tuple(_flags(vmi, migration, cluster))
-    return replace(found, flags=flags, attempts=attempts, failure=failures[-1] if failures else None)
+    target = _node(found.target, cluster)
+    silent = found.state in PLACED and target is not None and bool(node_health.silence(target, cluster))
+    return replace(found, flags=flags, attempts=attempts, failure=failures[-1] if failures else None, silent=silent)
 
 
 def visitors(node: str, cluster: Cluster) -> Iterator[tuple[Object, VmState]]:
@@ -110,12 +114,17 @@ def unread_migration(vmi: Object, found: VmState, cluster: Cluster) -> str:
     groups = vm_states_motion.motion(cluster)
     if found.migration is not None:
         has_target = found.placed or (found.migration.metadata["uid"].text or "-") in groups.targets
-        return "" if has_target else gather(cluster.list(POD, vms.namespace_of(vmi)))[1]
+        return "" if has_target else cluster.cached(_unread_pods)(vms.namespace_of(vmi))
     own = groups.pods.get((vms.namespace_of(vmi), vmi.name), ())
     jobs = {pod.labels.get(vm_states_motion.JOB) for pod in own if vm_states_motion.lives(pod)} - {None}
     known = {each.metadata["uid"].text for each in migrations.of_vmi(vmi, cluster)}
     shown = bool(jobs - known) or found.state is State.STALE_MARK  # a migration would remove the mark
     return gather(migrations.unfinished(vmi, cluster))[1] if shown else ""
+
+
+def _unread_pods(cluster: Cluster) -> Callable[[str], str]:
+    """Return what could not be read if more pods may exist in a namespace, which is listed once for all of its VMs."""
+    return functools.cache(lambda namespace: gather(cluster.list(POD, namespace))[1])
 
 
 def _left(vmi: Object, node: str) -> datetime | None:

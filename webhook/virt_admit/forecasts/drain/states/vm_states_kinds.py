@@ -92,6 +92,8 @@ class VmState:
     detail: str = ""
     """Words of KubeVirt or kube-scheduler, or the name of what it waits for."""
     migration: Object | None = None
+    silent: bool = False
+    """Whether the node to which it migrates does not report, so that it has no room there."""
     late: bool = False
     """Whether the state lasts much longer than it should."""
     holders: tuple[tuple[str, str], ...] = ()
@@ -106,6 +108,8 @@ class VmState:
     @property
     def placed(self) -> bool:
         """Whether another node has room for the VM already."""
+        if self.silent:
+            return False
         return self.state in _RUNS_THERE or (self.state in PLACED and bool(self.target))
 
     @property

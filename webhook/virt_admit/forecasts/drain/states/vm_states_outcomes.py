@@ -17,7 +17,7 @@ from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, 
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD, RESOURCE_QUOTA, VMI
+from virt_admit.model.kubernetes.kinds import NODE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.settings import versions
@@ -55,8 +55,18 @@ def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) ->
         return None
     case = Case(vmi, found, cluster, ends)
     result = _RULINGS[found.state](case)
+    if found.silent:
+        result = _to_silent_node(result, found)
     reason = "; ".join((result.reason, *_of_flags(case)))
     return result._replace(reason=reason, remedy=result.remedy or _cancel_mark(case))
+
+
+def _to_silent_node(ruled: Ruling, found: VmState) -> Ruling:
+    """Return what becomes of a migration to a node that does not report: its deadline counts, not its pace."""
+    reason = f"{ruled.reason}; {found.target} does not report"
+    ends = found.until is not None and found.state is not State.POST_COPY
+    remedy = typed("repair or fence it", kubectl("describe", NODE, found.target))
+    return Ruling(StateEffect.WAITS if ends else StateEffect.UNKNOWN, reason, remedy)
 
 
 def _of_flags(case: Case) -> Iterator[str]:
