@@ -1,0 +1,93 @@
+"""Healthy clusters in the middle of something: a node update, and a migration at its normal pace."""
+
+from .case import COVERED, Healthy, all_yes
+from .machines import claim, machine, storage_class
+from .openshift import MASTERS, MIGRATE, WORKERS, cluster, health_check, pool
+from .parts import Object, ago, obj, snapshot
+
+
+def draining(rebooting: bool) -> Healthy:
+    """Return a worker update in the middle: w0 is done, w1 is away, w2 comes next."""
+    new = "rendered-worker-2"
+    done = {
+        "currentConfig": new,
+        "desiredConfig": new,
+        "desiredDrain": f"uncordon-{new}",
+        "lastAppliedDrain": f"uncordon-{new}",
+    }
+    away = {"desiredConfig": new, "desiredDrain": f"drain-{new}", "state": "Working"}
+    if rebooting:
+        away |= {"lastAppliedDrain": f"drain-{new}", "state": "Rebooting"}
+    state: Object = {"unschedulable": True} | ({"ready": "False", "heartbeat": ago(minutes=2)} if rebooting else {})
+    items = cluster(worker_notes={"w0": done, "w1": away}, states={"w1": state})
+    items += [
+        pool("worker", WORKERS, target="2", updated=1, unavailable=1),
+        health_check(),
+        *storage_class("block", "csi.example.com"),
+    ]
+    placed = {"web": "w0", "db": "w0" if rebooting else "w1", "queue": "w2"}
+    for name, place in placed.items():
+        items += machine(name, place, effective="LiveMigrate", disks=[name]) + claim(name)
+    if rebooting:
+        for each in items:
+            if (
+                each["kind"] == "Pod"
+                and each["spec"]["nodeName"] == "w1"
+                and "virt-handler" not in each["metadata"]["name"]
+            ):
+                each["spec"]["nodeName"] = "w0"
+    else:
+        items = migrating(items, "db", "w1", "w0")
+    source = "openshift/machine-config-operator:pkg/controller/common/layered_node_state.go#IsUnavailableForUpdate"
+    name = "openshift-node-reboots" if rebooting else "openshift-node-drains"
+    return Healthy(name, source, snapshot(items), all_yes(MASTERS + WORKERS), MIGRATE, findings=COVERED, wider=True)
+
+
+def migrating(items: list[Object], name: str, source: str, target: str, evacuation: bool = True) -> list[Object]:
+    """Return the items with a migration that has copied memory for 20 seconds, and its target pod."""
+    notes = {"kubevirt.io/evacuationMigration": source} if evacuation else {}
+    move = obj(
+        "VirtualMachineInstanceMigration",
+        "kubevirt.io/v1",
+        f"kubevirt-evacuation-{name}",
+        "vms",
+        spec={"vmiName": name},
+    )
+    times = {"Pending": 40, "Scheduling": 39, "Scheduled": 28, "PreparingTarget": 26, "TargetReady": 22, "Running": 20}
+    phases = [{"phase": phase, "phaseTransitionTimestamp": ago(seconds=late)} for phase, late in times.items()]
+    state = {
+        "migrationUid": move["metadata"]["uid"],
+        "startTimestamp": ago(seconds=20),
+        "mode": "PreCopy",
+        "sourceNode": source,
+        "targetNode": target,
+    }
+    state |= {
+        "targetPod": f"virt-launcher-{name}-tgt",
+        "sourcePod": f"virt-launcher-{name}-k2x7q",
+        "targetNodeDomainReadyTimestamp": ago(seconds=22),
+    }
+    state["migrationConfiguration"] = {
+        "completionTimeoutPerGiB": 150,
+        "progressTimeout": 150,
+        "allowPostCopy": False,
+        "allowAutoConverge": False,
+    }
+    labels = {"kubevirt.io/vmi-name": name}
+    move["metadata"] |= {"annotations": notes, "labels": labels, "creationTimestamp": ago(seconds=40)}
+    move["status"] = {"phase": "Running", "phaseTransitionTimestamps": phases, "migrationState": state}
+    launcher = machine(name, target, disks=[name], age=0)[2]
+    launcher["metadata"] |= {
+        "name": f"virt-launcher-{name}-tgt",
+        "uid": f"uid-pod-vms-virt-launcher-{name}-tgt",
+        "creationTimestamp": ago(seconds=39),
+    }
+    launcher["metadata"]["labels"]["kubevirt.io/migrationJobUID"] = move["metadata"]["uid"]
+    vmi = next(each for each in items if each["kind"] == "VirtualMachineInstance" and each["metadata"]["name"] == name)
+    vmi["status"] |= {"migrationState": state} | ({"evacuationNodeName": source} if evacuation else {})
+    vmi["status"]["activePods"][launcher["metadata"]["uid"]] = target
+    return [*items, move, launcher]
+
+
+def updates() -> list[Healthy]:
+    return [draining(rebooting=False), draining(rebooting=True)]
