@@ -254,6 +254,14 @@ def test_virt_api_on_the_drained_node_alone_keeps_vms_that_are_shut_down_too(rel
     assert drained(*OFF, controller, setting).drainable is True
 
 
+@pytest.mark.parametrize(("ready", "names"), [("False", ("c",)), ("True", ("b", "c"))])
+def test_a_node_whose_virt_handler_is_not_ready_is_no_candidate(ready, names):
+    (row,) = drained(*VMS, component("virt-handler", "b", ready=ready)).forecasts
+    assert (row.outcome, row.placement.certain) == (VmOutcome.MIGRATES, names)
+    both = [component("virt-handler", on, ready=ready) for on in ("b", "c")]
+    assert outcomes(drained(*VMS, *both)) == {"db": VmOutcome.BLOCKS if ready == "False" else VmOutcome.MIGRATES}
+
+
 def test_a_component_may_have_pods_that_were_not_read():
     pinned = component("virt-api", "a", nodeSelector={"kubernetes.io/hostname": "a"})
     found = plan(Snapshot([*NODES, *VMS, pinned], ["*"], ["pods"]), "a").nodes[0]

@@ -11,14 +11,14 @@ import datetime
 import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import migration_doubts, pod_evictions, typed_remedies, vm_problems, vmi_evictions
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas
+from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
@@ -168,6 +168,10 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
 
 def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:
     target = candidates.target(vmi, cluster, moves=moves)
+    broken = cluster.cached(virt_handlers.broken)
+    for name in set(broken) & set(target.placement.candidates):
+        judged = {**target.placement.judged, name: broken[name]}
+        target = target._replace(placement=replace(target.placement, judged=judged))
     return vm_states_failures.without_impossible(target, vmi, cluster) if moves else target
 
 

@@ -19,9 +19,10 @@ from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes import clock, service_endpoints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
-from virt_admit.model.kubernetes.kinds import DEPLOYMENT, KUBEVIRT, LEASE, NODE, POD, SERVICE
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, versions
@@ -31,11 +32,11 @@ READS: Final[Reads] = union(
     clock.READS,
     service_endpoints.READS,
     webhook_reach.READS,
+    virt_handlers.READS,
     {
         DEPLOYMENT: ("status.readyReplicas",),
         KUBEVIRT: (),
         LEASE: ("spec.renewTime",),
-        NODE: ("metadata.annotations.kubevirt.io/heartbeat",),
         POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase", *CONDITIONS),
     },
 )
@@ -50,10 +51,6 @@ Before, a budget for each VM protected it."""
 
 _RENEWED_WITHIN: Final = datetime.timedelta(minutes=2)
 """virt-controller renews its Lease within 15 seconds. One minute is the time that a listing takes."""
-
-_HEARTBEAT: Final = "kubevirt.io/heartbeat"
-_BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
-"""virt-controller makes a node not schedulable after this time (pkg/virt-controller/watch/node/node.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +205,6 @@ class _Components(NamedTuple):
 
     pods: Mapping[str, Sequence[Object]]
     deployments: Mapping[str, Object]
-    handlers: Mapping[str, Object]
-    """The pods of virt-handler, by node."""
     namespace: str
     unseen_pods: str
     unseen_deployments: str
@@ -223,36 +218,20 @@ def _components(cluster: Cluster) -> _Components:
         if name in _NAMES and pod.at("status", "phase").text not in FINISHED:
             pods.setdefault(name, []).append(pod)
     deployments = {each.name: each for each in cluster.known(DEPLOYMENT) if each.name in (API, CONTROLLER)}
-    handlers = {pod.at("spec", "nodeName").text or "": pod for pod in pods.get(HANDLER, ())}
     namespaces = [each.namespace for some in pods.values() for each in some]
     namespaces += [each.namespace for each in (*deployments.values(), *cluster.known(KUBEVIRT))]
     blind = next((found.what for found in more_may_exist(cluster, DEPLOYMENT)), "")
-    return _Components(pods, deployments, handlers, next(iter(namespaces), ""), unseen, blind)
+    return _Components(pods, deployments, next(iter(namespaces), ""), unseen, blind)
 
 
-_NAMES: Final = frozenset((API, CONTROLLER, HANDLER))
+_NAMES: Final = frozenset((API, CONTROLLER))
 
 
 def _handler(cluster: Cluster, node: str) -> Component | None:
     """Return the virt-handler of the node, which sends the memory of its VMs; None: it works, or is not known."""
-    reason = virt_handler_problem(cluster, node)
+    reason = virt_handlers.problem(cluster, node)
     remedy = "Wait for virt-handler, which sends the VM's memory, or repair it."
     return Component(HANDLER, False, reason, remedy) if reason else None
-
-
-def virt_handler_problem(cluster: Cluster, node: str) -> str:
-    """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
-    pod = cluster.cached(_components).handlers.get(node)
-    if pod is not None and pod.condition("Ready")["status"].text == "False":
-        return f"virt-handler on {node} is not ready"
-    try:
-        found = cluster.get(NODE, "", node)
-    except Unseen:
-        return ""
-    age = clock.since(found.annotations.get(_HEARTBEAT), cluster) if found is not None else None
-    if age is not None and age > _BEATS_WITHIN:
-        return f"virt-handler on {node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
-    return ""
 
 
 def blocker(hindrance: Hindrance) -> Blocker:

@@ -1,0 +1,56 @@
+"""virt-handler, which runs on each node: without it no VM starts, leaves or arrives there."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.scheduler.pods import FINISHED
+
+READS: Final[Reads] = union(
+    clock.READS,
+    {
+        NODE: ("metadata.annotations.kubevirt.io/heartbeat",),
+        POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
+    },
+)
+
+_HEARTBEAT: Final = "kubevirt.io/heartbeat"
+_BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
+"""virt-controller makes a node not schedulable after this time (pkg/virt-controller/watch/node/node.go)."""
+
+
+def problem(cluster: Cluster, node: str) -> str:
+    """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
+    pod = cluster.cached(_pods).get(node)
+    if pod is not None and pod.condition("Ready")["status"].text == "False":
+        return f"virt-handler on {node} is not ready"
+    try:
+        found = cluster.get(NODE, "", node)
+    except Unseen:
+        return ""
+    age = clock.since(found.annotations.get(_HEARTBEAT), cluster) if found is not None else None
+    if age is not None and age > _BEATS_WITHIN:
+        return f"virt-handler on {node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
+    return ""
+
+
+def broken(cluster: Cluster) -> Mapping[str, str]:
+    """Return the nodes whose virt-handler is known not to work, each with the reason."""
+    found = ((node.name, problem(cluster, node.name)) for node in cluster.known(NODE))
+    return {name: reason for name, reason in found if reason}
+
+
+def _pods(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the pods of virt-handler by node."""
+    return {
+        pod.at("spec", "nodeName").text or "": pod
+        for pod in cluster.known(POD)
+        if pod.labels.get("kubevirt.io") == "virt-handler" and pod.at("status", "phase").text not in FINISHED
+    }
