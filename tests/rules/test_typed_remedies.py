@@ -13,6 +13,7 @@ from virt_admit.forecasts.repair.found_problems import of_plan
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, rows_of, without_object
@@ -40,6 +41,17 @@ def typed_about(text, name, namespace):
     """Whether a text is a line for a shell about an object: no character of a name is read by the shell."""
     words = shlex.split(text)
     return words[0] in ("kubectl", "virtctl") and name in words and (not namespace or namespace in words)
+
+
+def test_no_command_sets_the_eviction_strategy_that_a_vm_has():
+    idle = [
+        (case["name"], typed)
+        for rule, case in (param.values for param in CASES)
+        for row in rows(rule, case)
+        if '"evictionStrategy":"LiveMigrateIfPossible"' in (typed := command(row))
+        and vms.vmi_spec(row.result.obj)["evictionStrategy"].value == "LiveMigrateIfPossible"
+    ]
+    assert not idle
 
 
 def test_every_finding_about_a_named_object_has_a_command():

@@ -56,7 +56,7 @@ VMS: Mapping[str, Expected] = {
         ),
     },
     "time-out at the deadline, repeated": {
-        10: ("shop/db marked → running to b", "cancelled at 11:12 UTC and repeated", "screen: Ends in 0 to 13 min."),
+        10: ("shop/db marked → running to b", "if it has not ended at 11:12 UTC", "screen: Ends in 0 to 13 min."),
         400: ("shop/db running to b: unknown", "whether a drain ends cannot be determined", "screen: give migrations"),
         760: ("shop/db running → backoff: unknown", "cancelled after 12 min: timed out"),
         1540: (

@@ -26,7 +26,7 @@ from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.placement import preemption_effects
-from virt_admit.forecasts.remediation import coverage
+from virt_admit.forecasts.remediation import coverage, outside_checks
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -41,6 +41,7 @@ READS: Final = union(
     pod_evictions.READS,
     node_notes.READS,
     coverage.READS,
+    outside_checks.READS,
     overruling.READS,
     vm_downtime.READS,
     updaters.READS,
@@ -166,9 +167,12 @@ def node_plan(name: str, cluster: Cluster) -> NodePlan:
 
 
 def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] | None:
+    if cluster.cached(outside_checks.is_single):
+        return ()
     covered = coverage.coverage(cluster)
     found = [node.name for node in plans if node.forecasts and node.name not in covered.nodes]
-    return None if covered.unseen and found else tuple(sorted(found))
+    doubts = covered.unseen or any(True for name in found for _ in outside_checks.outside(name, cluster))
+    return None if doubts and found else tuple(sorted(found))
 
 
 def _unread_nodes(plans: Sequence[NodePlan], cluster: Cluster) -> Iterator[str]:

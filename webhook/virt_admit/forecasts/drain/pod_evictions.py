@@ -195,7 +195,9 @@ def _needs(pods: Sequence[Object]) -> Iterator[Need]:
     keeping = [pod for pod in pods if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())]
     if keeping:
         losing = any(not is_of_vm(pod) for pod in keeping)
-        cost = "Data in emptyDir volumes is lost." if losing else "Nothing: virt-launcher pods keep no data there."
+        cost = (
+            "Data in emptyDir volumes is lost." if losing else "No data is lost: virt-launcher pods keep no data there."
+        )
         yield Need(DELETE_DATA, tuple(sorted(pod.full_name for pod in keeping)), cost)
 
 

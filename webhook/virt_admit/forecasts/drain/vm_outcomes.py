@@ -34,7 +34,6 @@ from virt_admit.model.kubevirt.instances import (
     vmis,
     vms,
 )
-from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
@@ -198,8 +197,11 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if state.state is State.GONE:
         return _shut_down(vmi, cluster, find, lost_launchers.REASON, lost=True)
     evicted = vmi_evictions.reaction(vmi, cluster)
+    if evicted.effect is Effect.ATTENDED:
+        blind = f"whether the controller that moves {vmi.full_name} runs"
+        return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
-        _demand_conditions(vmi, evicted.strategy)
+        vmi_evictions.demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.NO_MIGRATION, Effect.MIGRATES):
         unread = vm_states.unread_migration(vmi, state, cluster)
         if unread:  # it may have a target pod already
@@ -221,13 +223,6 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
 
 _NOT_REPORTED: Final = "but has not reported yet whether it can migrate; its eviction is refused until then"
 _WAIT: Final = "wait until KubeVirt has reported LiveMigratable"
-
-
-def _demand_conditions(vmi: Object, strategy: Strategy) -> None:
-    """Raise ``Unseen`` if a VMI that may migrate has no conditions: a snapshot may leave them out."""
-    migrates = strategy.value in ("LiveMigrate", "LiveMigrateIfPossible")
-    if migrates and not vmi.at("status", "conditions").present and vmi.at("status", "phase").present:
-        raise Unseen(f"status.conditions of {VMI} {vmi.full_name}")
 
 
 def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str) -> _Verdict:

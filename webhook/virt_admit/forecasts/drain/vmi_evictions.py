@@ -10,16 +10,24 @@ from virt_admit.model.kubernetes.cluster import Cluster, ReviewCache, Unseen, ga
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migratability, migrations, vmis
+from virt_admit.model.kubevirt.instances import (
+    disruption_budgets,
+    expand,
+    lifecycle,
+    migratability,
+    migrations,
+    vmis,
+    vms,
+)
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
-EVICTION_READS: Final = union(vmis.READS, expand.STRATEGY_READS, disruption_budgets.READS)
+EVICTION_READS: Final = union({VMI: ("metadata.labels",)}, vmis.READS, expand.STRATEGY_READS, disruption_budgets.READS)
 """The fields that ``evictions`` reads."""
 
 READS: Final = union(
-    {VMI: ("spec",)},
+    {VMI: ("metadata.labels", "spec")},
     vmis.READS,
     vmis.OWNER_READS,
     migrations.READS,
@@ -54,6 +62,7 @@ class Effect(enum.StrEnum):
 
     REFUSED = "KubeVirt refuses the eviction forever"
     EXTERNAL = "a controller outside KubeVirt has to act"
+    ATTENDED = "a known controller outside KubeVirt acts, if it runs"
     BUDGET = "a PodDisruptionBudget refuses the eviction"
     NO_MIGRATION = "KubeVirt starts no migration"
     MIGRATES = "KubeVirt migrates it"
@@ -99,6 +108,11 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
         case Eviction.REFUSED:
             reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
             return Reaction(Effect.REFUSED, said, reason, _repair(vmi))
+        case Eviction.WAITS if vms.has_mover(vmi, vmi.labels):
+            reason = (
+                f"{said.phrase}: the controller that its labels name has to move it; whether that runs is not known"
+            )
+            return Reaction(Effect.ATTENDED, said, reason, "see that its controller acts on status.evacuationNodeName")
         case Eviction.WAITS:
             reason = f"{said.phrase}: something outside KubeVirt has to move it"
             remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
@@ -130,6 +144,13 @@ def _repair(vmi: Object) -> str:
     if vmis.migratable(vmi) is None:
         return "wait until KubeVirt has reported LiveMigratable"
     return "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
+
+
+def demand_conditions(vmi: Object, strategy: Strategy) -> None:
+    """Raise ``Unseen`` if a VMI that may migrate has no conditions: a snapshot may leave them out."""
+    migrates = strategy.value in ("LiveMigrate", "LiveMigrateIfPossible")
+    if migrates and not vmi.at("status", "conditions").present and vmi.at("status", "phase").present:
+        raise Unseen(f"status.conditions of {VMI} {vmi.full_name}")
 
 
 class Evictions(NamedTuple):

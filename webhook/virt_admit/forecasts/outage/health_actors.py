@@ -8,7 +8,7 @@ pkg/controller/machine/drain_controller.go; kubernetes-sigs/cluster-api:core/rec
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,13 @@ from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
 from virt_admit.forecasts.remediation import first_remediator as first_remediator_module
-from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline, unhealthy_objects
+from virt_admit.forecasts.remediation import (
+    inactive_reasons,
+    outside_checks,
+    remediation_steps,
+    timeline,
+    unhealthy_objects,
+)
 from virt_admit.forecasts.remediation.coverage import CHECKS
 from virt_admit.forecasts.remediation.first_remediator import FirstRemediator, first_remediator
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
@@ -35,8 +41,6 @@ from virt_admit.model.remediation.health_checks import HealthCheck
 ETCD: Final = "openshift-etcd"
 _SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
 _OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-_HARVESTER: Final = "harvesterhci.io/managed"
-"""Label of the nodes that Harvester manages (pkg/controller/master/node/node_down_controller.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +118,7 @@ def coverage(node: str, loss: Loss) -> NodeCoverage:
     """Return which health checks act after the loss of a node, and which refuse."""
     known, unseen = loss.cluster.cached(_watches)
     found = tuple(_actor(each, node, loss) for each in known if node in each.nodes)
-    return NodeCoverage(found, tuple(dict.fromkeys((*unseen, *_elsewhere(node, loss.cluster)))))
-
-
-def _elsewhere(node: str, cluster: Cluster) -> Iterator[str]:
-    """Yield that the health checks of a node may be in the management cluster of Cluster API."""
-    try:
-        found = cluster.get(kinds.NODE, "", node)
-    except Unseen:
-        return
-    name = found.annotations.get(unhealthy_objects.CAPI_MACHINE_OF) if found is not None else None
-    if name and all(machine.name != name for machine in cluster.known(kinds.CAPI_MACHINE)):
-        yield f"the management cluster of Cluster API, which has Machine {name} of node {node}"
-    if found is not None and found.labels.get(_HARVESTER) == "true":
-        yield "Harvester's setting vm-force-reset-policy, which frees the pods of lost nodes"
+    return NodeCoverage(found, tuple(dict.fromkeys((*unseen, *outside_checks.outside(node, loss.cluster)))))
 
 
 def _watches(cluster: Cluster) -> tuple[tuple[_Watch, ...], tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
-from virt_admit.model.kubernetes.nodes import is_control_plane
+from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vmis
@@ -179,7 +179,10 @@ def _every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
 def _control_plane(cluster: Cluster) -> Mapping[str, bool]:
     """Return the control-plane nodes, and whether each of them is Ready."""
     ready = cluster.cached(_ready)
-    return {name: name in ready for name, node in every_node(cluster)[0].items() if is_control_plane(node)}
+    nodes = every_node(cluster)[0]
+    voters = [name for name, node in nodes.items() if votes_in_etcd(node)]
+    members = voters or [name for name, node in nodes.items() if is_control_plane(node)]
+    return {name: name in ready for name in members}
 
 
 def _ready(cluster: Cluster) -> frozenset[str]:

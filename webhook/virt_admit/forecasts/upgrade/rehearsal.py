@@ -164,7 +164,7 @@ def run(
     if not result.possible or forecast_only:
         return result
     progress("trying other settings")
-    return replace(result, faster=tuple(savings.faster(world, high)))
+    return replace(result, faster=tuple(savings.faster(world, high, savings.one_by_one(plan, cluster))))
 
 
 def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> Iterator[Stop]:

@@ -9,6 +9,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
 
+ETCD: Final = "node-role.kubernetes.io/etcd"
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 """Either label, with any value, makes a Node part of the control plane."""
 
@@ -60,3 +61,8 @@ def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
 def is_control_plane(node: Object) -> bool:
     """Whether a Node is part of the control plane."""
     return any(label in node.labels for label in CONTROL_PLANE)
+
+
+def votes_in_etcd(node: Object) -> bool:
+    """Whether RKE2, k3s or Harvester run a member of etcd on a Node: also on a witness, which runs no API server."""
+    return ETCD in node.labels

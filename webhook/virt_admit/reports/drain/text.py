@@ -136,7 +136,9 @@ def _by_number(owners: Counter[str]) -> str:
 
 
 def _whole(result: Plan) -> Iterator[str]:
-    empty = [node.name for node in result.nodes if not node.forecasts and not may_lack_vms(node.unseen)]
+    empty = [
+        node.name for node in result.nodes if not node.forecasts and not node.visitors and not may_lack_vms(node.unseen)
+    ]
     if empty:
         yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
     if result.methods is not None:

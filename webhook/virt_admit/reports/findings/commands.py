@@ -8,6 +8,7 @@ from typing import Final
 from virt_admit.model.commands import about, json_patch
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.report import ReportRow
 
@@ -19,12 +20,19 @@ def command(row: ReportRow) -> str:
         return ""
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
-    if row.problem is not None and kind.kind in _MIGRATING and row.problem.cause.endswith("Migratable"):
+    if row.problem is not None and _blocks_drains(row, kind):
         from virt_admit.forecasts.drain.typed_remedies import shut_down_by_drains  # noqa: PLC0415 - files need no forecast
 
         return shut_down_by_drains(obj, "LiveMigrateIfPossible") or _default(obj, kind)
     cause = row.problem.cause if row.problem is not None else ""
     return _BY_CAUSE.get(cause, _default)(obj, kind)
+
+
+def _blocks_drains(row: ReportRow, kind: Kind) -> bool:
+    """Whether drains wait for a VM that cannot migrate: with LiveMigrateIfPossible they shut it down already."""
+    if row.problem is None or kind.kind not in _MIGRATING or not row.problem.cause.endswith("Migratable"):
+        return False
+    return bool(vms.vmi_spec(row.result.obj)["evictionStrategy"].value != "LiveMigrateIfPossible")
 
 
 _MIGRATING: Final = frozenset(("VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet"))

@@ -7,7 +7,7 @@ administrator confirms that it is down, the VMs stay on it and do not start else
 ``virt-admit explain`` shows why.
 """
 
-from virt_admit.forecasts.remediation import coverage
+from virt_admit.forecasts.remediation import coverage, outside_checks
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, cut, gather, rule, union
@@ -15,7 +15,13 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
 
 @rule(
     kinds=(NODE,),
-    reads=union(vmis.READS, vmis.OWNER_READS, coverage.READS, {VMI: ("metadata.name",), VM: ("metadata.name",)}),
+    reads=union(
+        vmis.READS,
+        vmis.OWNER_READS,
+        coverage.READS,
+        outside_checks.READS,
+        {VMI: ("metadata.name",), VM: ("metadata.name",)},
+    ),
     action=Action.WARN,
     at_admission=False,
     sources=(
@@ -26,10 +32,11 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
 )
 def check(node: Object, context: Context) -> Findings:
     covered = coverage.coverage(context.cluster)
-    if node.name in covered.nodes:
+    if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return
     returning, unseen = _returning(node.name, context.cluster)
-    if returning and not covered.unseen:
+    doubts = (*covered.unseen, *outside_checks.outside(node.name, context.cluster))
+    if returning and not doubts:
         why = cut(f" ({covered.idle[0][0]}: {covered.idle[0][1]}", 80) + ")" if covered.idle else ""
         vms = count(len(returning), "VM")
         yield Finding(
@@ -39,7 +46,7 @@ def check(node: Object, context: Context) -> Findings:
             value=node.name,
         )
     elif returning:
-        yield from map(Unseen, covered.unseen)
+        yield from map(Unseen, doubts)
     elif unseen:
         yield Unseen(unseen)
 

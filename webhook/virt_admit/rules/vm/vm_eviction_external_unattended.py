@@ -30,11 +30,11 @@ from virt_admit.rule import (
 @dataclass(frozen=True)
 class Params:
     labels: tuple[str, ...] = param(
-        ("capk.cluster.x-k8s.io/", "cluster.x-k8s.io/role"),
+        vms.MOVER_LABELS,
         "prefixes of label keys, on the object or its template, that show that a controller handles it",
     )
     owners: tuple[str, ...] = param(
-        ("cluster.x-k8s.io",), "parts of an owner's apiVersion that show that a controller handles the object"
+        vms.MOVER_OWNERS, "parts of an owner's apiVersion that show that a controller handles the object"
     )
 
 
@@ -65,7 +65,4 @@ def check(obj: Object, context: Context[Params]) -> Findings:
 
 def _has_controller(obj: Object, markers: Params) -> bool:
     labels = (*obj.metadata["labels"].map, *vms.vmi_template(obj)["metadata"]["labels"].map)
-    if any(label.startswith(markers.labels) for label in labels):
-        return True
-    owners = (owner["apiVersion"].text or "" for owner in obj.metadata["ownerReferences"].items())
-    return any(marker in owner for owner in owners for marker in markers.owners)
+    return vms.has_mover(obj, labels, markers.labels, markers.owners)

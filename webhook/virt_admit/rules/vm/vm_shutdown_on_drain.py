@@ -36,7 +36,7 @@ def check(vm: Object, context: Context) -> Findings:
     elif strategy.value != "None":
         return
     why = f" ({cause})" if cause else ""
-    remedy = "Remove that reason." if cause else "Set LiveMigrate if it can migrate."
+    remedy = "Remove that reason." if cause else _remedy(vm, context)
     then = "restarts" if outcomes.drain is Then.RESTARTED else outcomes.drain
     yield Finding(
         strategy.path,
@@ -44,3 +44,11 @@ def check(vm: Object, context: Context) -> Findings:
         value=(strategy.value, run),
         problem=problem_of(cause, vm) if cause else None,
     )
+
+
+def _remedy(vm: Object, context: Context) -> str:
+    """Return what helps a VM whose strategy is None: with LiveMigrate a VM that cannot migrate would block drains."""
+    assessment = context.cached(migratability.assess, vm)
+    if assessment.migratable is Migratable.NO:
+        return f"It cannot migrate: {assessment.reasons[0].name}."
+    return "Set LiveMigrate if it can migrate."

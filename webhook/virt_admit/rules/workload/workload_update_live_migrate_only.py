@@ -42,7 +42,7 @@ def _remedy(cluster: Cluster, skipped: int) -> str:
     if not restarting:
         return "Restart them manually; after Evict none is known to start again."
     return (
-        "Add Evict; all would restart."
+        "Add Evict; only these would restart."
         if restarting == skipped
         else (f"Add Evict; {restarting} would restart, the others stay off.")
     )

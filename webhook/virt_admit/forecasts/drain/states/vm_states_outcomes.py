@@ -283,7 +283,9 @@ def _end(case: Case) -> str:
         return f"; switches to post-copy {at}"
     if settings.disruption:
         return f"; its guest is paused {at} until the copy ends"
-    return f"; cancelled {at} and repeated"
+    if case.found.late:
+        return f"; cancelled {at} and repeated"
+    return f"; if it has not ended {at}, KubeVirt cancels and repeats it"
 
 
 def _paused(case: Case) -> Ruling:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from virt_admit.model.kubernetes import kinds
@@ -69,3 +70,21 @@ def run_strategy(spec: Field) -> str | None:
     if strategy.present:
         return None if running.present else strategy.text
     return {True: "Always", False: "Halted"}.get(running.boolean) if running.boolean is not None else None
+
+
+MOVER_LABELS: Final = ("capk.cluster.x-k8s.io/", "cluster.x-k8s.io/role")
+"""Prefixes of label keys of VMs whose evictions a controller outside KubeVirt handles: Cluster API provider KubeVirt drains
+the guest's own node for at most 10 minutes, then deletes the VMI (kubernetes-sigs/cluster-api-provider-kubevirt:
+pkg/kubevirt/machine.go#DrainNodeIfNeeded); kubermatic/machine-controller:…/provider/kubevirt/provider.go."""
+MOVER_OWNERS: Final = ("cluster.x-k8s.io",)
+"""Parts of the apiVersion of an owner that is such a controller's object."""
+
+
+def has_mover(
+    obj: Object, labels: Iterable[str], prefixes: tuple[str, ...] = MOVER_LABELS, owners: tuple[str, ...] = MOVER_OWNERS
+) -> bool:
+    """Whether the labels or an owner of a VM or VMI show that a controller handles its evictions."""
+    if any(label.startswith(prefixes) for label in labels):
+        return True
+    versions = (owner["apiVersion"].text or "" for owner in obj.metadata["ownerReferences"].items())
+    return any(part in version for version in versions for part in owners)
