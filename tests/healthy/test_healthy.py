@@ -106,6 +106,25 @@ def test_live_migrate_is_not_advised_to_a_vm_that_cannot_migrate(tmp_path):
     assert "Set LiveMigrate" not in report
 
 
+def test_what_hyperconverged_writes_is_not_edited(tmp_path):
+    report = text_of("openshift-single-node", tmp_path, "scan")
+    assert "KubeVirt/openshift-cnv/kubevirt-kubevirt-hyperconverged: warn" in report
+    assert "kubectl edit kubevirt " not in report
+
+
+def test_a_check_that_refuses_is_changed_instead_of_a_second_one(tmp_path):
+    report = text_of("openshift-node-reboots", tmp_path, "outage", "w0")
+    assert "change MachineHealthCheck workers so that it acts for w0" in report
+
+
+def test_what_frees_the_pods_is_a_sentence(tmp_path):
+    report = text_of("openshift-odf-mhc", tmp_path, "outage", "w0")
+    assert (
+        "frees the pods after at least 10 min: the Machine is deleted and MachineSet workers creates a new one"
+        in report
+    )
+
+
 def test_a_witness_votes_in_etcd(tmp_path):
     report = text_of("harvester-1.6-witness", tmp_path, "outage", "h1")
     assert "the API stops" not in report

@@ -197,9 +197,6 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if state.state is State.GONE:
         return _shut_down(vmi, cluster, find, lost_launchers.REASON, lost=True)
     evicted = vmi_evictions.reaction(vmi, cluster)
-    if evicted.effect is Effect.ATTENDED:
-        blind = f"whether the controller that moves {vmi.full_name} runs"
-        return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         vmi_evictions.demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.NO_MIGRATION, Effect.MIGRATES):
@@ -213,8 +210,8 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if evicted.effect in (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET):
         problems = vm_problems.of_reaction(vmi, evicted, cluster)
         return _Verdict(VmOutcome.BLOCKS, vm_problems.together(problems), problems=problems)
-    if evicted.effect is Effect.SHUTS_DOWN:
-        return _shut_down(vmi, cluster, find, evicted.reason)
+    if evicted.effect in (Effect.SHUTS_DOWN, Effect.ATTENDED):
+        return _not_migrated(vmi, evicted, cluster, find)
     try:
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     except Unseen as blind:
@@ -223,6 +220,13 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
 
 _NOT_REPORTED: Final = "but has not reported yet whether it can migrate; its eviction is refused until then"
 _WAIT: Final = "wait until KubeVirt has reported LiveMigratable"
+
+
+def _not_migrated(vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find) -> _Verdict:
+    if evicted.effect is Effect.ATTENDED:
+        blind = f"whether the controller that moves {vmi.full_name} runs"
+        return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
+    return _shut_down(vmi, cluster, find, evicted.reason)
 
 
 def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str) -> _Verdict:

@@ -236,6 +236,14 @@ def _bound(case: _Case, loss: Loss) -> str:
     return room_left.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
 
 
+def _acting(node: str, coverage: NodeCoverage) -> str:
+    """Return what makes a health check act: a check that refuses exists already."""
+    refusing = next((actor.check for actor in coverage.actors if actor.refuses), "")
+    return (
+        f"change {refusing} so that it acts for {node}" if refusing else f"create a health check that acts for {node}"
+    )
+
+
 def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str) -> LostVm:
     vmi, node, found = case.vmi, case.node, case.fate
     fresh = found.comes is not False and loses_data(vmi)
@@ -256,7 +264,7 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
         return row(
             LossOutcome.NEVER,
             _unattended(node, coverage),
-            f"create a health check that acts for {node}; or, {health_actors.taint((node,))}",
+            f"{_acting(node, coverage)}; or, {health_actors.taint((node,))}",
             by_hand=None if nowhere else by_hand,
         )
     if comes and bound:

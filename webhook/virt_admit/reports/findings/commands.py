@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from virt_admit.model.commands import about, json_patch
-from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
+from virt_admit.model.commands import about, json_patch, kubectl
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.problems import ProblemCause
@@ -40,7 +40,14 @@ _SEEN_ONLY: Final = frozenset((NODE, POD, VMI, VMIM))
 """Kinds whose objects KubeVirt and Kubernetes write: to edit them repairs nothing."""
 
 
+_OF_HYPERCONVERGED: Final = "kubevirt-kubevirt-hyperconverged"
+"""The KubeVirt object that HyperConverged writes, so that changes of it are lost (kubevirt/hyperconverged-cluster-operator:
+controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly)."""
+
+
 def _default(obj: Object, kind: Kind) -> str:
+    if kind is KUBEVIRT and obj.name == _OF_HYPERCONVERGED:
+        return kubectl("edit", HCO, obj.name.removeprefix("kubevirt-"), obj.namespace)
     return about("describe" if kind in _SEEN_ONLY else "edit", obj, kind)
 
 

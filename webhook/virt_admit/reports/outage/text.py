@@ -111,8 +111,11 @@ def _actors(one: Outage) -> Iterator[str]:
             what = f"refuses: {actor.refuses}"
         else:
             at = actor.at
-            by = f" by {actor.remediator}" if actor.remediator else ""
-            what = f"frees the pods{by} after {period(at) if at is not None else 'an unknown time'}"
+            when = f"after {period(at) if at is not None else 'an unknown time'}"
+            how = actor.remediator
+            sentence = " " in how  # a kind remediates by itself; a sentence says what becomes of the Machine
+            by, then = ("", f": {how}") if sentence else (f" by {how}" if how else "", "")
+            what = f"frees the pods{by} {when}{then}"
         groups.setdefault((actor.check, what), []).append(actor.node)
     for (check, what), nodes in groups.items():
         yield f"  {line(check)} ({names(nodes)}) {line(what)}"
