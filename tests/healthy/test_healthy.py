@@ -125,6 +125,15 @@ def test_what_frees_the_pods_is_a_sentence(tmp_path):
     )
 
 
+def test_scan_and_explain_agree_on_a_vm_whose_claims_cannot_be_read(tmp_path):
+    assert "[vm-migratability-unknown]" not in text_of("read-only-role", tmp_path, "scan")
+    assert "can migrate        yes" in text_of("read-only-role", tmp_path, "explain", "vm/web")
+
+
+def test_a_single_control_plane_node_that_is_lost(tmp_path):
+    assert "0 of 1 control-plane node is left" in text_of("k3s-single-node", tmp_path, "outage", "edge")
+
+
 def test_a_witness_votes_in_etcd(tmp_path):
     report = text_of("harvester-1.6-witness", tmp_path, "outage", "h1")
     assert "the API stops" not in report

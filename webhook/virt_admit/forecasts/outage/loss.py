@@ -127,7 +127,7 @@ class Loss:
         quorum = self.quorum
         if quorum.kept is not False:
             return ""
-        are = "is" if quorum.left == 1 else "are"
+        are = "is" if 1 in (quorum.left, quorum.nodes) else "are"
         return f"the API stops: {quorum.left} of {count(quorum.nodes, 'control-plane node')} {are} left"
 
     @functools.cached_property

@@ -113,7 +113,9 @@ def _actors(one: Outage) -> Iterator[str]:
             at = actor.at
             when = f"after {period(at) if at is not None else 'an unknown time'}"
             how = actor.remediator
-            sentence = " " in how  # a kind remediates by itself; a sentence says what becomes of the Machine
+            sentence = how.startswith(
+                "the "
+            )  # a kind remediates by itself; a sentence says what becomes of the Machine
             by, then = ("", f": {how}") if sentence else (f" by {how}" if how else "", "")
             what = f"frees the pods{by} {when}{then}"
         groups.setdefault((actor.check, what), []).append(actor.node)

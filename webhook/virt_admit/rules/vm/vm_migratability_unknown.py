@@ -9,16 +9,33 @@ where it is the default, such a VM is shut down instead: virt-admit names the cl
 """
 
 from virt_admit.model import messages
-from virt_admit.model.kubevirt.instances import expand, migratability, vms
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubevirt.instances import expand, migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import (
+    DATA_VOLUME,
+    POOL,
+    PVC,
+    VM,
+    VMI,
+    VMIRS,
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    rule,
+    union,
+)
 
 _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
 
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=migratability.READS,
+    reads=union(migratability.READS, vmis.READS),
     action=Action.AUDIT,
     at_admission=False,
     sources=("kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",),
@@ -30,7 +47,7 @@ def check(obj: Object, context: Context) -> Findings:
     if strategy.value not in ("LiveMigrate", "LiveMigrateIfPossible"):
         return
     assessment = context.cached(migratability.assess, obj)
-    if assessment.migratable is not Migratable.UNKNOWN:
+    if assessment.migratable is not Migratable.UNKNOWN or _is_reported(obj, context.cluster):
         return
     claims = [what for what in assessment.unseen if what.startswith(_CLAIMS)]
     if strategy.value == "LiveMigrate":
@@ -50,3 +67,14 @@ def check(obj: Object, context: Context) -> Findings:
         ),
         value=strategy.value,
     )
+
+
+def _is_reported(obj: Object, cluster: Cluster) -> bool:
+    """Whether KubeVirt has reported on the running VMI of a VM: that answers the question."""
+    if kinds.of(obj) is not VM:
+        return False
+    try:
+        vmi = cluster.get(VMI, obj.namespace, obj.name)
+    except Unseen:
+        return False
+    return vmi is not None and vmis.migratable(vmi) is not None
