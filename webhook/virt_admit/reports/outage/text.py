@@ -112,10 +112,8 @@ def _actors(one: Outage) -> Iterator[str]:
         else:
             at = actor.at
             when = f"after {period(at) if at is not None else 'an unknown time'}"
-            how = actor.remediator
-            sentence = how.startswith(
-                "the "
-            )  # a kind remediates by itself; a sentence says what becomes of the Machine
+            how = actor.remediator  # a kind, or a sentence about what becomes of the Machine
+            sentence = how.startswith("the ")
             by, then = ("", f": {how}") if sentence else (f" by {how}" if how else "", "")
             what = f"frees the pods{by} {when}{then}"
         groups.setdefault((actor.check, what), []).append(actor.node)
