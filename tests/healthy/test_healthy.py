@@ -134,6 +134,10 @@ def test_a_single_control_plane_node_that_is_lost(tmp_path):
     assert "0 of 1 control-plane node is left" in text_of("k3s-single-node", tmp_path, "outage", "edge")
 
 
+def test_a_guest_on_hugepages_is_not_overcommitted(tmp_path):
+    assert "times the memory" not in text_of("devices", tmp_path, "outage", "w3")
+
+
 def test_a_witness_votes_in_etcd(tmp_path):
     report = text_of("harvester-1.6-witness", tmp_path, "outage", "h1")
     assert "the API stops" not in report

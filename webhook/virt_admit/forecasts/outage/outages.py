@@ -83,8 +83,15 @@ class Outage:
 
     @property
     def overcommit(self) -> float:
-        """The guest memory of the VMs that start again, as a multiple of what their pods request; 0: no VM says both."""
-        pods = [(vm.vmi, vm.returning.fresh.pod.requests.get(MEMORY, 0)) for vm in self.vms if vm.returning is not None]
+        """The guest memory of the VMs that start again, as a multiple of what their pods request; 0: no VM says both.
+
+        Guests on hugepages have memory of their own, which pods request as another resource.
+        """
+        pods = [
+            (vm.vmi, vm.returning.fresh.pod.requests.get(MEMORY, 0))
+            for vm in self.vms
+            if vm.returning is not None and not vm.vmi.at("spec", "domain", "memory", "hugepages").present
+        ]
         sizes = [(lost_vms.guest_memory(vmi), requested) for vmi, requested in pods]
         known = [(guest, requested) for guest, requested in sizes if guest and requested]
         return sum(guest for guest, _ in known) / sum(requested for _, requested in known) if known else 0.0
