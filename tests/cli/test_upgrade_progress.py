@@ -8,7 +8,6 @@ from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.drain.report import node_report
 from virt_admit.reports.upgrade import text
 from virt_admit.reports.upgrade.report import report
@@ -265,6 +264,42 @@ def test_machines_of_the_newest_machine_set_are_done():
     assert (progress(found)["done"], progress(found)["next"]) == (["a"], ["b"])
 
 
+def dead(name):
+    found = node(name)
+    found.data["status"]["conditions"][0]["status"] = "Unknown"
+    return found
+
+
+def test_a_machine_that_is_deleted_for_another_reason_and_a_dead_node_are_no_roll_out():
+    deployment = manifest(CAPI, "MachineDeployment", "workers", "capi")
+    deleted = machine("m-b", "b", deleting="DrainingNode")
+    found = cluster(node("a"), node("b"), dead("c"), deployment, machine("m-a", "a"), deleted, machine("m-c", "c"))
+
+    assert progress(found) is None
+    assert {name: each and each["phase"] for name, each in updaters(found).items()} == {
+        "a": None,
+        "b": "draining",
+        "c": None,
+    }
+
+
+def test_a_deployment_that_counts_older_machines_rolls_out():
+    deployment = manifest(CAPI, "MachineDeployment", "workers", "capi", status={"replicas": 3, "upToDateReplicas": 2})
+    deleted = machine("m-b", "b", deleting="DrainingNode")
+    found = cluster(node("a"), node("b"), dead("c"), deployment, machine("m-a", "a"), deleted, machine("m-c", "c"))
+
+    assert progress(found)["done"] == ["a"]
+    assert [(each["node"], each["phase"]) for each in progress(found)["in_flight"]] == [
+        ("b", "draining"),
+        ("c", "returning"),
+    ]
+
+
+def test_nodes_without_annotations_are_no_roll_out():
+    plain = node("a", {"node-role.kubernetes.io/worker": ""})
+    assert progress(cluster(plain, workers(), kubevirt())) is None
+
+
 # --- maintenance ---------------------------------------------------------------------------------------------------
 
 
@@ -285,6 +320,20 @@ def test_a_node_maintenance_that_runs():
     }
     assert progress(found)["in_flight"][0]["waits_for"] == "shop/db"
     assert progress(found)["waiting"] == ["a"]
+
+
+def test_a_node_maintenance_that_failed_stops_no_upgrade():
+    maintenance = manifest(
+        "nodemaintenance.medik8s.io/v1beta1",
+        "NodeMaintenance",
+        "patch-b",
+        spec={"nodeName": "b"},
+        status={"phase": "Failed", "lastError": "failed to extend lease owned by us 3 times"},
+    )
+    found = cluster(node("a"), node("b"), maintenance, kubevirt())
+
+    assert (rehearse(found, Options()).possible, progress(found)) == (True, None)
+    assert updaters(found)["b"]["phase"] == "failing"
 
 
 def harvester(**states):
@@ -317,44 +366,3 @@ def test_an_upgrade_of_harvester():
         "waiting": ["c", "d"],
     }
     assert updaters(found)["b"]["kind"] == "Upgrade"
-
-
-# --- migrations under way ------------------------------------------------------------------------------------------
-
-
-def test_a_migration_that_runs_goes_on_where_it_is():
-    began = "2027-03-01T11:59:40Z"
-    moving = vm("db", "b", seconds=40)
-    moving[1].data["status"]["migrationState"] = {
-        "migrationUid": "m1",
-        "startTimestamp": began,
-        "sourceNode": "b",
-        "targetNode": "a",
-    }
-    migration = manifest(
-        "kubevirt.io/v1",
-        "VirtualMachineInstanceMigration",
-        "m1",
-        "shop",
-        metadata={"uid": "m1", "creationTimestamp": began},
-        spec={"vmiName": "db"},
-        status={"phase": "Running"},
-    )
-    before = migration.data | {
-        "metadata": {"name": "m0", "namespace": "shop", "uid": "m0", "creationTimestamp": AN_HOUR_AGO},
-        "status": {
-            "phase": "Succeeded",
-            "migrationState": {
-                "startTimestamp": AN_HOUR_AGO,
-                "endTimestamp": "2027-03-01T11:01:40Z",
-                "completed": True,
-            },
-        },
-    }
-    objects = [done("a"), draining("b"), moving, migration, Object(before), workers(), kubevirt()]
-    now = rehearse(cluster(*objects), Options(node_minutes=0))
-    later = rehearse(cluster(*objects, time="2027-03-01T12:00:30Z"), Options(node_minutes=0))
-
-    assert now.possible is later.possible is True
-    assert later.duration.low < now.duration.low
-    assert rehearse(cluster(*objects), Options(node_minutes=0, from_start=True)).vms[0].moves >= 1

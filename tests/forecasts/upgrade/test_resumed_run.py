@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, vm
-from tests.cli.test_upgrade_progress import cluster, config_node, done, draining, rebooting, workers
+from tests.cli.test_upgrade_progress import AN_HOUR_AGO, cluster, config_node, done, draining, rebooting, workers
 from tests.forecasts.upgrade import test_simulation
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.simulation import UnderWay, World, simulate
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.node_updates.config_pool_updates import CURRENT
 
 
@@ -90,3 +92,43 @@ def test_every_node_is_in_one_place_and_only_those_that_are_left_are_updated(see
         assert result.duration is not None
         assert {name for wave in result.waves for name in wave.nodes} == set(left)
         assert {name for wave in result.waves if wave.start.low == 0 for name in wave.nodes} >= set(flying)
+
+
+def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
+    began = "2027-03-01T11:59:40Z"
+    moving = vm("db", "b", seconds=40)
+    moving[1].data["status"]["migrationState"] = {
+        "migrationUid": "m1",
+        "startTimestamp": began,
+        "sourceNode": "b",
+        "targetNode": "a",
+    }
+    migration = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstanceMigration",
+        "m1",
+        "shop",
+        metadata={"uid": "m1", "creationTimestamp": began},
+        spec={"vmiName": "db"},
+        status={"phase": "Running"},
+    )
+    before = migration.data | {
+        "metadata": {"name": "m0", "namespace": "shop", "uid": "m0", "creationTimestamp": AN_HOUR_AGO},
+        "status": {
+            "phase": "Succeeded",
+            "migrationState": {
+                "startTimestamp": AN_HOUR_AGO,
+                "endTimestamp": "2027-03-01T11:01:40Z",
+                "completed": True,
+            },
+        },
+    }
+    objects = [done("a"), draining("b"), moving, migration, Object(before), workers(), kubevirt()]
+    now = rehearse(cluster(*objects), Options(node_minutes=0))
+    later = rehearse(cluster(*objects, time="2027-03-01T12:00:30Z"), Options(node_minutes=0))
+
+    assert now.possible is later.possible is True
+    assert now.duration is not None
+    assert later.duration is not None
+    assert later.duration.low < now.duration.low
+    assert rehearse(cluster(*objects), Options(node_minutes=0, from_start=True)).vms[0].moves >= 1

@@ -123,11 +123,13 @@ def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
 
 
 def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:
-    """Yield the nodes with those that are in maintenance, if there are any."""
-    found = updaters.maintenances(cluster)
+    """Yield the nodes with those that are in maintenance, if there are any. A maintenance that failed keeps none."""
+    found = {
+        node: update for node, update in updaters.maintenances(cluster).items() if update.phase is not Phase.FAILING
+    }
     if found:
         waiting = {node.name: NodeUpdate("", "", Phase.WAITING) for node in cluster.known(NODE)}
-        yield PoolUpdate("", "nodes", waiting | dict(found))
+        yield PoolUpdate("", "nodes", waiting | found)
 
 
 def in_flight(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:

@@ -63,16 +63,28 @@ def _revisions(cluster: Cluster) -> Mapping[str, Mapping[str, int]]:
 def _pool(
     deployment: Object, own: Sequence[Object], revisions: Mapping[str, int], ready: Collection[str]
 ) -> PoolUpdate:
+    rolling = _is_rolling(deployment) or not all(_is_current(machine, revisions) for machine in own)
     nodes: dict[str, NodeUpdate] = {}
     for machine in own:
         node = machine.at("status", "nodeRef", "name").text
         if node:
-            nodes[node] = _update(machine, deployment, _is_current(machine, revisions), ready)
+            waits = rolling and node not in ready  # else it failed later
+            nodes[node] = _update(machine, deployment, _is_current(machine, revisions), waits)
     chosen = _next(deployment, nodes)
     nodes = {name: _chosen(update) if name in chosen else update for name, update in nodes.items()}
-    rolling = _condition(deployment, "RollingOut")
-    began = clock.instant(rolling["lastTransitionTime"].text) if rolling["status"].text == "True" else None
-    return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began)
+    condition = _condition(deployment, "RollingOut")
+    began = clock.instant(condition["lastTransitionTime"].text) if condition["status"].text == "True" else None
+    return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began, rolling)
+
+
+def _is_rolling(deployment: Object) -> bool:
+    """Return whether a MachineDeployment says that some of its Machines are of an older template."""
+    if _condition(deployment, "RollingOut")["status"].text == "True":
+        return True
+    status = deployment["status"]
+    every, updated = status["replicas"].integer, status["upToDateReplicas"].integer
+    updated = status["updatedReplicas"].integer if updated is None else updated
+    return every is not None and updated is not None and updated < every
 
 
 def _chosen(update: NodeUpdate) -> NodeUpdate:
@@ -110,15 +122,14 @@ _STEPS: Final = ("PreDrainDeleteHookSucceeded", "DrainingSucceeded", "VolumeDeta
 """The conditions of API version v1beta1 for the steps of a deletion that end with an empty node, in their order."""
 
 
-def _update(machine: Object, deployment: Object, current: bool, ready: Collection[str]) -> NodeUpdate:
+def _update(machine: Object, deployment: Object, current: bool, waits: bool) -> NodeUpdate:
     kind, name = MACHINE_DEPLOYMENT.kind, deployment.name
     if machine.deleted:
         phase, words = _deletion(machine)
         return NodeUpdate(kind, name, phase, _deletion_began(machine), phase is Phase.DRAINING, words)
     if not current:
         return NodeUpdate(kind, name, Phase.WAITING)
-    node = machine.at("status", "nodeRef", "name").text
-    return NodeUpdate(kind, name, Phase.DONE if node in ready else Phase.RETURNING)
+    return NodeUpdate(kind, name, Phase.RETURNING if waits else Phase.DONE)
 
 
 def _deletion(machine: Object) -> tuple[Phase, str]:

@@ -60,11 +60,15 @@ class PoolUpdate:
     nodes: Mapping[str, NodeUpdate] = field(default_factory=dict)
     began: datetime | None = None
     """When the roll-out began. None: not known."""
+    rolling: bool | None = None
+    """Whether its objects say that a roll-out is under way. None: the phases of its nodes do."""
 
     @property
     def in_flight(self) -> bool:
-        """Whether some node is not updated yet."""
-        return any(update.phase is not Phase.DONE for update in self.nodes.values())
+        """Whether some node is still to be updated. A Machine that is deleted for another reason is no roll-out."""
+        if self.rolling is not None:
+            return self.rolling
+        return any(update.phase not in (Phase.DONE, Phase.NOT_PART) for update in self.nodes.values())
 
 
 _CORDONED: Final = "node.kubernetes.io/unschedulable"

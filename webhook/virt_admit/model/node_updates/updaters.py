@@ -24,8 +24,7 @@ def of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
 def _of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     found: dict[str, NodeUpdate] = {}
     for pool in (*config_pools(cluster), *machine_deployments(cluster), *harvester_upgrades(cluster)):
-        if pool.in_flight:
-            found.update(pool.nodes)
+        found |= {node: update for node, update in pool.nodes.items() if pool.in_flight or update.phase in IN_FLIGHT}
     for node, update in cluster.cached(maintenance_updates.of_maintenances).items():
         if node not in found or found[node].phase not in IN_FLIGHT:
             found[node] = update
