@@ -48,7 +48,7 @@ READS: Final = union(
     quotas.READS,
     node_local_volumes.READS,
     expand.STRATEGY_READS,
-    clock.READS,
+    virt_handlers.READS,
     vm_states.READS,
     lost_launchers.READS,
     vm_problems.READS,

@@ -65,7 +65,7 @@ class PoolUpdate:
 
     @property
     def in_flight(self) -> bool:
-        """Whether some node is still to be updated. A Machine that is deleted for another reason is no roll-out."""
+        """Whether some node is still to be updated. Deleting a Machine for another reason does not count."""
         if self.rolling is not None:
             return self.rolling
         return any(update.phase not in (Phase.DONE, Phase.NOT_PART) for update in self.nodes.values())
