@@ -237,7 +237,9 @@ def test_every_match_condition_is_evaluated_without_an_error(plane, namespace):
             }
             assert apply(plane, machine, args=("--validate=false",)).returncode == 0
             if kind == "MachineSet":
-                scaled = plane.kubectl("scale", "machinesets.machine.openshift.io", "m", "-n", "openshift-machine-api", "--replicas=1")
+                scaled = plane.kubectl(
+                    "scale", "machinesets.machine.openshift.io", "m", "-n", "openshift-machine-api", "--replicas=1"
+                )
                 assert scaled.returncode == 0, scaled.stderr
             resource = f"{kind.lower()}s.machine.openshift.io"
             gone = plane.kubectl("delete", resource, "m", "-n", "openshift-machine-api", "--wait=false")
