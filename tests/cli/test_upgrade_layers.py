@@ -108,6 +108,18 @@ def test_an_unknown_name_names_those_that_are_near(word, rehearse, tmp_path):
     assert "shop/db" in result.output
 
 
+def test_a_name_where_no_problem_exists(rehearse, tmp_path):
+    rehearse([node("a"), node("b"), kubevirt()])
+    words = ["upgrade", "--cluster", str(tmp_path / "snapshot.json"), "--assume-fixed", "shop/db"]
+    result = CliRunner().invoke(virt_admit, words)
+
+    assert result.exit_code == 2
+    assert (
+        "shop/db is neither a problem that stops the upgrade, nor a rule, nor an object that has one" in result.output
+    )
+    assert "--assume-fixed" in result.output
+
+
 @pytest.mark.parametrize("number", [1, 3, 6])
 def test_all_stops_are_those_that_show_one_by_one(number, rehearse):
     objects = [*map(node, "abcdefgh"[: number + 1]), *(blocked(f"v{at}", "abcdefgh"[at]) for at in range(number))]

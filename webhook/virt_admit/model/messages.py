@@ -91,7 +91,7 @@ def did_you_mean(word: object, known: Sequence[str], aliases: Mapping[str, str] 
 
     Keys of ``aliases`` are in lower case.
     """
-    if not isinstance(word, str) or len(word) > max(map(len, known)) + _MOST_EDITS:
+    if not isinstance(word, str) or len(word) > max(map(len, known), default=0) + _MOST_EDITS:
         return None
     lower = word.lower()
     if aliases and lower in aliases:
