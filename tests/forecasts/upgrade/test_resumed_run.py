@@ -9,7 +9,18 @@ import pytest
 
 from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, vm
-from tests.cli.test_upgrade_progress import AN_HOUR_AGO, cluster, config_node, done, draining, rebooting, workers
+from tests.cli.test_upgrade_progress import (
+    AN_HOUR_AGO,
+    GROUP,
+    NEW,
+    OLD,
+    cluster,
+    config_node,
+    done,
+    draining,
+    rebooting,
+    workers,
+)
 from tests.forecasts.upgrade import test_simulation
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Pool
@@ -132,3 +143,52 @@ def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
     assert later.duration is not None
     assert later.duration.low < now.duration.low
     assert rehearse(cluster(*objects), Options(node_minutes=0, from_start=True)).vms[0].moves >= 1
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        draining("a"),
+        config_node("a", OLD, NEW, "Working", since="2027-03-01T11:56:00Z"),
+        rebooting(4, "a"),
+        done("a", drain=f"uncordon-{NEW}", since="2027-03-01T11:58:00Z"),
+    ],
+    ids=["draining", "updating", "rebooting", "returning"],
+)
+def test_a_node_that_comes_back_takes_the_vms_of_the_next_one(away: Object) -> None:
+    where = "a" if away.annotations.get(f"{GROUP}/desiredDrain", "").startswith("drain-") else "b"
+    result = rehearse(cluster(away, config_node("b"), vm("db", where), workers(), kubevirt()), Options())
+
+    assert result.possible is True
+    assert [name for wave in result.waves for name in wave.nodes] == ["a", "b"]
+
+
+def test_a_node_that_comes_back_takes_vms_also_in_a_rehearsal_from_the_start() -> None:
+    found = cluster(draining("a"), config_node("b"), vm("db", "a"), workers(), kubevirt())
+
+    assert rehearse(found, Options(from_start=True)).possible is True
+
+
+def test_a_node_that_virt_controller_has_given_up_while_it_reboots_comes_back() -> None:
+    away = rebooting(6, "a")
+    away.data["metadata"]["labels"]["kubevirt.io/schedulable"] = "false"
+    away.data["spec"]["taints"].append({"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"})
+
+    assert rehearse(cluster(away, config_node("b"), vm("db", "b"), workers(), kubevirt()), Options()).possible is True
+
+
+def test_a_lasting_taint_of_a_node_that_comes_back_stays() -> None:
+    away = rebooting(6, "a")
+    away.data["spec"]["taints"].append({"key": "gpu", "effect": "NoSchedule"})
+
+    assert rehearse(cluster(away, config_node("b"), vm("db", "b"), workers(), kubevirt()), Options()).possible is False
+
+
+def test_a_node_whose_update_failed_takes_no_vms() -> None:
+    failing = config_node("a", OLD, NEW, "Degraded", since=AN_HOUR_AGO)
+    result = rehearse(
+        cluster(failing, config_node("b"), vm("db", "b"), workers(maxUnavailable=2), kubevirt()), Options()
+    )
+
+    assert result.possible is False
+    assert {stop.node for stop in result.stops} == {"a", "b"}

@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcom
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.forecasts.placement.candidates import scheduler
-from virt_admit.forecasts.upgrade import durations, upgrade_progress
+from virt_admit.forecasts.upgrade import durations, returning_nodes, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.simulation import BACKOFF, UNSCHEDULABLE, UnderWay, Vm, World
@@ -74,7 +74,9 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
         for pool in start.begun
         for name, update in pool.nodes.items()
     }
-    return World(scheduler(cluster), start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low")
+    back = returning_nodes.returning(start.pools, cluster)
+    filters = returning_nodes.with_nodes_back(scheduler(cluster), back)
+    return World(filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", back)
 
 
 def other_pods(node: NodePlan) -> Iterator[str]:

@@ -82,6 +82,8 @@ class World:
     favourable: bool = True
     """How chance decides: which VM KubeVirt moves first, when it looks at its queue, and which of equal nodes
     kube-scheduler chooses. True: as it is best for the roll-out. False: as it is worst."""
+    closed: frozenset[str] = frozenset()
+    """Nodes that take no VM before their update ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ class _Run:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._targets = Targets(world.scheduler, [vm.pod for vm in world.vms], favourable=world.favourable)
+        for node in world.closed:
+            self._targets.close(node)
         self._pending = {pool.name: deque(pool.nodes) for pool in world.pools}
         self._busy = dict.fromkeys(self._pending, 0)
         self._pool_of = {node: pool.name for pool in world.pools for node in pool.to_do}
