@@ -6,10 +6,10 @@ from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, node, pool, vm
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
-from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.drain.report import node_report
 from virt_admit.reports.upgrade import text
+from virt_admit.reports.upgrade.follow import UpgradeFollower
 from virt_admit.reports.upgrade.report import report
 from virt_admit.reports.values import as_data
 
@@ -189,6 +189,41 @@ def test_the_times_of_a_machine_config_node_win():
     assert rehearse(found, Options()).duration.low == 300
 
 
+def test_a_paused_pool_has_no_next_node_and_stops_only_what_is_left():
+    nodes = done("a"), config_node("b")
+    infra = pool("infra", "infra", paused=True, configuration={"name": NEW})
+    left = cluster(*nodes, workers(paused=True), kubevirt())
+    finished = done("i")
+    finished.data["metadata"]["labels"] = {"kubevirt.io/schedulable": "true", "node-role.kubernetes.io/infra": ""}
+    over = cluster(*nodes, finished, workers(), infra, kubevirt())
+
+    assert (progress(left)["next"], progress(left)["waiting"]) == ([], ["b"])
+    assert [str(stop.problem) for stop in rehearse(left, Options()).stops] == ["PoolPaused:worker"]
+    assert rehearse(cluster(*nodes, workers(), infra, kubevirt()), Options()).possible is True
+    assert rehearse(over, Options()).possible is True
+    assert rehearse(over, Options(from_start=True)).possible is False
+
+
+def test_a_node_that_the_operator_does_not_manage_is_not_waited_for():
+    """It has no annotation of the operator: a Windows node (pkg/controller/node/status.go#isNodeManaged)."""
+    windows = node("w", {"node-role.kubernetes.io/worker": ""})
+    result = rehearse(cluster(done("a"), draining("b"), windows, workers(), kubevirt()), Options())
+    ended = UpgradeFollower(Options()).look(cluster(done("a"), done("b"), windows, workers(), kubevirt()))
+
+    assert [wave.nodes for wave in result.waves] == [("b",)]
+    assert ended.done == "all 2 nodes are done"
+
+
+@pytest.mark.parametrize(("blocked", "possible"), [("a", None), ("b", False)])
+def test_a_vm_that_blocks_a_node_that_is_done_is_no_stop_where_something_was_not_read(blocked, possible):
+    objects = [done("a"), draining("b"), *vm("pin", blocked, migratable="False"), workers(), kubevirt()]
+    found = Snapshot(objects, ("*",), ("machineconfigpools.machineconfiguration.openshift.io",), time=NOW)
+    result = rehearse(found, Options())
+
+    assert result.possible is possible
+    assert {stop.node for stop in result.stops} == ({"b"} if blocked == "b" else set())
+
+
 # --- Cluster API ---------------------------------------------------------------------------------------------------
 
 CAPI = "cluster.x-k8s.io/v1beta2"
@@ -298,71 +333,3 @@ def test_a_deployment_that_counts_older_machines_rolls_out():
 def test_nodes_without_annotations_are_no_roll_out():
     plain = node("a", {"node-role.kubernetes.io/worker": ""})
     assert progress(cluster(plain, workers(), kubevirt())) is None
-
-
-# --- maintenance ---------------------------------------------------------------------------------------------------
-
-
-def test_a_node_maintenance_that_runs():
-    maintenance = manifest(
-        "nodemaintenance.medik8s.io/v1beta1",
-        "NodeMaintenance",
-        "patch-b",
-        metadata={"creationTimestamp": AN_HOUR_AGO},
-        spec={"nodeName": "b"},
-        status={"phase": "Running", "pendingPods": ["virt-launcher-db"]},
-    )
-    found = cluster(node("a"), node("b", unschedulable=True), vm("db", "b"), maintenance, kubevirt())
-
-    assert updaters(found) == {
-        "a": None,
-        "b": {"kind": "NodeMaintenance", "name": "patch-b", "phase": "draining", "since": AN_HOUR_AGO},
-    }
-    assert progress(found)["in_flight"][0]["waits_for"] == "shop/db"
-    assert progress(found)["waiting"] == ["a"]
-
-
-def test_a_node_maintenance_that_failed_stops_no_upgrade():
-    maintenance = manifest(
-        "nodemaintenance.medik8s.io/v1beta1",
-        "NodeMaintenance",
-        "patch-b",
-        spec={"nodeName": "b"},
-        status={"phase": "Failed", "lastError": "failed to extend lease owned by us 3 times"},
-    )
-    found = cluster(node("a"), node("b"), maintenance, kubevirt())
-
-    assert (rehearse(found, Options()).possible, progress(found)) == (True, None)
-    assert updaters(found)["b"]["phase"] == "failing"
-
-
-def harvester(**states):
-    return manifest(
-        "harvesterhci.io/v1beta1",
-        "Upgrade",
-        "hvst-upgrade-x",
-        "harvester-system",
-        metadata={"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": AN_HOUR_AGO},
-        status={
-            "conditions": [{"type": "Completed", "status": "Unknown"}],
-            "nodeStatuses": {name: {"state": state} for name, state in states.items()},
-        },
-    )
-
-
-def test_an_upgrade_of_harvester():
-    found = cluster(
-        *map(node, "abcd"),
-        harvester(a="Succeeded", b="Pre-draining", c="Images preloaded"),
-        vm("db", "b"),
-        kubevirt(),
-    )
-
-    assert rehearse(found, Options()).driver is Driver.PLAIN
-    assert progress(found) == {
-        "done": ["a"],
-        "in_flight": [{"node": "b", "phase": "draining", "since": None, "waits_for": "shop/db"}],
-        "next": [],
-        "waiting": ["c", "d"],
-    }
-    assert updaters(found)["b"]["kind"] == "Upgrade"

@@ -44,13 +44,18 @@ def members(pools: Iterable[Object], every: Iterable[Object]) -> list[tuple[Obje
     return found
 
 
-def of_deployments(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """Return the names of the nodes of each MachineDeployment, as far as Machines are known."""
-    found: dict[str, list[str]] = {}
+def owner_key(obj: Object) -> tuple[str, str]:
+    """Return namespace and name of the MachineDeployment of a Machine or MachineSet."""
+    return obj.namespace, obj.labels.get(DEPLOYMENT, "")
+
+
+def of_deployments(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
+    """Return the names of the nodes of each MachineDeployment by its namespace and name, as far as Machines are known."""
+    found: dict[tuple[str, str], list[str]] = {}
     for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
         node = machine.at("status", "nodeRef", "name").text
         if node:
-            found.setdefault(machine.labels.get(DEPLOYMENT, ""), []).append(node)
+            found.setdefault(owner_key(machine), []).append(node)
     return found
 
 

@@ -98,9 +98,11 @@ def _of_pool(name: str, cluster: Cluster) -> tuple[list[str], str]:
     for pool, own in machine_pools.members(pools, cluster.known(NODE)):
         if pool.name == name:
             return sorted(node.name for node in own), no_pools  # an unread pool may own some of these nodes
-    if any(deployment.name == name for deployment in deployments):
+    named = [deployment for deployment in deployments if deployment.name == name]
+    if named:
         machines_unread = gather(cluster.list(CAPI_MACHINE))[1]
-        return list(machine_pools.of_deployments(cluster).get(name, ())), machines_unread
+        nodes = machine_pools.of_deployments(cluster)
+        return [node for one in named for node in nodes.get((one.namespace, name), ())], machines_unread
     if no_pools or no_deployments:
         raise LookupError(f"pool {name} was not found, and not all pools could be read: {no_pools or no_deployments}")
     known = sorted({found.name for found in (*pools, *deployments)})

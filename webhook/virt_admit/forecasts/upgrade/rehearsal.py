@@ -140,22 +140,23 @@ def run(
     """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
     driver = options.driver or rollouts.default_driver(cluster)
     plan = assumed_fixes.fixed_plan(plan, fixed)
-    unseen = [*plan.unseen, *(blind.what for blind in rollouts.unread(cluster, options.driver))]
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)
+    unseen = [*plan.unseen, *(blind.what for blind in rollouts.unread(cluster, options.driver, begun))]
+    drained = {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
+    left = [node for node in plan.nodes if node.name in drained]
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
     try:
         pools = rollouts.pools(driver, cluster, options.max_unavailable, _emptiest_first(plan), begun)
         pools = assumed_fixes.fixed_pools(pools, fixed)
         found = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
-        return replace(_unknown(driver, plan, (*unseen, blind.what)), progress=so_far)
+        return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
-    drained = {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
-    unknown = [row for node in plan.nodes if node.name in drained for row in node.having(VmOutcome.UNKNOWN)]
+    unknown = [row for node in left for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
-        return replace(_unknown(driver, plan, unread), progress=so_far)
+        return replace(_unknown(driver, plan, left, unread), progress=so_far)
     late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
     result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress, begun, late)
     updated = [node for pool in pools for node in pool.to_do]
@@ -181,9 +182,9 @@ def _emptiest_first(plan: Plan) -> Sequence[str]:
     return [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]
 
 
-def _unknown(driver: Driver, plan: Plan, unseen: Sequence[str]) -> Rehearsal:
-    """Return that nothing can be determined, unless something that was read certainly stops the upgrade."""
-    stops = tuple(_certain_stops(plan.nodes))
+def _unknown(driver: Driver, plan: Plan, left: Iterable[NodePlan], unseen: Sequence[str]) -> Rehearsal:
+    """Return that nothing can be determined, unless something that was read certainly stops a drain that is left."""
+    stops = tuple(_certain_stops(left))
     return Rehearsal(
         driver,
         False if stops else None,

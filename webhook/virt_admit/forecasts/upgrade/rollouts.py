@@ -18,7 +18,14 @@ from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE, Kind
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    MACHINE_CONFIG_POOL,
+    MACHINE_DEPLOYMENT,
+    NODE,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import node_phases, updaters
@@ -99,16 +106,21 @@ def default_driver(cluster: Cluster) -> Driver:
     return Driver.CLUSTER_API if cluster.known(MACHINE_DEPLOYMENT) else Driver.PLAIN
 
 
-def unread(cluster: Cluster, driver: Driver | None) -> Iterator[Unseen]:
+def unread(cluster: Cluster, driver: Driver | None, begun: Sequence[PoolUpdate] = ()) -> Iterator[Unseen]:
     """Yield the kinds of which more objects may exist, which may change the order or stop it.
 
-    ``driver``: the one that the administrator named; None: that of ``default_driver``, which then rests also on the
-    kinds that decide before it.
+    Args:
+        cluster: the cluster.
+        driver: the one that the administrator named; None: that of ``default_driver``, which then rests also on the
+            kinds that decide before it.
+        begun: how far a roll-out is that is under way.
     """
     used = driver or default_driver(cluster)
     before = _DECIDED_BY[used] if driver is None else ()
     for kind in dict.fromkeys((*before, *_READ_BY[used])):
         yield from more_may_exist(cluster, kind)
+    if any(pool.revisions_unknown for pool in begun):
+        yield from more_may_exist(cluster, CAPI_MACHINE_SET)
 
 
 def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
@@ -124,11 +136,13 @@ def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
 
 def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:
     """Yield the nodes with those that are in maintenance, if there are any. A maintenance that failed keeps none."""
+    waiting = {node.name: NodeUpdate("", "", Phase.WAITING) for node in cluster.known(NODE)}
     found = {
-        node: update for node, update in updaters.maintenances(cluster).items() if update.phase is not Phase.FAILING
+        node: update
+        for node, update in updaters.maintenances(cluster).items()
+        if update.phase is not Phase.FAILING and node in waiting
     }
     if found:
-        waiting = {node.name: NodeUpdate("", "", Phase.WAITING) for node in cluster.known(NODE)}
         yield PoolUpdate("", "nodes", waiting | found)
 
 
@@ -178,7 +192,7 @@ def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str,
     ]
     return replace(
         pool,
-        nodes=tuple(name for name in pool.nodes if of[name] in (Phase.WAITING, Phase.NEXT, Phase.NOT_PART)),
+        nodes=tuple(name for name in pool.nodes if of[name] in (Phase.WAITING, Phase.NEXT)),
         begun=tuple(name for name in pool.nodes if of[name] in IN_FLIGHT and of[name] is not Phase.FAILING),
         failing=tuple(failing),
     )
@@ -229,6 +243,8 @@ def _machine_config_pool(
     every = Pool(f"MachineConfigPool {pool.name}", tuple(node.name for node in own), capacity, obstacle)
     found = _continued(every, phases, {node.name: node for node in own})
     away = [node.name for node in own if node.name not in found.begun and _is_unavailable(node, phases)]
+    if not found.to_do and not found.failing and not _is_degraded(pool):
+        return replace(found, obstacle=None)  # nothing is left that it could stop
     left = capacity - len(away) - len(found.failing)
     waiting = tuple(name for name in found.nodes if name not in away)
     if left >= 1:
@@ -250,12 +266,17 @@ def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate]) -> bool:
     return not changing and not failing and node_phases.is_away(node)
 
 
+def _is_degraded(pool: Object) -> bool:
+    """Return whether a MachineConfigPool reports an error."""
+    return pool.condition("Degraded")["status"].text == "True"
+
+
 def _pool_obstacle(pool: Object) -> Obstacle | None:
     if pool.at("spec", "paused").boolean:
         paused = problem_of(ProblemCause.POOL_PAUSED, pool)
         return Obstacle(f"MachineConfigPool {pool.name} is paused", _unpause(pool, MACHINE_CONFIG_POOL), paused)
     degraded = pool.condition("Degraded")
-    if degraded["status"].text == "True":
+    if _is_degraded(pool):
         why = degraded["message"].text or degraded["reason"].text or "see its conditions"
         return Obstacle(
             f"MachineConfigPool {pool.name} is degraded: {why}",
@@ -279,7 +300,7 @@ def _cluster_api(
     by_deployment = machine_pools.of_deployments(cluster)
     known = {node.name: node for node in every}
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
-        own = tuple(name for name in by_deployment.get(deployment.name, ()) if name in known)
+        own = tuple(name for name in by_deployment.get((deployment.namespace, deployment.name), ()) if name in known)
         configured = machine_pools.at_once(deployment, len(own))
         at_once = configured if max_unavailable is None else _given(max_unavailable, len(own))
         obstacle = Obstacle(
@@ -288,5 +309,5 @@ def _cluster_api(
             problem_of(ProblemCause.POOL_PAUSED, deployment),
         )
         paused = deployment.at("spec", "paused").boolean
-        pool = Pool(f"MachineDeployment {deployment.name}", own, at_once, obstacle if paused else None)
-        yield _continued(pool, phases, known)
+        pool = _continued(Pool(f"MachineDeployment {deployment.full_name}", own, at_once), phases, known)
+        yield replace(pool, obstacle=obstacle if paused and (pool.to_do or pool.failing) else None)

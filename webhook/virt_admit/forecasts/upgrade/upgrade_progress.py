@@ -81,7 +81,7 @@ def _waits_for(update: NodeUpdate, plan: NodePlan | None) -> str:
 
 def still_drained(begun: Sequence[PoolUpdate]) -> frozenset[str]:
     """Return the nodes that are being drained, or are drained later."""
-    over = (*EMPTIED, Phase.DONE, Phase.FAILING)
+    over = (*EMPTIED, Phase.DONE, Phase.FAILING, Phase.NOT_PART)
     return frozenset(name for pool in begun for name, update in pool.nodes.items() if update.phase not in over)
 
 

@@ -111,7 +111,9 @@ def _phase(node: Object, target: str) -> Phase:
 
 
 def _next(pool: Object, own: Sequence[Object], phases: dict[str, Phase]) -> Iterator[str]:
-    """Yield the nodes that the operator chooses when it looks again (#getAllCandidateMachines)."""
+    """Yield the nodes that the operator chooses when it looks again (#getAllCandidateMachines, #syncMachineConfigPool)."""
+    if pool.at("spec", "paused").boolean:
+        return
     taken = sum(phases[node.name] in IN_FLIGHT or node_phases.is_away(node) for node in own)
     try:
         left = machine_pools.capacity(pool, len(own)) - taken

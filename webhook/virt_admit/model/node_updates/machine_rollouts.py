@@ -6,7 +6,7 @@ Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -41,40 +41,44 @@ READS: Final[Reads] = {
 def pools(cluster: Cluster) -> Iterator[PoolUpdate]:
     """Yield the roll-out of each MachineDeployment, as far as its Machines are known."""
     revisions = _revisions(cluster)
-    ready = {node.name for node in cluster.known(NODE) if node.condition("Ready")["status"].text == "True"}
-    by_deployment: dict[str, list[Object]] = {}
+    ready = {node.name: node.condition("Ready")["status"].text == "True" for node in cluster.known(NODE)}
+    by_deployment: dict[tuple[str, str], list[Object]] = {}
     for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda found: found.name):
-        by_deployment.setdefault(machine.labels.get(machine_pools.DEPLOYMENT, ""), []).append(machine)
+        by_deployment.setdefault(machine_pools.owner_key(machine), []).append(machine)
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
-        own = by_deployment.get(deployment.name, [])
-        yield _pool(deployment, own, revisions.get(deployment.name, {}), ready)
+        key = deployment.namespace, deployment.name
+        yield _pool(deployment, by_deployment.get(key, []), revisions.get(key, {}), ready)
 
 
-def _revisions(cluster: Cluster) -> Mapping[str, Mapping[str, int]]:
-    """Return the revision of each MachineSet, by the name of its MachineDeployment."""
-    found: dict[str, dict[str, int]] = {}
+def _revisions(cluster: Cluster) -> Mapping[tuple[str, str], Mapping[str, int]]:
+    """Return the revision of each MachineSet, by namespace and name of its MachineDeployment."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
     for machines in cluster.known(CAPI_MACHINE_SET):
         text = machines.annotations.get(_REVISION, "")
         revision = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-        found.setdefault(machines.labels.get(machine_pools.DEPLOYMENT, ""), {})[machines.name] = revision
+        found.setdefault(machine_pools.owner_key(machines), {})[machines.name] = revision
     return found
 
 
 def _pool(
-    deployment: Object, own: Sequence[Object], revisions: Mapping[str, int], ready: Collection[str]
+    deployment: Object, own: Sequence[Object], revisions: Mapping[str, int], ready: Mapping[str, bool]
 ) -> PoolUpdate:
-    rolling = _is_rolling(deployment) or not all(_is_current(machine, revisions) for machine in own)
+    """Return a roll-out. A management cluster has the Machines of other clusters, whose nodes are not known here."""
+    current = {machine.name: _is_current(machine, revisions) for machine in own}
+    rolling = _is_rolling(deployment) or False in current.values()
     nodes: dict[str, NodeUpdate] = {}
     for machine in own:
-        node = machine.at("status", "nodeRef", "name").text
-        if node:
-            waits = rolling and node not in ready  # else it failed later
-            nodes[node] = _update(machine, deployment, _is_current(machine, revisions), waits)
-    chosen = _next(deployment, nodes)
+        node = machine.at("status", "nodeRef", "name").text or ""
+        if node in ready:
+            waits = rolling and not ready[node]  # else it failed later
+            known = current[machine.name]
+            nodes[node] = _update(machine, deployment, not rolling if known is None else known, waits)
+    unknown = rolling and None in current.values()
+    chosen = frozenset() if unknown else _next(deployment, nodes)
     nodes = {name: _chosen(update) if name in chosen else update for name, update in nodes.items()}
     condition = _condition(deployment, "RollingOut")
     began = clock.instant(condition["lastTransitionTime"].text) if condition["status"].text == "True" else None
-    return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began, rolling)
+    return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began, rolling, unknown)
 
 
 def _is_rolling(deployment: Object) -> bool:
@@ -92,20 +96,22 @@ def _chosen(update: NodeUpdate) -> NodeUpdate:
 
 
 def _next(deployment: Object, nodes: Mapping[str, NodeUpdate]) -> frozenset[str]:
-    """Return the old nodes that are deleted as soon as the roll-out has a place."""
+    """Return the old nodes that are deleted as soon as the roll-out has a place. A paused one has none."""
+    if deployment.at("spec", "paused").boolean:
+        return frozenset()
     taken = sum(update.phase in node_phases.IN_FLIGHT for update in nodes.values())
     waiting = [name for name, update in nodes.items() if update.phase is Phase.WAITING]
     return frozenset(waiting[: max(machine_pools.at_once(deployment, len(nodes)) - taken, 0)])
 
 
-def _is_current(machine: Object, revisions: Mapping[str, int]) -> bool:
-    """Return whether a Machine is made from the newest template; True also if nothing says so."""
+def _is_current(machine: Object, revisions: Mapping[str, int]) -> bool | None:
+    """Return whether a Machine is made from the newest template; None: nothing says so."""
     said = _condition(machine, "UpToDate")["status"].text
     if said in ("True", "False"):
         return said == "True"
     owners = [owner["name"].text or "" for owner in machine.metadata["ownerReferences"].items()]
     own = max((revisions[name] for name in owners if name in revisions), default=None)
-    return own is None or own == max(revisions.values())
+    return None if own is None else own == max(revisions.values())
 
 
 def _condition(obj: Object, kind: str) -> Field:
@@ -117,7 +123,16 @@ def _condition(obj: Object, kind: str) -> Field:
     return next((each for each in later if each["type"].text == kind), obj["-"])
 
 
-_DRAINING: Final = frozenset(("WaitingForPreDrainHook", "DrainingNode", "WaitingForVolumeDetach"))
+_DRAINED: Final = frozenset(
+    (
+        "WaitingForPreTerminateHook",
+        "WaitingForInfrastructureDeletion",
+        "WaitingForBootstrapDeletion",
+        "DeletingNode",
+        "DeletionCompleted",
+    )
+)
+"""Reasons of the condition Deleting after the drain. With another one, such as InternalError, it may not have ended."""
 _STEPS: Final = ("PreDrainDeleteHookSucceeded", "DrainingSucceeded", "VolumeDetachSucceeded")
 """The conditions of API version v1beta1 for the steps of a deletion that end with an empty node, in their order."""
 
@@ -138,7 +153,7 @@ def _deletion(machine: Object) -> tuple[Phase, str]:
     reason = deleting["reason"].text or ""
     if deleting.present:
         words = ": ".join(filter(None, (reason, deleting["message"].text)))
-        return (Phase.DRAINING if not reason or reason in _DRAINING else Phase.UPDATING), words
+        return (Phase.UPDATING if reason in _DRAINED else Phase.DRAINING), words
     steps = [machine.condition(step) for step in _STEPS]
     for step in steps:
         if step["status"].text == "False":

@@ -62,12 +62,14 @@ class PoolUpdate:
     """When the roll-out began. None: not known."""
     rolling: bool | None = None
     """Whether its objects say that a roll-out is under way. None: the phases of its nodes do."""
+    revisions_unknown: bool = False
+    """Whether nothing says of some node that is waiting whether it is done."""
 
     @property
     def in_flight(self) -> bool:
         """Whether some node is still to be updated. Deleting a Machine for another reason does not count."""
         if self.rolling is not None:
-            return self.rolling
+            return self.rolling and bool(self.nodes)
         return any(update.phase not in (Phase.DONE, Phase.NOT_PART) for update in self.nodes.values())
 
 

@@ -112,8 +112,9 @@ def _left(progress: UpgradeProgress | None) -> Iterator[str]:
 
 def _done(before: _Moment | None, found: _Moment) -> str:
     """Return that nothing is left to follow; empty: something is, or nothing has begun."""
-    if found.phases and all(phase is Phase.DONE for phase in found.phases.values()):
-        number = len(found.phases)
+    phases = [phase for phase in found.phases.values() if phase is not Phase.NOT_PART]
+    if phases and all(phase is Phase.DONE for phase in phases):
+        number = len(phases)
         return f"all {number} nodes are done" if number > 1 else "the node is done"
     was_under_way = before is not None and before.result.progress is not None
     ended = was_under_way and not found.phases and not found.result.unseen

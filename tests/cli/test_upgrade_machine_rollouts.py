@@ -1,0 +1,108 @@
+"""``virt-admit upgrade`` with Cluster API: Machines of several namespaces and clusters, and what was not read."""
+
+from tests.builders import manifest
+from tests.cli.test_upgrade import kubevirt, node, vm
+from tests.cli.test_upgrade_progress import CAPI, NOW, cluster, machine, progress
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+
+def deployment(namespace="capi", **fields):
+    return manifest(CAPI, "MachineDeployment", "workers", namespace, **fields)
+
+
+def machine_set(name, revision, namespace="capi"):
+    metadata = {
+        "labels": {"cluster.x-k8s.io/deployment-name": "workers"},
+        "annotations": {"machinedeployment.clusters.x-k8s.io/revision": revision},
+    }
+    return manifest(CAPI, "MachineSet", name, namespace, metadata=metadata)
+
+
+def machine_of_set(on, owner, namespace="capi"):
+    """Return a Machine of API version v1beta1, which has no condition UpToDate."""
+    metadata = {
+        "labels": {"cluster.x-k8s.io/deployment-name": "workers"},
+        "ownerReferences": [{"kind": "MachineSet", "name": owner}],
+    }
+    return manifest(CAPI, "Machine", f"m-{on}", namespace, metadata=metadata, status={"nodeRef": {"name": on}})
+
+
+def test_machine_sets_that_were_not_read_do_not_make_machines_done():
+    objects = [
+        *map(node, "abc"),
+        deployment(status={"replicas": 3, "updatedReplicas": 1}),
+        machine_of_set("a", "new"),
+        machine_of_set("b", "old"),
+        machine_of_set("c", "old"),
+        kubevirt(),
+    ]
+    found = Snapshot(objects, ("*",), ("machinesets.cluster.x-k8s.io",), time=NOW)
+    result = rehearse(found, Options())
+
+    assert (result.possible, result.unseen) == (None, ("machinesets.cluster.x-k8s.io",))
+    assert (progress(found)["done"], progress(found)["next"]) == ([], [])
+    assert rehearse(found, Options(from_start=True)).possible is True
+
+
+def test_machines_of_other_clusters_are_no_upgrade_of_this_one():
+    """A management cluster has the Machines of the clusters that run in its VMs."""
+    machines = machine("m-1", "tenant-1"), machine("m-2", "tenant-2", up_to_date=False)
+    found = cluster(*map(node, "ab"), deployment(), *machines, vm("db", "a"), kubevirt())
+
+    assert (rehearse(found, Options()).possible, progress(found)) == (None, None)
+    assert rehearse(found, Options(driver=Driver.PLAIN)).possible is True
+
+
+def test_machine_deployments_of_the_same_name_in_two_namespaces():
+    found = cluster(
+        *map(node, "abcd"),
+        deployment(),
+        deployment("two"),
+        machine_set("old", "1"),
+        machine_set("new", "2"),
+        machine_set("only", "1", "two"),
+        machine_of_set("a", "new"),
+        machine_of_set("b", "old"),
+        machine_of_set("c", "only", "two"),
+        machine_of_set("d", "only", "two"),
+        kubevirt(),
+    )
+    result = rehearse(found, Options())
+
+    assert result.possible is True
+    assert [wave.nodes for wave in result.waves] == [("b",)]
+    assert (progress(found)["done"], progress(found)["next"]) == (["a", "c", "d"], ["b"])
+
+
+def test_a_drain_that_ended_in_an_error_of_its_controller_has_not_ended():
+    deleted = machine("m-b", "b", up_to_date=False, deleting="InternalError")
+    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), deleted, vm("db", "b"), kubevirt())
+
+    assert [(each["phase"], each["waits_for"]) for each in progress(found)["in_flight"]] == [("draining", "shop/db")]
+
+
+def test_a_paused_deployment_has_no_next_node():
+    paused = deployment(spec={"paused": True})
+    found = cluster(*map(node, "ab"), paused, machine("m-a", "a"), machine("m-b", "b", up_to_date=False), kubevirt())
+
+    assert (progress(found)["next"], progress(found)["waiting"]) == ([], ["b"])
+    assert [str(stop.problem) for stop in rehearse(found, Options()).stops] == ["PoolPaused:capi/workers"]
+
+
+def test_a_paused_deployment_whose_nodes_are_done_stops_nothing():
+    found = cluster(
+        *map(node, "abc"),
+        deployment(spec={"paused": True}),
+        deployment("two"),
+        machine("m-a", "a"),
+        machine_set("old", "1", "two"),
+        machine_set("new", "2", "two"),
+        machine_of_set("b", "old", "two"),
+        machine_of_set("c", "new", "two"),
+        kubevirt(),
+    )
+
+    assert rehearse(found, Options()).possible is True
+    assert rehearse(found, Options(from_start=True)).possible is False
