@@ -1,10 +1,13 @@
 """``virt-admit upgrade`` where NodeMaintenances or Harvester empty the nodes."""
 
+import pytest
+
 from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, node, vm
 from tests.cli.test_upgrade_progress import AN_HOUR_AGO, cluster, progress, updaters
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.reports.upgrade.follow import UpgradeFollower
 
 
 def test_a_node_maintenance_that_runs():
@@ -76,3 +79,59 @@ def test_an_upgrade_of_harvester():
         "waiting": ["c", "d"],
     }
     assert updaters(found)["b"]["kind"] == "Upgrade"
+
+
+def test_an_upgrade_of_harvester_that_is_paused_before_a_node():
+    states = {"a": "Succeeded", "b": "Node-upgrade paused", "c": "Images preloaded"}
+    found = cluster(*map(node, "abc"), harvester(**states), kubevirt())
+    result = rehearse(found, Options())
+
+    assert result.possible is False
+    assert [stop.reason for stop in result.stops] == ["Upgrade hvst-upgrade-x is paused before b"]
+    assert "kubectl edit upgrades.harvesterhci.io hvst-upgrade-x -n harvester-system" in result.stops[0].remedy
+    assert (progress(found)["next"], progress(found)["waiting"]) == ([], ["b", "c"])
+
+
+def maintained(phase):
+    return manifest(
+        "nodemaintenance.medik8s.io/v1beta1",
+        "NodeMaintenance",
+        "patch-b",
+        metadata={"creationTimestamp": AN_HOUR_AGO},
+        spec={"nodeName": "b"},
+        status={"phase": phase},
+    )
+
+
+def test_the_end_of_a_maintenance_rests_on_its_administrator():
+    found = cluster(node("a"), node("b", unschedulable=True), maintained("Succeeded"), kubevirt())
+
+    assert "an administrator ends the maintenance of b in that time" in rehearse(found, Options()).rests_on
+
+
+def ended_harvester(status):
+    found = harvester(a="Succeeded", b="Failed")
+    found.data["status"]["conditions"] = [{"type": "Completed", "status": status}]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ended"),
+    [
+        (harvester(a="Succeeded", b="Pre-draining"), ended_harvester("False"), ""),
+        (harvester(a="Succeeded", b="Pre-draining"), ended_harvester("True"), "no node is being updated any more"),
+        (maintained("Running"), maintained("Failed"), ""),
+        (maintained("Running"), kubevirt(), "no node is being updated any more"),
+    ],
+)
+def test_following_does_not_end_well_where_an_update_failed(before, after, ended):
+    follower = UpgradeFollower(Options())
+
+    assert follower.look(cluster(node("a"), node("b"), before)).done == ""
+    assert follower.look(cluster(node("a"), node("b"), after)).done == ended
+
+
+def test_a_node_that_only_a_vmi_names_is_not_updated():
+    result = rehearse(cluster(node("a"), node("b"), vm("db", "deleted"), kubevirt()), Options())
+
+    assert {name for wave in result.waves for name in wave.nodes} == {"a", "b"}

@@ -267,7 +267,7 @@ def _simulated(
         possible,
         unseen,
         _range(low.seconds, high.seconds) if possible else None,
-        tuple(_rests_on(estimates.values(), found, options, pools)),
+        (*_rests_on(estimates.values(), found, options, pools), *upgrade_progress.rests_on(begun)),
         tuple(_waves(pools, low, high)),
         tuple(_moved(plan, low, high, cluster)),
         stops,

@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
+    HARVESTER_UPGRADE,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     NODE,
@@ -180,8 +181,11 @@ def pools(
         case Driver.CLUSTER_API:
             return tuple(_cluster_api(every, cluster, max_unavailable, phases))
         case Driver.PLAIN:
-            capacity = _given(max_unavailable or "1", len(load))
-            return (_continued(Pool("nodes", tuple(load), capacity), phases, {node.name: node for node in every}),)
+            known = {node.name: node for node in every}
+            own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
+            capacity = _given(max_unavailable or "1", len(own))
+            pool = Pool("nodes", own, capacity, next(_paused_by_harvester(begun, cluster), None))
+            return (_continued(pool, phases, known),)
 
 
 def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str, Object]) -> Pool:
@@ -206,6 +210,22 @@ def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
         typed("Repair what its updater reports", about("describe", node, NODE)),
         problem_of(ProblemCause.NODE_UPDATE_FAILED, node),
     )
+
+
+def _paused_by_harvester(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why the upgrade of Harvester waits for its administrator (upgrade-config: nodeUpgradeOption.strategy)."""
+    paused = {update.name: update.paused for update in begun if update.paused}
+    for upgrade in cluster.known(HARVESTER_UPGRADE):
+        if upgrade.name in paused:
+            yield Obstacle(
+                f"Upgrade {upgrade.name} is paused before {names(paused[upgrade.name])}",
+                typed(
+                    "Resume the node on the page of the upgrade, or write unpause for it into the annotation "
+                    "harvesterhci.io/node-upgrade-pause-map",
+                    about("edit", upgrade, HARVESTER_UPGRADE),
+                ),
+                problem_of(ProblemCause.POOL_PAUSED, upgrade),
+            )
 
 
 def _given(text: str, total: int) -> int:

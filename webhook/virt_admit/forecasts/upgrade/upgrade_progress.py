@@ -90,6 +90,14 @@ def emptied(begun: Sequence[PoolUpdate]) -> frozenset[str]:
     return frozenset(name for pool in begun for name, update in pool.nodes.items() if update.phase in EMPTIED)
 
 
+def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
+    """Yield what the end of the nodes under way depends on, besides the updater: who ends their maintenance."""
+    flying = ((name, update) for pool in begun for name, update in pool.nodes.items() if update.phase in IN_FLIGHT)
+    waiting = [name for name, update in flying if update.kind not in _ROLLED_OUT]
+    if waiting:
+        yield f"an administrator ends the maintenance of {names(waiting)} in that time"
+
+
 _ROLLED_OUT: Final = (MACHINE_CONFIG_POOL.kind, MACHINE_DEPLOYMENT.kind, "Upgrade")
 """What updates nodes by itself; a node in maintenance waits for its administrator."""
 

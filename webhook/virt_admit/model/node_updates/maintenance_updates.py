@@ -73,6 +73,7 @@ _HARVESTER: Final = {
     "Failed": Phase.FAILING,
 }
 """The phase of each state of a node in an Upgrade; the others are before its turn."""
+_PAUSED: Final = "Node-upgrade paused"
 
 
 def harvester(cluster: Cluster) -> Iterator[PoolUpdate]:
@@ -81,6 +82,14 @@ def harvester(cluster: Cluster) -> Iterator[PoolUpdate]:
     for upgrade in sorted(latest, key=lambda each: each.metadata["creationTimestamp"].text or "")[-1:]:
         if upgrade.condition("Completed")["status"].text not in ("True", "False"):
             yield _upgraded(upgrade, cluster)
+
+
+def has_failed(cluster: Cluster) -> bool:
+    """Return whether the last upgrade of Harvester, or a maintenance, has ended with an error."""
+    latest = [each for each in cluster.known(HARVESTER_UPGRADE) if each.labels.get(_LATEST) == "true"]
+    return any(each.condition("Completed")["status"].text == "False" for each in latest) or any(
+        update.phase is Phase.FAILING for update in of_maintenances(cluster).values()
+    )
 
 
 def _upgraded(upgrade: Object, cluster: Cluster) -> PoolUpdate:
@@ -97,6 +106,8 @@ def _upgraded(upgrade: Object, cluster: Cluster) -> PoolUpdate:
         )
     begun = any(update.phase in node_phases.IN_FLIGHT for update in nodes.values())
     waiting = [name for name, update in nodes.items() if update.phase is Phase.WAITING]
-    for name in [] if begun else waiting[:1]:  # one node at a time
+    paused = tuple(name for name in waiting if states[name]["state"].text == _PAUSED)
+    for name in [] if begun or paused else waiting[:1]:  # one node at a time
         nodes[name] = NodeUpdate("Upgrade", upgrade.name, Phase.NEXT)
-    return PoolUpdate("Upgrade", upgrade.name, nodes, clock.instant(upgrade.metadata["creationTimestamp"].text))
+    began = clock.instant(upgrade.metadata["creationTimestamp"].text)
+    return PoolUpdate("Upgrade", upgrade.name, nodes, began, paused=paused)

@@ -64,6 +64,8 @@ class PoolUpdate:
     """Whether its objects say that a roll-out is under way. None: the phases of its nodes do."""
     revisions_unknown: bool = False
     """Whether nothing says of some node that is waiting whether it is done."""
+    paused: tuple[str, ...] = ()
+    """Nodes before which the roll-out waits until its administrator resumes it."""
 
     @property
     def in_flight(self) -> bool:

@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.messages import count
+from virt_admit.model.node_updates import maintenance_updates
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase
 from virt_admit.reports.following import FollowChange, Look
 from virt_admit.reports.upgrade import report, text
@@ -76,6 +77,7 @@ class UpgradeFollower:
             tuple(sorted(_left(result.progress))),
             max(_moves(nodes, cluster), default=None),
             self._pace(result.progress, planned_upgrade.began(pools), clock.now(cluster)),
+            maintenance_updates.has_failed(cluster),
         )
 
     def _pace(self, progress: UpgradeProgress | None, began: datetime | None, current: datetime | None) -> Pace | None:
@@ -96,6 +98,8 @@ class _Moment:
     """What the nodes under way wait for."""
     moved: datetime | None
     pace: Pace | None
+    failed: bool
+    """Whether an upgrade of Harvester or a maintenance has ended with an error."""
 
 
 def _moves(nodes: Mapping[str, NodeUpdate], cluster: Cluster) -> Iterator[datetime]:
@@ -117,7 +121,7 @@ def _done(before: _Moment | None, found: _Moment) -> str:
         number = len(phases)
         return f"all {number} nodes are done" if number > 1 else "the node is done"
     was_under_way = before is not None and before.result.progress is not None
-    ended = was_under_way and not found.phases and not found.result.unseen
+    ended = was_under_way and not found.phases and not found.result.unseen and not found.failed
     return "no node is being updated any more" if ended else ""
 
 
