@@ -38,7 +38,7 @@ def rehearse(
     today = rehearsal.run(cluster, options, plan)
 
     def run(fixed: Collection[ProblemId]) -> Rehearsal:
-        return rehearsal.run(cluster, options, plan, forecast_only=True, fixed=fixed)
+        return rehearsal.run(cluster, options, plan, forecast_only=True, fixed=fixed) if fixed else today
 
     assumed: frozenset[ProblemId] = frozenset()
     if wanted:

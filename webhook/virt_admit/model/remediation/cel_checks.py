@@ -7,29 +7,24 @@ from typing import Final
 from virt_admit.model import cel
 from virt_admit.model.remediation.health_checks import TERMINATING
 
+V1BETA2: Final = "self.apiVersion == 'cluster.x-k8s.io/v1beta2'"
+"""Whether the check has the layout of the newest version of Cluster API, in CEL."""
 CONDITIONS: Final = cel.items(
-    "(self.apiVersion == 'cluster.x-k8s.io/v1beta2' ? self.?spec.?checks.?unhealthyNodeConditions"
-    " : self.?spec.?unhealthyConditions)"
+    f"({V1BETA2} ? self.?spec.?checks.?unhealthyNodeConditions : self.?spec.?unhealthyConditions)"
 )
 """The list of node conditions, in CEL."""
-PATH: Final = (
-    "(self.apiVersion == 'cluster.x-k8s.io/v1beta2'"
-    " ? 'spec.checks.unhealthyNodeConditions' : 'spec.unhealthyConditions')"
-)
+PATH: Final = f"({V1BETA2} ? 'spec.checks.unhealthyNodeConditions' : 'spec.unhealthyConditions')"
 HANDLER: Final = (
     f"self.kind == 'MachineHealthCheck' && {CONDITIONS}.size() > 0"
     f" && {CONDITIONS}.all(item, {cel.entries('optional.of(item)')}.?type.orValue(null) == '{TERMINATING}')"
 )
 """Whether the check is a termination handler, in CEL."""
 MACHINE_CONDITIONS: Final = cel.items(
-    "(self.apiVersion == 'cluster.x-k8s.io/v1beta2' ? self.?spec.?checks.?unhealthyMachineConditions"
+    f"({V1BETA2} ? self.?spec.?checks.?unhealthyMachineConditions"
     " : self.apiVersion.startsWith('cluster.x-k8s.io/') ? self.?spec.?unhealthyMachineConditions : self.?nothing)"
 )
 """The list of conditions of the Machine itself (Cluster API), in CEL."""
-MACHINE_PATH: Final = (
-    "(self.apiVersion == 'cluster.x-k8s.io/v1beta2'"
-    " ? 'spec.checks.unhealthyMachineConditions' : 'spec.unhealthyMachineConditions')"
-)
+MACHINE_PATH: Final = f"({V1BETA2} ? 'spec.checks.unhealthyMachineConditions' : 'spec.unhealthyMachineConditions')"
 _SELECTOR: Final = "self.?spec.?selector"
 EMPTY_SELECTOR: Final = (
     f"(!({cel.present(_SELECTOR)}) || ({cel.is_map(_SELECTOR)}"

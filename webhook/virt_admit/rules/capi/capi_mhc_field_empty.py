@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.model import cel
-from virt_admit.model.remediation import health_checks
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, rule
 
 OBJECTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
@@ -21,7 +21,6 @@ OBJECTS: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 """The objects that must not be empty, with their fields. The API server drops nulls and other fields first."""
 
 
-_NEWER: Final = "self.apiVersion == 'cluster.x-k8s.io/v1beta2'"
 _MESSAGE: Final = "'is empty, so the schema rejects the check. Remove it, or write its content.'"
 
 
@@ -41,15 +40,17 @@ def _empty_object(steps: tuple[str, ...], fields: tuple[str, ...]) -> str:
 
 _EMPTY_LISTS: Final = (
     *(
-        _denial(f"{_NEWER} && {_empty_list('spec', 'checks', name)}", "spec", "checks", name)
+        _denial(f"{cel_checks.V1BETA2} && {_empty_list('spec', 'checks', name)}", "spec", "checks", name)
         for name in ("unhealthyNodeConditions", "unhealthyMachineConditions")
     ),
     _denial(
-        f"!({_NEWER}) && {_empty_list('spec', 'unhealthyMachineConditions')}", "spec", "unhealthyMachineConditions"
+        f"!({cel_checks.V1BETA2}) && {_empty_list('spec', 'unhealthyMachineConditions')}",
+        "spec",
+        "unhealthyMachineConditions",
     ),
 )
 _EMPTY_OBJECTS: Final = tuple(
-    _denial(f"{_NEWER} && {_empty_object(steps, fields)}", *steps) for steps, fields in OBJECTS.items()
+    _denial(f"{cel_checks.V1BETA2} && {_empty_object(steps, fields)}", *steps) for steps, fields in OBJECTS.items()
 )
 
 
