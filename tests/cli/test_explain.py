@@ -59,6 +59,18 @@ def test_text():
     ]
 
 
+def test_vms_that_never_restart_are_not_counted_as_restarted():
+    check = mhc(unhealthyConditions=[{"type": "Ready", "status": "False", "timeout": "5m"}])
+    objects = [node("n0"), node("n1"), machine("m0", nodeRef={"name": "n0"}), *vm("db", "Always", "n0")]
+    found = explain(check, Snapshot(objects, complete=["*"]))
+    assert "VMs if an administrator confirms that their node is down" in lines(found)
+    facts = {"name": "workers", "facts": (), "stages": (), "obstacles": (), "unseen": ()}
+    shown = html.page([html.Check(**facts, timeline=found.timeline, fates=found.fates)])
+    assert shown.verdict.word == "Never"
+    assert [(tile.number, tile.label) for tile in shown.tiles if tile.number] == [(1, "VMs never restart")]
+    assert [cause.word for cause in shown.causes] == ["never restarts"]
+
+
 def test_data():
     check, objects = world()
     data = as_data(explain(check, Snapshot(objects, complete=["*"])))

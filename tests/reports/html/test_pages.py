@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -286,6 +287,22 @@ def test_check_without_a_page_does_not_import_jinja():
 def test_the_templates_are_in_the_package():
     folder = Path(page.__file__).parent / "templates"
     assert {file.name for file in folder.iterdir()} == {"page.html", "page.css", "page.js"}
+
+
+def test_a_page_says_when_its_data_was_read():
+    bare = Page(title="Drain", subject="", verdict=PageVerdict(GOOD, "Yes", "All."))
+    assert "<time" not in page.render(bare)
+    two = dataclasses.replace(
+        bare, evidence=(("time of b", "2027-03-02T00:00:00Z"), ("time of a", "2027-03-01T11:00:00Z"))
+    )
+    assert '<time datetime="2027-03-01T11:00:00Z">2027-03-01 11:00:00 UTC</time>' in page.render(two)
+
+
+def test_long_labels_of_a_picture_fit_into_their_column():
+    text = svg.bars([svg.Bar("W" * 60, (), ""), svg.Bar("worker-1", (), "")])
+    long, short = re.findall(r'<text x="220"[^>]*>', text)
+    assert 'textLength="216"' in long
+    assert "textLength" not in short
 
 
 def test_times_of_an_axis():

@@ -23,6 +23,7 @@ from virt_admit.reports.html.page import (
     LEVELS,
     NOTICE,
     SEVERE,
+    TIME,
     UNKNOWN,
     Page,
     PageVerdict,
@@ -62,7 +63,7 @@ def page(
     unknown = sum(node.drainable is None for node in plan.nodes)
     return Page(
         title="Cluster",
-        subject=f"as of {_clock(judged_at)}",
+        subject="",
         verdict=_verdict(found.verdict, drained.verdict, incomplete=bool(unreadable) or report.crashed),
         tiles=(
             Tile(BAD, blocked, "nodes that cannot be drained"),
@@ -76,7 +77,7 @@ def page(
         figures=(*drained.figures, *found.figures),
         tables=drained.tables,
         notes=tuple(_notes(unreadable, (*drained.notes, *found.notes))),
-        evidence=(*found.evidence, ("judged at", _clock(judged_at))),
+        evidence=(*found.evidence, (TIME, judged_at.isoformat())),
     )
 
 

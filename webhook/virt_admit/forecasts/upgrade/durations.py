@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -35,14 +35,15 @@ class Range:
     low: int
     high: int
 
-    def clock(self, start: datetime.datetime) -> Iterator[str]:
-        """Yield when both ends are, if this begins at ``start``; equal ones once."""
+    def clock(self, start: datetime.datetime) -> str:
+        """Return when this is over if it begins at ``start``: ``2026-11-24 22:10 to 22:14``, the day only if it differs."""
         try:
-            ends = [start + datetime.timedelta(seconds=bound) for bound in (self.low, self.high)]
+            low, high = (start + datetime.timedelta(seconds=bound) for bound in (self.low, self.high))
         except OverflowError:  # such as a last migration of a thousand years
-            yield f"after the year {datetime.MAXYEAR}"
-        else:
-            yield from dict.fromkeys(end.strftime("%Y-%m-%d %H:%M") for end in ends)
+            return f"after the year {datetime.MAXYEAR}"
+        latest = f"{high:%H:%M}" if high.date() == low.date() else f"{high:%Y-%m-%d %H:%M}"
+        earliest = f"{low:%Y-%m-%d %H:%M}"
+        return earliest if earliest.endswith(latest) else f"{earliest} to {latest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,13 +124,14 @@ def _restarts(checks: Sequence[Check]) -> str:
 
 
 def _tiles(checks: Sequence[Check]) -> tuple[Tile, ...]:
-    fates = [fate for check in checks for fate in check.fates]
+    never = sum(len(check.fates) for check in checks if check.timeline.never)
+    fates = [fate for check in checks if not check.timeline.never for fate in check.fates]
     waiting = sum(bool(fate.nowhere) for fate in fates)
     found = [fate for fate in fates if not fate.nowhere]
     tiles = [
         Tile(level, sum(fate.comes is comes for fate in found), _TILE[comes]) for comes, (level, _) in _FATE.items()
     ]
-    return (*tiles[:1], Tile(SEVERE, waiting, "VMs find no node"), *tiles[1:])
+    return (Tile(BAD, never, "VMs never restart"), *tiles[:1], Tile(SEVERE, waiting, "VMs find no node"), *tiles[1:])
 
 
 def _causes(check: Check) -> list[PageCause]:
@@ -138,7 +139,9 @@ def _causes(check: Check) -> list[PageCause]:
     for fate in check.fates:
         place = fate.vmi.at("status", "nodeName").text or ""
         level, word = (SEVERE, "waits for a node") if fate.nowhere else _FATE[fate.comes]
-        groups.setdefault((level, word, fate.why), []).append(CauseItem(shown(_name, fate), place))
+        never = check.timeline.never
+        cause = (BAD, "never restarts", never) if never else (level, word, fate.why)
+        groups.setdefault(cause, []).append(CauseItem(shown(_name, fate), place))
     causes = [PageCause(level, word, "", why, "", tuple(items)) for (level, word, why), items in groups.items()]
     return [*(PageCause(BAD, "does nothing", check.name, obstacle) for obstacle in check.obstacles), *causes]
 

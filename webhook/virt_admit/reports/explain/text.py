@@ -24,11 +24,14 @@ def text(explanation: Explanation) -> str:
     steps = [("", "remediator", "takes", "next step after")] if explanation.stages else []
     steps += [(f"{number}.", *_stage(stage)) for number, stage in enumerate(explanation.stages, 1)]
     moments = [(str(moment.at), moment.what) for moment in explanation.timeline.moments]
+    fates = "after their node is confirmed down"
+    if explanation.timeline.never:
+        fates = "if an administrator confirms that their node is down"
     parts: tuple[tuple[str, Sequence[tuple[str, ...]]], ...] = (
         (name(f"{check.obj.kind} {check.obj.full_name}"), list(_facts(explanation))),
         (f"Remediation of a {noun}", steps),
         ("When a node stops reporting, and the limit lets the check act", moments),
-        ("VMs after their node is confirmed down", list(_vms(explanation.fates))),
+        (f"VMs {fates}", list(_vms(explanation.fates))),
         ("Not available", [(what,) for what in explanation.unseen]),
     )
     return "\n".join(line for title, rows in parts if rows for line in (title, *_columns(rows), ""))

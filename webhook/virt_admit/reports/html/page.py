@@ -32,6 +32,8 @@ LEVELS: Final = (BAD, SEVERE, UNKNOWN, NOTICE, GOOD)
 """The classes of color, worst first. A word always stands next to the color."""
 
 _NUMBER: Final = re.compile(r"\d+")
+TIME: Final = "time"
+"""The name of the evidence that says when the data was read; with several clusters ``time of NAME``."""
 MOST_CAUSES: Final = 400
 MOST_ITEMS: Final = 20_000
 """Objects that a page names. Beyond, it names some of each cause and the number of the others."""
@@ -128,6 +130,11 @@ class Page:
     """Further lists with their titles."""
     evidence: tuple[tuple[str, str], ...] = ()
     """What the report rests on: policy, source, version."""
+
+    @property
+    def time(self) -> str:
+        """When the data was read (RFC 3339); of several clusters the oldest. Empty: not known."""
+        return min((value for name, value in self.evidence if f"{name} ".startswith(f"{TIME} ")), default="")
 
 
 def render(page: Page) -> str:

@@ -136,7 +136,9 @@ def _svg(height: int, parts: Sequence[Markup]) -> Markup:
 
 
 def _label(text: str, top: int) -> Markup:
-    return Markup('<text x="{}" y="{}" class="label">{}</text>').format(LABEL - 10, top + 16, _short(text, 32))
+    short = _short(text, 32)
+    squeezed = Markup(' textLength="{}" lengthAdjust="spacingAndGlyphs"').format(LABEL - 14) if len(short) > 28 else ""
+    return Markup('<text x="{}" y="{}" class="label"{}>{}</text>').format(LABEL - 10, top + 16, squeezed, short)
 
 
 def _text(text: str, x: float, top: int) -> Markup:

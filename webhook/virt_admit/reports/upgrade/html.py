@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, VmMoves, Wave
 from virt_admit.model.messages import count, names
 from virt_admit.reports.drain.html import LEVEL_OF
@@ -27,7 +26,7 @@ from virt_admit.reports.html.page import (
     worst_first,
 )
 from virt_admit.reports.unavailable_data import may_lack_vms
-from virt_admit.reports.upgrade.text import so_far
+from virt_admit.reports.upgrade.text import so_far, when
 
 _MOST_LANES = 40
 
@@ -67,7 +66,7 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
         return PageVerdict(BAD, "No", f"The upgrade stops: {count(len(result.stops), 'cause')}.")
     if result.possible is None or result.duration is None:
         return PageVerdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
-    until = f" It ends {_when(result.duration, start)}." if start else ""
+    until = f" It ends {when(result.duration, start)}." if start else ""
     within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
     return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
 
@@ -123,7 +122,7 @@ def _lane(index: int, waves: Sequence[Wave]) -> svg.Lane:
 def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Table]:
     if result.waves:
         rows = tuple(
-            (f"wave {number}", ", ".join(wave.nodes), _when(wave.start, start), _when(wave.end, start))
+            (f"wave {number}", ", ".join(wave.nodes), when(wave.start, start), when(wave.end, start))
             for number, wave in enumerate(result.waves, 1)
         )
         yield Table("Order of the nodes", ("Wave", "Nodes", "Begins", "Ends"), rows)
@@ -136,14 +135,6 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
     if result.faster:
         savings = tuple((one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster)
         yield Table("Settings that save time", ("Setting", "Now", "Instead", "Saves up to"), savings)
-
-
-def _when(seconds: Range, start: datetime.datetime | None) -> str:
-    if start is None:
-        ends = dict.fromkeys(f"+{svg.clock(bound)}" for bound in (seconds.low, seconds.high))
-    else:
-        ends = dict.fromkeys(seconds.clock(start))
-    return " to ".join(ends)
 
 
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:

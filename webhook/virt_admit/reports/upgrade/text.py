@@ -47,7 +47,7 @@ def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
         return f"No: the upgrade stops ({count(len(result.stops), 'cause')})."
     if result.possible is None or result.duration is None:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
-    until = f", until {_clock(start, result.duration)}" if start is not None else ""
+    until = f", until {result.duration.clock(start)}" if start is not None else ""
     more = "more " if result.progress is not None else ""
     return (
         f"Yes: {nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}in {span(result.duration)}{until}."
@@ -135,8 +135,7 @@ def _waves(waves: Sequence[Wave], start: datetime.datetime | None) -> Iterator[s
     for number, wave in enumerate(shown):
         if number == _MOST - 1 and len(waves) > _MOST:
             yield f"  … {len(waves) - _MOST} more waves …"
-        when = f"{_at(start, wave.start)} to {_at(start, wave.end)}"
-        yield f"  {when}: {some(wave.nodes)}"
+        yield f"  begins {when(wave.start, start)}, ends {when(wave.end, start)}: {some(wave.nodes)}"
     if waves:
         yield ""
 
@@ -164,14 +163,12 @@ def _health_checks(result: Rehearsal) -> Iterator[str]:
             yield f"{check.title} {certain} on a node that is only being updated: {check.reason}"
 
 
-def _at(start: datetime.datetime | None, seconds: Range) -> str:
+def when(seconds: Range, start: datetime.datetime | None) -> str:
+    """Return the wall-clock times of a range that begins at ``start``; without a start ``+5 min to +7 min``."""
     if start is not None:
-        return _clock(start, seconds)
-    return f"+{hours(seconds.low)}" if seconds.low == seconds.high else f"+{hours(seconds.low)}..{hours(seconds.high)}"
-
-
-def _clock(start: datetime.datetime, seconds: Range) -> str:
-    return "..".join(seconds.clock(start))
+        return seconds.clock(start)
+    ends = (f"+{hours(bound)}" if bound else "now" for bound in (seconds.low, seconds.high))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def hours(seconds: int) -> str:

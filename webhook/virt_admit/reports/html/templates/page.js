@@ -25,6 +25,12 @@
       head.append(button);
     }
   }
+  for (const time of document.querySelectorAll("time")) {
+    const minutes = Math.floor((Date.now() - Date.parse(time.dateTime)) / 60000);
+    if (!(minutes >= 0)) continue;
+    const [number, unit] = minutes < 120 ? [minutes, "minute"] : minutes < 2880 ? [minutes / 60, "hour"] : [minutes / 1440, "day"];
+    time.after(`, ${new Intl.RelativeTimeFormat("en").format(-Math.floor(number), unit)}`);
+  }
   const form = document.getElementById("filter");
   const words = document.getElementById("words");
   const chosen = document.getElementById("class");
