@@ -231,21 +231,15 @@ VMIM: Final = Kind(
 )
 
 # What only check and scan judge
+_REGISTRATION: Final = "admissionregistration.k8s.io"
 VALIDATING_CONFIGURATION: Final = Kind(
-    "admissionregistration.k8s.io",
-    ("v1",),
-    "validatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration",
-    namespaced=False,
+    _REGISTRATION, ("v1",), "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", namespaced=False
 )
 MUTATING_CONFIGURATION: Final = Kind(
-    "admissionregistration.k8s.io",
-    ("v1",),
-    "mutatingwebhookconfigurations",
-    "MutatingWebhookConfiguration",
-    namespaced=False,
+    _REGISTRATION, ("v1",), "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False
 )
 API_SERVICE: Final = Kind("apiregistration.k8s.io", ("v1",), "apiservices", "APIService", namespaced=False)
+KUBE_DESCHEDULER: Final = Kind("operator.openshift.io", ("v1",), "kubedeschedulers", "KubeDescheduler")
 
 # What is only looked up
 PVC: Final = Kind("", ("v1",), "persistentvolumeclaims", "PersistentVolumeClaim", numerous=True)
