@@ -95,6 +95,21 @@ def test_from_the_start_all_nodes_are_rehearsed():
     assert rest.duration.high < whole.duration.low
 
 
+def test_from_the_start_a_node_that_is_uncordoned_in_a_moment_stops_nothing():
+    returning = done("b", drain=f"uncordon-{NEW}", since=AN_HOUR_AGO, cordoned=True)
+    found = cluster(done("a"), returning, vm("db", "a"), workers(), kubevirt())
+
+    assert rehearse(found, Options(from_start=True)).possible is True
+
+
+def test_a_node_whose_files_differ_from_its_configuration_is_not_done():
+    found = cluster(done("a"), done("b", state="Degraded"), config_node("c"), workers(), kubevirt())
+    result = rehearse(found, Options())
+
+    assert [each["node"] for each in progress(found)["in_flight"]] == ["b"]
+    assert [(stop.node, result.possible) for stop in result.stops] == [("b", False)]
+
+
 @pytest.mark.parametrize(
     ("given", "phase"),
     [

@@ -29,8 +29,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates import node_phases, updaters
-from virt_admit.model.node_updates.config_pool_updates import CURRENT, DESIRED
+from virt_admit.model.node_updates import config_pool_updates, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
@@ -281,9 +280,9 @@ def _machine_config_pool(
 
 def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate]) -> bool:
     """Return whether a node is cordoned or not Ready, and no update of it is under way that would end that."""
-    changing = not phases and node.annotations.get(CURRENT) != node.annotations.get(DESIRED)
+    under_way = not phases and config_pool_updates.is_under_way(node)
     failing = node.name in phases and phases[node.name].phase is Phase.FAILING
-    return not changing and not failing and node_phases.is_away(node)
+    return not under_way and not failing and node_phases.is_away(node)
 
 
 def _is_degraded(pool: Object) -> bool:

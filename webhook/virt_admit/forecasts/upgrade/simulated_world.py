@@ -76,7 +76,8 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     }
     back = returning_nodes.returning(start.pools, cluster)
     filters = returning_nodes.with_nodes_back(scheduler(cluster), back)
-    return World(filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", back)
+    away = back if start.continued else frozenset()
+    return World(filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", away)
 
 
 def other_pods(node: NodePlan) -> Iterator[str]:

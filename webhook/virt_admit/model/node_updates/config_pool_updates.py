@@ -26,6 +26,7 @@ CURRENT: Final = f"{_GROUP}/currentConfig"
 DESIRED: Final = f"{_GROUP}/desiredConfig"
 """The annotations of a Node that differ while it is updated."""
 _STATE: Final = f"{_GROUP}/state"
+_FAILED: Final = ("Degraded", "Unreconcilable")
 _REASON: Final = f"{_GROUP}/reason"
 _IMAGES: Final = (f"{_GROUP}/currentImage", f"{_GROUP}/desiredImage")
 _DESIRED_DRAIN: Final = f"{_GROUP}/desiredDrain"
@@ -93,18 +94,28 @@ def _is_changing(node: Object) -> bool:
     return current != desired or images[0] != images[1]
 
 
+def is_under_way(node: Object) -> bool:
+    """Return whether the operator ends the cordon of a node by itself: it updates the node, or only uncordons it yet."""
+    return _is_changing(node) or _pending_drain(node).startswith("uncordon-")
+
+
+def _pending_drain(node: Object) -> str:
+    """Return the drain or uncordon that a node has asked for and not got."""
+    wanted = node.annotations.get(_DESIRED_DRAIN, "")
+    return wanted if wanted != node.annotations.get(_APPLIED_DRAIN) else ""
+
+
 def _phase(node: Object, target: str) -> Phase:
     desired, state = node.annotations.get(DESIRED), node.annotations.get(_STATE, "")
-    drain = node.annotations.get(_DESIRED_DRAIN, "")
-    pending = drain if drain != node.annotations.get(_APPLIED_DRAIN) else ""
+    pending = _pending_drain(node)
     if not desired:
         return Phase.NOT_PART if target else Phase.DONE
+    if state in _FAILED:  # also where the configuration is the wanted one and the files on the disk differ from it
+        return Phase.FAILING
     if not _is_changing(node):
         if pending.startswith("uncordon-"):
             return Phase.RETURNING
         return Phase.DONE if desired == target or not target else Phase.WAITING
-    if state in ("Degraded", "Unreconcilable"):
-        return Phase.FAILING
     if pending.startswith("drain-") or state in ("Done", ""):  # ``Done``: chosen, and its daemon has not begun
         return Phase.DRAINING
     return Phase.REBOOTING if state == "Rebooting" else Phase.UPDATING
