@@ -283,3 +283,12 @@ def test_waits_that_last_too_long(case, age, outcome):
     assert row(cluster(*objects)).outcome == outcome
     # without the time of the listing only heartbeats tell it, and there are none
     assert row(cluster(*objects, time=None)).outcome == MIGRATES
+
+
+@pytest.mark.parametrize(("age", "drainable"), [(60, True), (5 * 3600, None)])
+def test_a_migration_that_outlives_its_deadline_has_no_known_end(age, drainable):
+    objects = [moving(startTimestamp=ago(age)), LAUNCHER, migration(phase="Running", since={"Running": age}), target()]
+    (found,) = drain_plan.plan(cluster(*objects), "a").nodes
+
+    assert found.drainable is drainable
+    assert ("its time was over at" in found.forecasts[0].reason) is (drainable is None)

@@ -255,11 +255,18 @@ def _preparing(case: Case) -> Ruling:
     return Ruling(StateEffect.WAITS, f"virt-handler{where} prepares its migration and has not answered since {since}")
 
 
+_OVERDUE: Final = timedelta(minutes=5)
+"""After this time it is certain that a deadline, whose memory is rounded up to GB, was not kept."""
+
+
 def _running(case: Case) -> Ruling:
     settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
     since = f" since {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
     last = vm_states_times.last_duration(case.vmi, case.cluster)
     usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
+    if case.found.until is not None and vm_states_times.is_older(case.found.until, _OVERDUE, case.cluster):
+        reason = f"migrates{_to(case.found)}{since}; its time was over at {moment(case.found.until)}, and it still runs"
+        return Ruling(StateEffect.UNKNOWN, reason, typed("see why virt-handler does not end it", _describe(case.vmi)))
     reason = f"migrates{_to(case.found)}{since}{usual}{_end(case)}"
     deadline = migration_timeouts.seconds(case.vmi, settings)
     ends = settings is not None and settings.ends_at_deadline and deadline is not None
