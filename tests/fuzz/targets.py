@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from tests.fuzz import corpus
 from tests.fuzz.corpus import Json, Scene
 from tests.fuzz.mutation import changed, changed_text, grown, shuffled
+from tests.fuzz.snapshots import item_order, snapshots
 from tests.fuzz.wire import wire
 from tests.https.reviews import review as review_of
 from tests.work import measured
@@ -252,7 +253,10 @@ def run(args: list[str], text: bytes | None = None) -> Result:
 
 TARGETS: Final[dict[str, Target]] = {
     target.__name__.replace("_", "-"): target
-    for target in (engine, body, key_order, idle_metadata, less_seen, unchanged, size, files, policies, fixes, wire)
+    for target in (
+        *(engine, body, key_order, idle_metadata, less_seen, unchanged, size, files, policies, fixes, wire),
+        *(snapshots, item_order),
+    )
 }
 
 

@@ -300,7 +300,8 @@ def test_an_instance_type_demands_too():
     ]
     cluster = Snapshot([instancetype, *nodes], complete=["*"])
 
-    assert [host.refusal for host in hosts(expand(subject, cluster), cluster)] == [
+    refusals = {host.name: host.refusal for host in hosts(expand(subject, cluster), cluster)}
+    assert [refusals[each.name] for each in nodes] == [
         "node selector zone=1",
         "dedicated CPUs",
         "Intel TDX",

@@ -16,7 +16,7 @@ def test_the_objects_of_a_namespace_and_of_all():
     assert [obj.name for obj in cluster.known(VMI, "x")] == ["a", "b"]
     assert [obj.name for obj in cluster.known(VMI, "default")] == ["c"]
     assert cluster.known(VMI, "z") == []
-    assert [(obj.namespace, obj.name) for obj in cluster.known(VMI)] == [("x", "a"), ("x", "b"), ("y", "a"), ("", "c")]
+    assert [(obj.namespace, obj.name) for obj in cluster.known(VMI)] == [("", "c"), ("x", "a"), ("x", "b"), ("y", "a")]
     assert [obj.name for obj in cluster.known(NODE)] == [obj.name for obj in cluster.known(NODE, "")] == ["n"]
     assert {id(obj) for obj in cluster} == {id(obj) for obj in objects}
 

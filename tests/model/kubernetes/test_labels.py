@@ -66,5 +66,5 @@ def test_nodes_of_the_control_plane():
         for name, some in labels.items()
     ]
     every = selected_nodes.select(Snapshot(objects, complete=["nodes"]), selectors.parse({}))
-    assert [each.name for each in selected_nodes.control_plane(every).objects] == ["new", "old", "both"]
+    assert [each.name for each in selected_nodes.control_plane(every).objects] == ["both", "new", "old"]
     assert [nodes.is_control_plane(each) for each in objects] == [True, True, True, False]

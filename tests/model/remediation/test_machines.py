@@ -107,7 +107,7 @@ def test_machines_are_selected_in_one_namespace_and_of_one_kind():
         complete=["*"],
     )
     selection = select(cluster, {"matchLabels": {"pool": "x"}})
-    assert names(selection) == ["b", "a"]
+    assert names(selection) == ["a", "b"]
     assert len(selection) == 2
     selection.demand_all()
 
@@ -135,7 +135,7 @@ def test_machines_of_a_cluster_api_cluster(group):
     assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="a")) == ["labelled"]
     assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="b")) == ["other"]
     assert names(select(cluster, kind=kinds.CAPI_MACHINE, name="c")) == []
-    assert names(select(cluster, kind=kinds.CAPI_MACHINE)) == ["labelled", "by-spec", "other", "unnamed"]
+    assert names(select(cluster, kind=kinds.CAPI_MACHINE)) == ["by-spec", "labelled", "other", "unnamed"]
 
 
 def test_a_malformed_selector_selects_nothing():

@@ -258,14 +258,17 @@ class Snapshot:
         self.complete = frozenset(complete)
         self.unreadable = frozenset(unreadable)
         self.server_version = server_version
-        self._objects: dict[tuple[str, str], dict[str, dict[str, Object]]] = {}
-        """By group and kind, then by namespace (empty for what has none), then by name."""
         self._derived: dict[Callable[[Cluster], Any], Any] = {}
+        found: dict[tuple[str, str], dict[str, dict[str, Object]]] = {}
         for obj in objects:
             kind = kinds.of(obj)
             namespace = obj.namespace or ("default" if kind is not None and kind.namespaced else "")
-            by_namespace = self._objects.setdefault((obj.group, obj.kind), {})
-            by_namespace.setdefault(namespace, {})[obj.name] = obj
+            found.setdefault((obj.group, obj.kind), {}).setdefault(namespace, {})[obj.name] = obj
+        self._objects = {
+            kind: {namespace: dict(sorted(named.items())) for namespace, named in sorted(by_namespace.items())}
+            for kind, by_namespace in found.items()
+        }
+        """By group and kind, then by namespace (empty for what has none), then by name: in the order of the API server."""
 
     def sees_all(self, kind: Kind) -> bool:
         """Whether every object of the kind is present."""

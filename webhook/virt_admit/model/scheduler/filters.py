@@ -298,7 +298,7 @@ class FilterPipeline:
     def _by_room(self, requests: Resources, node: Node) -> Sequence[str]:
         if node.allocatable is None:
             return ()
-        lacking = missing({PODS: 1, **requests}, self.state.free(node))
+        lacking = sorted(missing({PODS: 1, **requests}, self.state.free(node)))
         return [f"{name}: {show(name, lack)} missing" for name, lack in lacking]
 
     # --- volumes
