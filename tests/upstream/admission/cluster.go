@@ -34,6 +34,8 @@ type cluster struct {
 	nodes  cache.Indexer
 	vmis   cache.Indexer
 	claims map[string]*k8sv1.PersistentVolumeClaim // by namespace/name
+
+	volumes []*cdiv1.DataVolume
 }
 
 func (c *cluster) CoreV1() coreclient.CoreV1Interface { return c.core.CoreV1() }
@@ -72,6 +74,8 @@ func clusterOf(given *Case, config *virtconfig.ClusterConfig) (*cluster, error) 
 		case *k8sv1.PersistentVolumeClaim:
 			c.claims[object.Namespace+"/"+object.Name] = object
 			core = append(core, object)
+		case *cdiv1.DataVolume:
+			c.volumes = append(c.volumes, object)
 		case *cdiv1.DataSource:
 			cdi = append(cdi, object)
 		case *appsv1.ControllerRevision:
@@ -94,6 +98,7 @@ func decode(raw json.RawMessage) (runtime.Object, error) {
 		"PersistentVolumeClaim":             &k8sv1.PersistentVolumeClaim{},
 		"ControllerRevision":                &appsv1.ControllerRevision{},
 		"DataSource":                        &cdiv1.DataSource{},
+		"DataVolume":                        &cdiv1.DataVolume{},
 		"VirtualMachineInstance":            &v1.VirtualMachineInstance{},
 		"VirtualMachineInstancetype":        &instancetypev1beta1.VirtualMachineInstancetype{},
 		"VirtualMachineClusterInstancetype": &instancetypev1beta1.VirtualMachineClusterInstancetype{},

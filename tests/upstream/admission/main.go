@@ -2,7 +2,7 @@
 //
 // It links KubeVirt's own code: the webhooks of virt-api, the functions by which the VM controller creates a VMI,
 // virt-controller's topology hints, virt-handler's migration condition and the webhook for evictions. cluster.go has
-// the fake clients, controllers.go what the controllers do between the webhooks.
+// the fake clients, controllers.go what the controllers do between the webhooks, updates.go what becomes of a changed VM.
 package main
 
 import (
@@ -31,6 +31,8 @@ type Case struct {
 	Subject  json.RawMessage   `json:"subject"`
 	Migrated []string          `json:"migrated"` // volumes that a volume migration copies now
 	Reported string            `json:"reported"` // overrides the status of LiveMigratable before the eviction
+	Old      json.RawMessage   `json:"old"`      // the VM that the subject replaces; then nothing is started
+	Running  json.RawMessage   `json:"running"`  // the VMI of the old VM
 }
 
 // Result is what KubeVirt does with the object, step by step. Later steps are missing if an earlier one fails.
@@ -44,6 +46,7 @@ type Result struct {
 	Condition *Condition                 `json:"condition,omitempty"`
 	Strategy  *v1.EvictionStrategy       `json:"strategy,omitempty"`
 	Eviction  *Eviction                  `json:"eviction,omitempty"`
+	Update    *Update                    `json:"update,omitempty"`
 	Crash     string                     `json:"crash,omitempty"` // the step in which KubeVirt's code panics
 }
 
@@ -95,6 +98,10 @@ func answer(given *Case) *Result {
 	cluster, err := clusterOf(given, config)
 	if err != nil {
 		log.Fatalf("not a case: %v", err)
+	}
+	if len(given.Old) > 0 {
+		result.step("an update", func() { cluster.update(given, result) })
+		return result
 	}
 	meta := metav1.TypeMeta{}
 	if err := json.Unmarshal(given.Subject, &meta); err != nil {

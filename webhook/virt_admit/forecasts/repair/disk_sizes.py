@@ -21,6 +21,8 @@ OVERHEAD: Final = Fraction(6, 100)
 """What CDI adds for the file system to the ``storage`` of a DataVolume, by default."""
 MINIMUM: Final = "cdi.kubevirt.io/minimumSupportedPvcSize"
 """Annotation of a storage class."""
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+_DECIMAL: Final = ("", "k", "M", "G", "T", "P")
 
 
 def size(claim: Object, storage_class: str, cluster: Cluster) -> int:
@@ -47,10 +49,16 @@ def of_claim(bytes_: int, volume_mode: str) -> int:
 
 
 def quantity(bytes_: int) -> str:
-    """Return bytes as an exact quantity: ``10Gi``, ``512Mi``, else a number."""
-    for unit, suffix in ((GIB, "Gi"), (MIB, "Mi")):
-        if bytes_ and bytes_ % unit == 0:
-            return f"{bytes_ // unit}{suffix}"
+    """Return a number as the API server writes such a quantity: ``10Gi``, ``2Ti``, ``1500Ki``, ``1001``.
+
+    So a query finds the text that a step wrote. Source: k8s.io/apimachinery/pkg/api/resource/quantity.go#CanonicalizeBytes.
+    """
+    for power in (5, 4, 3, 2, 1):
+        if bytes_ and bytes_ % 1024**power == 0:
+            return f"{bytes_ // 1024**power}{_BINARY[power]}"
+    for power in (5, 4, 3, 2, 1):
+        if bytes_ and bytes_ % 1000**power == 0:
+            return f"{bytes_ // 1000**power}{_DECIMAL[power]}"
     return str(bytes_)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
-from virt_admit.forecasts.repair import gitops, patching, prerequisites
+from virt_admit.forecasts.repair import gitops, patching, prerequisites, queries
 from virt_admit.forecasts.repair.applying import find
 from virt_admit.forecasts.repair.causes import disk_copies
 from virt_admit.forecasts.repair.judging import GoalJudgement
@@ -18,6 +18,8 @@ from virt_admit.forecasts.repair.repair_plan import (
     Proof,
     RepairStep,
     RootProblem,
+    StepCheck,
+    TakesEffect,
 )
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -79,10 +81,19 @@ def proven(
                 proof=proof,
                 finding=finding,
                 gitops=gitops.hint(own) if own is not None else "",
+                verify=_verified(step, own),
                 patched=_patched(step, state, cluster),
             )
         )
     return result
+
+
+def _verified(step: RepairStep, vm: Object | None) -> tuple[StepCheck, ...]:
+    """Return the checks of a step. Until the VMI has the new values, the others are those of the VM before."""
+    if vm is None or step.takes_effect not in (TakesEffect.LIVE, TakesEffect.RESTART):
+        return step.verify
+    running = queries.running(step, vm)
+    return (running, *step.verify) if running is not None else step.verify
 
 
 def _proof(step: RepairStep, left: Mapping[str, RootProblem], last: GoalJudgement, *, later: bool) -> tuple[Proof, str]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.placement import quotas
-from virt_admit.forecasts.repair import disk_sizes
+from virt_admit.forecasts.repair import disk_sizes, queries
 from virt_admit.forecasts.repair.found_problems import limits_owner
 from virt_admit.forecasts.repair.repair_plan import (
     Command,
@@ -26,7 +26,6 @@ from virt_admit.forecasts.repair.repair_plan import (
     ObjectRef,
     PlanStage,
     RepairStep,
-    StepCheck,
     TakesEffect,
 )
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -76,9 +75,6 @@ def _general(cluster: Cluster) -> Iterator[RepairStep]:
 
 
 def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: str) -> RepairStep:
-    path = ".".join(map(str, edit.path))
-    namespace = ("-n", subject.namespace) if subject.namespace else ()
-    query = ("get", subject.kind.resource, subject.name, *namespace, f"-o=jsonpath={{.{path}}}")
     return RepairStep(
         id=f"{PREFIX}{name}",
         stage=PlanStage.SETTINGS,
@@ -87,7 +83,7 @@ def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: s
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
-        verify=(StepCheck("the setting is in force", query),),
+        verify=(queries.check("the setting is written", subject, [edit]),),
         risk=risk,
     )
 
@@ -120,7 +116,6 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
         (disk_sizes.parsed(edit.value) - hard[str(edit.path[-1])] for edit in edits if "storage" in str(edit.path[-1])),
         default=0,
     )
-    query = ("get", "resourcequota", quota.name, "-n", quota.namespace, "-o=jsonpath={.status.hard}")
     return RepairStep(
         id=f"{PREFIX}quota:{subject.full_name}",
         stage=PlanStage.QUOTAS,
@@ -129,7 +124,7 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
         cost=Cost(CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
         takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.PATCH, tuple(edits)),),
-        verify=(StepCheck("the new limits are in force", query),),
+        verify=(queries.in_force(subject, edits),),
         risk="the tenant keeps the old disks until its owner removes them; the limit can be set back then",
     )
 
@@ -188,7 +183,7 @@ def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(policy, Command.APPLY, manifest=manifest), ObjectChange(own, Command.PATCH, (edit,))),
-        verify=(StepCheck("the policy exists", ("get", MIGRATION_POLICY.resource, name, "-o=name")),),
+        verify=(queries.check("the VMI has the label", own, [edit]),),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.placement import candidates, migration_demand, quotas
-from virt_admit.forecasts.repair import controllers, found_problems, surviving
+from virt_admit.forecasts.repair import controllers, found_problems, queries, surviving
 from virt_admit.forecasts.repair.causes import added_health_check
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
@@ -112,10 +112,8 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     edits = [FieldEdit(("spec", "hard", name), exact(name, hard[name] + lack)) for name, lack in sorted(most.items())]
     raised = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
     risk = "the quota is part of the contract with the tenant; its VMs migrate one after another"
-    query = ("get", "resourcequota", quota.name, "-n", quota.namespace, "-o=jsonpath={.status.hard}")
-    return _settings(
-        problem, PlanStage.QUOTAS, f"raise {raised}", edits, risk, StepCheck("the new limits are in force", query)
-    )
+    check = queries.in_force(problem.subject, edits)
+    return _settings(problem, PlanStage.QUOTAS, f"raise {raised}", edits, risk, check)
 
 
 def exact(name: str, value: int) -> str:
@@ -134,8 +132,7 @@ def _limit_range(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
             edits = _raised(found, candidates.new_pod(vmi, cluster)) if vmi is not None else []
             if edits:
                 owner = replace(problem, subject=ObjectRef.of(LIMIT_RANGE, found))
-                query = ("get", "limitrange", found.name, "-n", found.namespace, "-o=jsonpath={.spec.limits}")
-                check = StepCheck("the new limits are in force", query)
+                check = queries.check("the new limits are written", owner.subject, edits)
                 risk = "larger pods may be made in this namespace"
                 return _settings(owner, PlanStage.QUOTAS, "raise its limits", edits, risk, check)
     return "its minimum or a missing request refuses the pod: its owner decides"
@@ -186,10 +183,7 @@ def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | st
     if not edits:
         return "another object sets its limits"
     words = ", ".join(f"{edit.path[-1]} to {edit.value}" for edit in edits)
-    namespace = ("-n", subject.namespace) if subject.namespace else ()
-    place = ".".join(str(step) for step in path)
-    query = ("get", subject.kind.resource, subject.name, *namespace, f"-o=jsonpath={{.{place}}}")
-    check = StepCheck("the limits are above 0", query)
+    check = queries.check("the limits are above 0", subject, edits)
     about = replace(problem, subject=subject)
     return _settings(about, PlanStage.SETTINGS, f"set {words}", edits, "migrations use the network of the nodes", check)
 
