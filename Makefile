@@ -139,6 +139,7 @@ verify-policies: .venv/.ready
 ##                our verdicts against upstream's own code, on so many random objects of each kind from SEED=0 on
 verify-upstream: .venv/.ready
 	@$(BIN)/python -m tests.upstream.admission $(COUNT) $(SEED)
+	@$(BIN)/python -m tests.upstream.updates $(COUNT) $(SEED)
 	@$(BIN)/python -m tests.upstream.health $(COUNT) $(SEED)
 
 .PHONY: fuzz soak

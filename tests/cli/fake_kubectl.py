@@ -184,6 +184,8 @@ def after_patch(objects, obj):
             owners = vm["metadata"].get("ownerReferences", ())
             if vm["kind"] == "VirtualMachine" and any(owner["name"] == metadata["name"] for owner in owners):
                 vm["spec"] = json.loads(json.dumps(obj["spec"]["virtualMachineTemplate"]["spec"]))
+                if "opportunistic" not in obj["spec"].get("updateStrategy", {}):
+                    virtctl(objects, ["restart", vm["metadata"]["name"]], metadata["namespace"])
     elif obj["kind"] == "VirtualMachine":
         vmi = find(objects, "vmi", metadata["name"], metadata["namespace"])
         spec = obj["spec"]["template"]["spec"]

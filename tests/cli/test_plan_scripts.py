@@ -26,8 +26,8 @@ OF_DATA_VOLUME = {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}
 SLOW = {"migrations": {"bandwidthPerMigration": "1Mi", "completionTimeoutPerGiB": 150}}
 
 
-def pool(members):
-    spec = {"virtualMachineTemplate": {"spec": members[0].data["spec"]}}
+def pool(members, **more):
+    spec = {"virtualMachineTemplate": {"spec": members[0].data["spec"]}} | more
     return manifest("pool.kubevirt.io/v1beta1", "VirtualMachinePool", "web", "shop", spec=spec)
 
 
@@ -45,6 +45,7 @@ MORE = {
     ),
     "a copy that takes long": (vm(**NO_RWO), claim("root"), storage_class(), kubevirt(SLOW)),
     "the template of a pool": (BRIDGED, pool(BRIDGED)),
+    "a pool that waits for restarts": (BRIDGED, pool(BRIDGED, updateStrategy={"opportunistic": {}})),
 }
 SOME = ("a disk on one node", "a bridge on the pod network", "pinned by a selector", "the template of a pool")
 CLUSTERS = {name: objects for name, (objects, _) in CAUSES.items()} | MORE

@@ -225,8 +225,8 @@ class Report:
             else:
                 self.differ.setdefault(each.what, []).append((seed, each))
 
-    def print(self) -> None:
-        print(f"{self.cases} objects, of which KubeVirt starts {self.admitted}")
+    def print(self, cases: str = "objects, of which KubeVirt starts") -> None:
+        print(f"{self.cases} {cases} {self.admitted}")
         for what in sorted({*self.agree, *self.open, *self.differ}):
             wrong = self.differ.get(what, [])
             left = f", {self.open[what]} undetermined" if self.open[what] else ""

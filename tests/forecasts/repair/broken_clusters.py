@@ -32,7 +32,11 @@ def kubevirt(
         "kubevirt",
         "kubevirt",
         spec={
-            "configuration": {"network": {"defaultNetworkInterface": "masquerade"}} | dict(settings or {}),
+            "configuration": {
+                "network": {"defaultNetworkInterface": "masquerade"},
+                "developerConfiguration": {"featureGates": ["HostDevices"]},
+            }
+            | dict(settings or {}),
             "workloadUpdateStrategy": {"workloadUpdateMethods": list(methods)},
         },
         status={"observedKubeVirtVersion": version, "defaultArchitecture": "amd64"},

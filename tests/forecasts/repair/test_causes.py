@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import (
+    INTERFACES,
     ROOM,
     claim,
     cluster,
@@ -22,7 +23,12 @@ from virt_admit.forecasts.repair.repair_plan import CostClass, Goal, Proof
 
 SMALL = {**ROOM, "memory": "6Gi"}
 BRIDGE = {"domain": {"devices": {"interfaces": [{"name": "default", "bridge": {}}]}, "memory": {"guest": "4Gi"}}}
-DEVICE = {"domain": {"devices": {"hostDevices": [{"name": "x", "deviceName": "a/b"}]}, "memory": {"guest": "4Gi"}}}
+DEVICE = {
+    "domain": {
+        "devices": {"hostDevices": [{"name": "x", "deviceName": "a/b"}], "interfaces": INTERFACES},
+        "memory": {"guest": "4Gi"},
+    }
+}
 HERE = {"nodeSelector": {"kubernetes.io/hostname": "a"}}
 ONLY_A = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}
 AFFINE = {

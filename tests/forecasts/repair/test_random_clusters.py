@@ -12,13 +12,14 @@ from virt_admit.forecasts.drain.drain_plan import plan as drain
 from virt_admit.forecasts.repair.applying import applied
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Goal, Proof
+from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.plan.json import as_data
 from virt_admit.reports.plan.text import text
 
 SEEDS = int(os.environ.get("PLAN_SEEDS", "300"))
 
 
-def random_cluster(seed):
+def random_cluster(seed: int) -> Snapshot:
     """Return a random cluster whose VMs have templates, as those of real clusters have."""
     objects = blindness.random_cluster(seed)
     vmis = {each["metadata"]["name"]: each for each in objects if each["kind"] == "VirtualMachineInstance"}

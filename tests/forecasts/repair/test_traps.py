@@ -243,19 +243,43 @@ def test_a_name_that_the_controller_refuses_is_copied_by_hand():
     assert step.changes[0].subject.kind.kind == "DataVolume"
 
 
-def test_the_template_of_a_pool_is_changed():
+def pool_of_two(strategy):
     owner = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web", "controller": True}
     members = [vm(f"web-{number}", spec=HERE, metadata={"ownerReferences": [owner]}) for number in range(2)]
-    template = members[0][0].data["spec"]
+    template = {"virtualMachineTemplate": {"spec": members[0][0].data["spec"]}}
     pool = manifest(
         "pool.kubevirt.io/v1beta1",
         "VirtualMachinePool",
         "web",
         "shop",
-        spec={"virtualMachineTemplate": {"spec": template}},
+        spec=template | ({"updateStrategy": {strategy: {}}} if strategy else {}),
     )
-    plan = repair(cluster(*members, pool), Goal.DRAIN)
+    return repair(cluster(*members, pool), Goal.DRAIN)
+
+
+def changed(plan):
+    made = [made.change for step in plan.steps for made in step.patched]
+    return {change.subject.kind.kind for change in made}, {change.command for change in made}
+
+
+def test_a_pool_restarts_its_vms_whatever_changes_in_its_template():
+    """A placement takes effect at once on a VM, but a pool compares the whole template (pool.go#isOutdatedVMI)."""
+    plan = pool_of_two("")
     assert plan.reaches
-    patched = [made for step in plan.steps for made in step.patched if made.change.command is Command.PATCH]
-    assert {made.change.subject.kind.kind for made in patched} == {"VirtualMachinePool"}
-    assert patched[0].patch[-1].path[:3] == ("spec", "virtualMachineTemplate", "spec")
+    assert changed(plan) == ({"VirtualMachinePool"}, {Command.PATCH})  # a restart by hand would be a second one
+    assert {step.cost.kind for step in plan.steps} == {CostClass.RESTART}
+    assert all("all at once unless its maxUnavailable is lower" in step.risk for step in plan.steps)
+    assert plan.steps[0].patched[0].patch[-1].path[:3] == ("spec", "virtualMachineTemplate", "spec")
+
+
+def test_a_pool_that_waits_for_restarts_changes_the_placement_live():
+    plan = pool_of_two("opportunistic")
+    assert plan.reaches
+    assert changed(plan) == ({"VirtualMachinePool"}, {Command.PATCH})
+    assert {step.cost.kind for step in plan.steps} == {CostClass.NOTHING}
+
+
+def test_the_vms_of_an_unmanaged_pool_are_changed_themselves():
+    plan = pool_of_two("unmanaged")
+    assert plan.reaches
+    assert changed(plan) == ({"VirtualMachine"}, {Command.PATCH})

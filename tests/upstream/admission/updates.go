@@ -34,22 +34,19 @@ type Update struct {
 func (c *cluster) update(given *Case, result *Result) {
 	result.Update = &Update{}
 	informers := &webhooks.Informers{DataSourceInformer: informer(nil), NamespaceInformer: informer(nil)}
-	review := &admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
-		Operation: admissionv1.Update, Resource: webhooks.VirtualMachineGroupVersionResource,
-		Object: runtime.RawExtension{Raw: given.Subject}, OldObject: runtime.RawExtension{Raw: given.Old},
-	}}
-	response := mutators.NewVMsMutator(c.config, c).Mutate(review)
-	if response.Allowed {
-		review.Request.Object.Raw = patched(given.Subject, response.Patch)
-		response = admitters.NewVMsAdmitter(c.config, c, informers, nil).Admit(context.Background(), review)
+	old := c.mutate(given.Old, given.Old, result)
+	stored := c.mutate(given.Subject, old, result)
+	if stored == nil {
+		return
 	}
+	response := admitters.NewVMsAdmitter(c.config, c, informers, nil).Admit(context.Background(), updateOf(stored, old))
 	result.Update.VM = admissionOf(response)
 	if !response.Allowed {
 		return
 	}
 	before, after, running := &v1.VirtualMachine{}, &v1.VirtualMachine{}, &v1.VirtualMachineInstance{}
-	must(json.Unmarshal(given.Old, before))
-	must(json.Unmarshal(review.Request.Object.Raw, after))
+	must(json.Unmarshal(old, before))
+	must(json.Unmarshal(stored, after))
 	must(json.Unmarshal(given.Running, running))
 	controller := &vm.Controller{}
 	set(controller, "clusterConfig", c.config)
@@ -58,6 +55,23 @@ func (c *cluster) update(given *Case, result *Result) {
 	if volumemigration.PersistentVolumesUpdated(&after.Spec.Template.Spec, &running.Spec) {
 		result.Update.Volumes = c.refusedVolumes(after, running)
 	}
+}
+
+// mutate returns a VM with the defaults of virt-api, or nil.
+func (c *cluster) mutate(subject, old json.RawMessage, result *Result) json.RawMessage {
+	response := mutators.NewVMsMutator(c.config, c).Mutate(updateOf(subject, old))
+	result.Update.VM = admissionOf(response)
+	if !response.Allowed {
+		return nil
+	}
+	return patched(subject, response.Patch)
+}
+
+func updateOf(subject, old json.RawMessage) *admissionv1.AdmissionReview {
+	return &admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{
+		Operation: admissionv1.Update, Resource: webhooks.VirtualMachineGroupVersionResource,
+		Object: runtime.RawExtension{Raw: subject}, OldObject: runtime.RawExtension{Raw: old},
+	}}
 }
 
 // refusedVolumes follows (*vm.Controller).handleVolumeUpdateRequest: both validations come before the copy.

@@ -39,6 +39,7 @@ from virt_admit.model.kubernetes.kinds import (
     LIMIT_RANGE,
     MIGRATION_POLICY,
     NODE,
+    POOL,
     PVC,
     REPLICA_SET,
     RESOURCE_QUOTA,
@@ -60,7 +61,7 @@ READS: Final = union(
     migratability.READS,
     migration_timeouts.READS,
     node_local_volumes.READS,
-    dict.fromkeys((VM, PVC, DATA_VOLUME, RESOURCE_QUOTA, LIMIT_RANGE, MIGRATION_POLICY), ()),
+    dict.fromkeys((VM, POOL, PVC, DATA_VOLUME, RESOURCE_QUOTA, LIMIT_RANGE, MIGRATION_POLICY), ()),
     {
         DEPLOYMENT: _SCALED,
         STATEFUL_SET: _SCALED,

@@ -16,16 +16,14 @@ from virt_admit.forecasts.repair.causes import (
     disk_copies,
     guest_changes,
     node_constraints,
+    pool_templates,
     shared_objects,
 )
 from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
 from virt_admit.forecasts.repair.repair_plan import (
     Alternative,
-    Command,
     CostClass,
     FieldEdit,
-    ObjectChange,
-    ObjectRef,
     PlanStage,
     RepairStep,
     RootProblem,
@@ -92,32 +90,13 @@ def ways(vmi: Object, found: Sequence[RootProblem], cluster: Cluster, wishes: Wi
         made = [option for option in made if option not in restarting]
         refused += ["--may-restart does not select it"] * bool(restarting)
     made.sort(key=lambda option: option.rank(wishes))
-    if vm.controller is not None:
-        made = [replace(option, steps=tuple(_of_pool(step, vm) for step in option.steps)) for option in made]
+    if pool_templates.is_managed(vm, cluster):
+        made = [
+            replace(option, steps=tuple(pool_templates.moved(step, vm, cluster) for step in option.steps))
+            for option in made
+        ]
     reasons = tuple(dict.fromkeys(refused))
     return Ways(tuple(_with_others(option, made, reasons) for option in made), reasons)
-
-
-def _of_pool(step: RepairStep, vm: Object) -> RepairStep:
-    """Return a step with its change in the template of the pool, which writes the VM."""
-    name = vm.controller["name"].text or "" if vm.controller is not None else ""
-    pool = ObjectRef(POOL, vms.namespace_of(vm), name)
-    own = tuple(change for change in step.changes if _is_patch_of(change, step.subject))
-    changes = tuple(
-        replace(change, subject=pool, edits=tuple(FieldEdit((*_POOL, *path), value) for path, value in change.edits))
-        if change in own
-        else change
-        for change in step.changes
-    )
-    return replace(step, changes=changes, followed=own, title=f"{step.title} (template of pool {name})")
-
-
-def _is_patch_of(change: ObjectChange, subject: ObjectRef) -> bool:
-    return change.command is Command.PATCH and change.subject == subject
-
-
-_POOL: Final = ("spec", "virtualMachineTemplate")
-"""Where a pool has the spec of its VMs."""
 
 
 def _with_others(option: Option, every: Sequence[Option], refused: Sequence[str]) -> Option:

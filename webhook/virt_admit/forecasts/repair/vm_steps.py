@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.forecasts.repair import found_problems
-from virt_admit.forecasts.repair.causes import node_constraints
+from virt_admit.forecasts.repair.causes import node_constraints, pool_templates
 from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
 from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
@@ -125,7 +125,7 @@ def widened(vmi: Object, vm: Object, widening: node_constraints.Widening, cluste
     title = f"{widening.title}, so that node {widening.node} can run it"
     risk = "the VM may need something that only its node has, such as a licence or a device: ask its owner"
     staged = _is_staged(cluster) or vm.condition("RestartRequired")["status"].text == "True"
-    if staged:
+    if staged or pool_templates.restarts(vm, cluster):
         return restart(vmi, vm, [GuestChange(title, widening.edits, risk)])
     subject = ObjectRef.of(VM, vm)
     return RepairStep(
