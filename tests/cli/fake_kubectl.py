@@ -160,7 +160,8 @@ def operate(obj, step):
         obj = obj[int(part)] if isinstance(obj, list) else obj[part]
     last = int(last) if isinstance(obj, list) else last
     if step["op"] == "test":
-        if not (last in obj if isinstance(obj, dict) else last < len(obj)) or obj[last] != step["value"]:
+        found = obj.get(last) if isinstance(obj, dict) else obj[last]
+        if found != step["value"]:
             sys.exit("The request is invalid: the server rejected our request due to an error in our request")
     elif step["op"] == "remove":
         del obj[last]

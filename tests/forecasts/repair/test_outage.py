@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import ROOM, claim, cluster, disk, node, storage_class, vm
 from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.forecasts.repair.applying import applied
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Goal
+from virt_admit.model.kubernetes.objects import Object
 
 WORKER = {"node-role.kubernetes.io/worker": ""}
 TEMPLATE = manifest(
@@ -31,7 +34,7 @@ def plan_for(*objects):
     return plan
 
 
-def workers(*names, room=ROOM):
+def workers(*names: str, room: Mapping[str, str] = ROOM) -> list[Object]:
     return [node(name, WORKER, room) for name in names]
 
 

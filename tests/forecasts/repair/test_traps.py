@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import ROOM, claim, cluster, disk, kubevirt, node, storage_class, vm
 from tests.forecasts.repair.test_causes import BRIDGE, CAUSES, DEVICE, HERE
@@ -9,7 +11,8 @@ from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Command, CostClass, Goal, PlanStage
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.model.kubernetes import json_patch, selectors
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.objects import Object, Path
 
 RESTART_REQUIRED = {"conditions": [{"type": "RestartRequired", "status": "True"}]}
 NO_RWO = {"spec": disk(), "reason": "DisksNotLiveMigratable"}
@@ -183,6 +186,18 @@ def test_each_patch_begins_with_tests_and_can_be_undone():
                 after = json_patch.apply(before, made.patch)
                 assert json_patch.apply(after, made.undo).data == before.data, step.id
                 state[made.change.subject] = after
+
+
+def test_a_field_that_was_added_meanwhile_is_not_overwritten():
+    tainted = node("b", taints=[{"key": "dedicated", "value": "x", "effect": "NoSchedule"}])
+    broken = cluster(vm(), tainted)
+    (step,) = repair(broken, Goal.DRAIN).steps
+    (made,) = step.patched
+    found = broken.get(*made.change.subject)
+    own = Patch("add", Path("spec", "template", "spec", "tolerations"), [{"key": "own", "operator": "Exists"}])
+    assert json_patch.apply(found, made.patch).at(*own.path).present
+    with pytest.raises(json_patch.PatchError):
+        json_patch.apply(json_patch.apply(found, [own]), made.patch)
 
 
 def test_names_that_are_not_dns_names_are_the_work_of_a_person():

@@ -90,7 +90,7 @@ def proven(
 
 def _verified(step: RepairStep, vm: Object | None) -> tuple[StepCheck, ...]:
     """Return the checks of a step. Until the VMI has the new values, the others are those of the VM before."""
-    if vm is None or step.takes_effect not in (TakesEffect.LIVE, TakesEffect.RESTART):
+    if vm is None or step.takes_effect not in (TakesEffect.LIVE, TakesEffect.RESTART, TakesEffect.COPY):
         return step.verify
     running = queries.running(step, vm)
     return (running, *step.verify) if running is not None else step.verify

@@ -94,13 +94,18 @@ def _inverses(obj: Object, operations: list[Patch]) -> list[Patch]:
 
 
 def _tested(obj: Object, operations: list[Patch]) -> tuple[Patch, ...]:
-    """Return the operations with a test of everything that they replace before them."""
+    """Return the operations with a test of everything that they replace or add before them.
+
+    A value that does not exist yet is tested to be null, so that one which was added meanwhile is not overwritten.
+    """
     tests: dict[Path, Patch] = {}
     for operation in operations:
         for path in _tested_paths(obj.data, operation.path):
             value = _value(obj.data, path)
             if value is not _ABSENT:
                 tests.setdefault(path, Patch("test", path, value))
+            elif isinstance(_value(obj.data, path[:-1]), dict):
+                tests.setdefault(path, Patch("test", path, None))
     name = Path("metadata", "name")
     if not tests and _value(obj.data, name) is not _ABSENT:
         tests[name] = Patch("test", name, obj.name)

@@ -80,6 +80,8 @@ def _apply(container: Any, path: tuple[str | int, ...], operation: Patch) -> Any
 
 
 def _in_map(copy: dict[str, Any], step: str, rest: tuple[str | int, ...], operation: Patch) -> dict[str, Any]:
+    if step not in copy and operation.op == "test" and operation.value is None and not rest:
+        return copy  # evanphx/json-patch:patch.go#test, which the API server uses: null means that there is nothing
     if step not in copy and (rest or operation.op != "add"):
         raise PatchError(f"{operation.path.pointer}: there is no {step!r}")
     if rest:

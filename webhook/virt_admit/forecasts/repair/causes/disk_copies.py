@@ -30,7 +30,7 @@ from virt_admit.forecasts.repair.repair_plan import (
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, VM, VMI, VMIM, Kind
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, VM, VMI, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migratability, vms
 from virt_admit.model.kubevirt.settings import configuration
@@ -333,11 +333,10 @@ def _verify(vm: ObjectRef, controlled: bool, uid: str) -> Iterator[StepCheck]:
         query = ("get", STORAGE_MIGRATION.resource, name, "-n", vm.namespace, "-o=jsonpath={.status.phase}")
         yield StepCheck("the storage migration is completed", query, "Completed")
     else:
-        changing = "-o=jsonpath={.status.conditions[?(@.type=='VolumesChange')].status}"
-        query = ("get", VMIM.resource, "-n", vm.namespace, "-l", f"{_COPY_LABEL}={_label(vm, uid)}")
-        phase = "-o=jsonpath={.items[-1:].status.phase}"
-        yield StepCheck("the migration that copies the volumes has succeeded", (*query, phase), "Succeeded")
-        yield StepCheck("within a minute the VMI reports VolumesChange, later no more", _get(VMI, vm, changing), "")
+        label = f"{_COPY_LABEL}={_label(vm, uid)}"
+        yield StepCheck(f"within a minute the VMI reports VolumesChange, and a migration with the label {label} starts")
+        copying = "-o=jsonpath={.status.migratedVolumes}"
+        yield StepCheck("the copy has ended", _get(VMI, vm, copying), "")
     migratable = "-o=jsonpath={.status.conditions[?(@.type=='LiveMigratable')].status}"
     yield StepCheck("the VMI can migrate", _get(VMI, vm, migratable), "True")
 

@@ -18,7 +18,9 @@ from virt_admit.model.kubevirt.instances import vms
 
 TEMPLATE: Final = ("spec", "virtualMachineTemplate")
 """Where a pool has the spec of its VMs."""
-_RISK: Final = "the pool restarts its VMs as soon as its template changes, all at once unless its maxUnavailable is lower"
+_RISK: Final = (
+    "the pool restarts its VMs as soon as its template changes, all at once unless its maxUnavailable is lower"
+)
 
 
 def is_managed(vm: Object, cluster: Cluster) -> bool:
