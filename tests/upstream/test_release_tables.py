@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import release_tables
+from tools import cpu_models, release_tables
+from virt_admit.forecasts.placement.common_model import features
 from virt_admit.model import releases
 
 MODULES = {"1.6": "v1.6.0", "1.7": "v1.7.0", "1.8": "v1.8.0"}
@@ -52,3 +53,14 @@ def test_removed_fields_are_those_that_the_schemas_lost():
 
     table = releases.table(releases.KUBEVIRT)["removed_fields"]
     assert found == {release: kinds for release, kinds in table.items() if release in list(MODULES)[1:]}
+
+
+def test_cpu_models_are_those_of_the_cpu_map_that_kubevirt_tests_with():
+    folder = source("v1.8.0") / "pkg" / "virt-handler" / "node-labeller" / "testdata" / "cpu_map"
+    found = cpu_models.models(folder)
+
+    ours = json.loads(cpu_models.FILE.read_text())
+    assert len(found) >= 3
+    for name, (vendor, theirs) in found.items():
+        assert theirs <= features(name), name
+        assert ours[name]["vendor"] == vendor

@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import complete, kubevirt, node
 from virt_admit.forecasts.placement import no_target
-from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.forecasts.placement.common_model import best_models, common_model, features, lost_features
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 
@@ -24,6 +24,13 @@ NEW = offering("new", "Skylake", "Skylake", "Haswell", "Broadwell-v1", "Conroe")
         ([OLD, offering("amd", "EPYC", "EPYC")], ""),
         ([offering("a", "X", "Conroe"), offering("b", "X", "Conroe")], ""),
         ([OLD, node("labelled", runs_vms=False)], "Haswell"),
+        (
+            [offering("a", "X", "Haswell", "Broadwell", "Skylake-Server"), offering("b", "X", "Haswell", "Broadwell")],
+            "Broadwell",
+        ),
+        ([offering("a", "X", "Haswell-noTSX", "Haswell-IBRS", "Haswell"), NEW, OLD], "Haswell"),
+        ([offering("a", "X", "Haswell-IBRS", "Broadwell"), offering("b", "X", "Haswell-IBRS", "Broadwell")], ""),
+        ([offering("a", "Future", "Future", "Other"), offering("b", "Newer", "Future", "Other")], "Future"),
         ([], ""),
     ],
 )
@@ -33,6 +40,37 @@ def test_the_model_that_all_nodes_offer(nodes, model):
 
 def test_with_nodes_out_of_sight_no_model_is_named():
     assert common_model(Snapshot([kubevirt(), OLD, NEW], complete=["kubevirts.kubevirt.io"])) == ""
+
+
+def test_models_that_lack_a_feature_of_each_other_are_all_shown():
+    alike = [offering(name, "X", "Haswell-IBRS", "Broadwell", "Haswell") for name in "ab"]
+    assert best_models(complete(kubevirt(), *alike)) == ("Broadwell", "Haswell-IBRS")
+
+
+def test_only_the_nodes_that_a_vm_may_use_count():
+    nodes = [OLD, NEW, offering("amd", "EPYC", "EPYC")]
+    assert best_models(complete(kubevirt(), *nodes)) == ()
+    assert best_models(complete(kubevirt(), *nodes), {"old", "new"}) == ("Haswell",)
+
+
+def test_the_features_that_a_model_lacks():
+    required = {f"host-model-required-features.node.kubevirt.io/{name}": "true" for name in ("vmx", "avx512f", "aes")}
+    assert lost_features("Haswell", node("a", required)) == ("avx512f", "vmx")
+    assert lost_features("Future", node("a", required)) == ()
+
+
+@pytest.mark.parametrize(
+    ("better", "model"),
+    [
+        ("Broadwell", "Haswell"),
+        ("Skylake-Server", "Broadwell"),
+        ("SapphireRapids", "Skylake-Server-IBRS"),
+        ("GraniteRapids", "SapphireRapids"),
+        ("EPYC-Genoa", "EPYC-Milan"),
+    ],
+)
+def test_a_newer_model_has_all_features_of_an_older_one(better, model):
+    assert features(model) < features(better)
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,15 @@ HYPERCONVERGED: Final = "hyperconverged"
 KUBERNETES: Final = "kubernetes"
 COMPONENTS: Final = (KUBEVIRT, HYPERCONVERGED, KUBERNETES)
 
-_FOLDER: Final = Path(__file__).parent / "release_tables"
+FOLDER: Final = Path(__file__).parent / "release_tables"
+"""Tables of facts about releases and CPU models."""
 _RELEASE: Final = r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,6})?"
 
 
 @functools.cache
 def table(component: str) -> Mapping[str, Any]:
     """Return the table of a component."""
-    loaded: Mapping[str, Any] = json.loads((_FOLDER / f"{component}.json").read_text(encoding="utf-8"))
+    loaded: Mapping[str, Any] = json.loads((FOLDER / f"{component}.json").read_text(encoding="utf-8"))
     return loaded
 
 

@@ -1,40 +1,92 @@
-"""The CPU model that all nodes with KubeVirt offer, for VMs that ``host-model`` binds to one kind of processor."""
+"""The best CPU model that all nodes with KubeVirt offer, for VMs that ``host-model`` binds to one kind of processor.
+
+A model is better than another one if it has all its features. How many nodes offer it says nothing: the oldest models have
+the most. Source: libvirt/libvirt:src/cpu_map, of which the table ``release_tables/cpu_models.json`` is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import json
+from collections.abc import Collection, Iterable, Mapping
 
+from virt_admit.model import releases
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances.cpu_models import HOST, OFFERED
+from virt_admit.model.kubevirt.launcher.migration_target import REQUIRED_FEATURE
 from virt_admit.model.kubevirt.settings import configuration
 
 
 def common_model(cluster: Cluster) -> str:
-    """Return a model that every node with KubeVirt offers; empty: none, or that is unknown.
+    """Return the best model that every node with KubeVirt offers; empty: none, several, or that is unknown."""
+    found = best_models(cluster)
+    return found[0] if len(found) == 1 else ""
 
-    The host model of the oldest processors comes first: it has the most features of those that all nodes offer.
+
+def best_models(cluster: Cluster, names: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the models that nodes offer and than which no other common one is better.
+
+    Args:
+        cluster: the cluster.
+        names: the nodes. None: all with KubeVirt.
     """
     try:
         configuration.demand_obsolete_models(cluster)
     except Unseen:
-        return ""
-    return cluster.cached(_common_model)
+        return ()
+    if names is None:
+        return cluster.cached(_of_all)
+    return _best([node for node in cluster.known(NODE) if node.name in names], cluster)
 
 
-def _common_model(cluster: Cluster) -> str:
+def _of_all(cluster: Cluster) -> tuple[str, ...]:
     nodes, unseen = gather(cluster.list(NODE))
+    return () if unseen else _best(nodes, cluster)
+
+
+def _best(nodes: Iterable[Object], cluster: Cluster) -> tuple[str, ...]:
     labels = [node.labels for node in nodes if SCHEDULABLE in node.labels]
-    if unseen or not labels:
-        return ""
+    if not labels:
+        return ()
     offered = [_values(each, OFFERED) for each in labels]
     everywhere = frozenset.intersection(*offered) - configuration.obsolete_models(cluster)
+    known = {model: found for model in everywhere if (found := features(model))}
+    if known:
+        return tuple(sorted(model for model in known if not any(known[model] < other for other in known.values())))
     hosts = {model for each in labels for model in _values(each, HOST)}
-    return min(everywhere, key=lambda model: (model not in hosts, model), default="")
+    return tuple(sorted(everywhere & hosts or everywhere))
+
+
+def lost_features(model: str, node: Object) -> tuple[str, ...]:
+    """Return the features that ``host-model`` means on a node, and that a model lacks. Empty for an unknown model."""
+    own = features(model)
+    return tuple(sorted(_keys(node.labels, REQUIRED_FEATURE) - own)) if own else ()
+
+
+def features(model: str) -> frozenset[str]:
+    """Return the features of a CPU model; empty: the table does not have it."""
+    return _features().get(model, frozenset())
+
+
+@functools.cache
+def _features() -> Mapping[str, frozenset[str]]:
+    table = json.loads((releases.FOLDER / "cpu_models.json").read_text(encoding="utf-8"))
+    found: dict[str, frozenset[str]] = {"": frozenset()}
+
+    def of(name: str) -> frozenset[str]:
+        if name not in found:
+            found[name] = of(table[name]["like"]) | frozenset(table[name]["more"].split())
+        return found[name]
+
+    return {name: of(name) for name in table}
 
 
 def _values(labels: Mapping[str, str], prefix: str) -> frozenset[str]:
-    return frozenset(
-        key.removeprefix(prefix) for key, value in labels.items() if key.startswith(prefix) and value == "true"
-    )
+    return frozenset(key for key in _keys(labels, prefix) if labels[prefix + key] == "true")
+
+
+def _keys(labels: Mapping[str, str], prefix: str) -> frozenset[str]:
+    return frozenset(key.removeprefix(prefix) for key in labels if key.startswith(prefix))

@@ -9,8 +9,9 @@ from typing import Final
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.forecasts.placement.common_model import best_models, lost_features
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
+from virt_admit.forecasts.repair.applying import find
 from virt_admit.forecasts.repair.causes import (
     added_nodes,
     disk_copies,
@@ -271,7 +272,7 @@ def _no_target(
         yield Option(f"widen-{number}", (vm_steps.widened(vmi, vm, widening, cluster),), 0)
     causes = [cause for why in target.placement.refusals.values() for cause in why.split("; ")]
     if any(cause.startswith(("host model ", "CPU feature ")) for cause in causes):
-        yield from _processors(vmi, vm, causes, cluster)
+        yield from _processors(vmi, vm, target, causes, cluster)
     local = {match[1] for cause in causes if (match := _CLAIM.search(cause))}
     claims = [volume.claim for volume in disk_copies.volumes(vm) if volume.claim in local]
     if claims:
@@ -298,13 +299,34 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
         yield Option("room", (added_nodes.step(here, 1, cluster),), 0)
 
 
-def _processors(vmi: Object, vm: Object, causes: Sequence[str], cluster: Cluster) -> Iterator[Option | str]:
+def _processors(
+    vmi: Object, vm: Object, target: SchedulingTarget, causes: Sequence[str], cluster: Cluster
+) -> Iterator[Option | str]:
     features = tuple(dict.fromkeys(cause.removeprefix("CPU feature ") for cause in causes if cause.startswith("CPU f")))
     optional = guest_changes.optional_feature(vm, features)
     if optional is not None:
         yield Option("features", (vm_steps.restart(vmi, vm, [optional]),), 0)
-    model = common_model(cluster)
-    if model and not vms.vm_spec(vm)["instancetype"].present:
-        yield Option("cpu-model", (vm_steps.restart(vmi, vm, [guest_changes.cpu_model(model)]),), 0)
-    elif not model:
+    if vms.vm_spec(vm)["instancetype"].present:
+        return
+    usable = _usable_nodes(target)
+    best = best_models(cluster, {*usable, target.placement.without})
+    if not best:
         yield "no CPU model is known that all its nodes offer"
+    elif len(best) > 1:
+        yield f"all its nodes offer the CPU models {', '.join(best)}, of which none has all features of the others"
+    else:
+        here = find(cluster, NODE, "", target.placement.without)
+        lost = lost_features(best[0], here) if here is not None else ()
+        yield Option("cpu-model", (vm_steps.restart(vmi, vm, [guest_changes.cpu_model(best[0], lost)]),), 0)
+
+
+_NEVER: Final = ("node selector ", "node affinity", "taint ")
+"""Causes by which a VM never runs on a node, whatever its processor."""
+
+
+def _usable_nodes(target: SchedulingTarget) -> Iterator[str]:
+    """Yield the nodes that a VM may use as far as it is not for their processors."""
+    yield from target.placement.candidates
+    for name, why in target.placement.refusals.items():
+        if not any(cause.startswith(_NEVER) for cause in why.split("; ")):
+            yield name
