@@ -7,7 +7,6 @@ pkg/common/common.go#DefaultGlobalOverhead; kubevirt/kubevirt issue 15348.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -17,7 +16,7 @@ from virt_admit.model.kubernetes.quantities import parse_quantity
 
 MIB: Final = 2**20
 GIB: Final = 2**30
-OVERHEAD: Final = Fraction(6, 100)
+OVERHEAD: Final = 0.06
 """What CDI adds for the file system to the ``storage`` of a DataVolume, by default."""
 MINIMUM: Final = "cdi.kubevirt.io/minimumSupportedPvcSize"
 """Annotation of a storage class."""
@@ -42,10 +41,13 @@ def size(claim: Object, storage_class: str, cluster: Cluster) -> int:
 
 
 def of_claim(bytes_: int, volume_mode: str) -> int:
-    """Return the bytes of the claim that CDI makes for a disk of this size."""
+    """Return the bytes of the claim that CDI makes for the ``storage`` of a DataVolume: exact, because quotas count it.
+
+    Source: kubevirt/containerized-data-importer:pkg/controller/common/util.go#GetRequiredSpace, with the same rounding.
+    """
     if volume_mode == "Block":
         return bytes_
-    return -(-math.ceil(bytes_ / (1 - OVERHEAD)) // MIB) * MIB
+    return math.ceil(-(-bytes_ // MIB) * MIB / (1 - OVERHEAD))
 
 
 def quantity(bytes_: int) -> str:

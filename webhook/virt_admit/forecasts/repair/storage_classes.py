@@ -1,5 +1,7 @@
 """The storage class into which the disk of a VM is copied so that two nodes can use it at the same time.
 
+A class whose volumes at most one node reaches is left out, whatever its profile says.
+
 Sources: kubevirt/containerized-data-importer:pkg/controller/common/util.go#GetStorageClassByNameWithVirtFallback,
 pkg/controller/storageprofile-controller.go.
 """
@@ -10,8 +12,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import STORAGE_CLASS, STORAGE_PROFILE
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.kinds import NODE, STORAGE_CLASS, STORAGE_PROFILE
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import node_local_volumes
 from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL, DEFAULT_FOR_VMS, SHARED
@@ -61,7 +64,8 @@ def _shared(cluster: Cluster, volume_mode: str) -> Iterator[SharedClass]:
     """Yield the classes with ReadWriteMany, each with its best volume mode."""
     for profile in cluster.known(STORAGE_PROFILE):
         name = profile.at("status", "storageClass").text or profile.name
-        if _is_local(name, cluster):
+        definition = next((each for each in cluster.known(STORAGE_CLASS) if each.name == name), None)
+        if definition is not None and not _reaches_two_nodes(definition, cluster):
             continue
         modes = [
             each["volumeMode"].text or FILESYSTEM
@@ -74,6 +78,22 @@ def _shared(cluster: Cluster, volume_mode: str) -> Iterator[SharedClass]:
             yield SharedClass(name, FILESYSTEM)
 
 
-def _is_local(name: str, cluster: Cluster) -> bool:
-    found = next((each for each in cluster.known(STORAGE_CLASS) if each.name == name), None)
-    return found is not None and node_local_volumes.is_local(found["provisioner"].text or "")
+def _reaches_two_nodes(definition: Object, cluster: Cluster) -> bool:
+    """Return whether volumes of a class can be used on a second node, as far as the class says."""
+    if node_local_volumes.is_local(definition["provisioner"].text or ""):
+        return False
+    terms = [_demands(term) for term in definition["allowedTopologies"].items()]
+    nodes = [node for node in cluster.known(NODE) if SCHEDULABLE in node.labels]
+    reached = [node for node in nodes if any(_fits(node, term) for term in terms)]
+    return not terms or len(reached) > 1
+
+
+def _demands(term: Field) -> list[tuple[str, frozenset[str]]]:
+    return [
+        (each["key"].text or "", frozenset(value.text or "" for value in each["values"].items()))
+        for each in term["matchLabelExpressions"].items()
+    ]
+
+
+def _fits(node: Object, demands: list[tuple[str, frozenset[str]]]) -> bool:
+    return all(node.labels.get(key) in values for key, values in demands)
