@@ -19,8 +19,8 @@ COPIES = [replica("v1", on) for on in TWO]
 """A volume with a healthy replica on two nodes."""
 
 
-def drained(objects, on="a", unreadable=()):
-    cluster = Snapshot(objects, complete=["*"], unreadable=unreadable)
+def drained(objects, on="a", unreadable=(), time=None):
+    cluster = Snapshot(objects, complete=["*"], unreadable=unreadable, time=time)
     result = plan(cluster, on)
     (found,) = drain_json.as_data(result)["nodes"]
     for each in found["blockers"]:
@@ -290,7 +290,7 @@ def test_guards():
     pods = [pod(f"etcd-guard-{on}", "openshift-etcd", labels, on, ready=on != "c", owner="Node") for on in "abc"]
     strict = budget("etcd-guard-pdb", "openshift-etcd", labels, allowed=0, expected=3, minAvailable=2)
     found = blocker([node("a"), *pods, strict])
-    assert (found["now"], found["reason"].startswith("c is not Ready")) == (True, True)
+    assert (found["now"], found["reason"].startswith("etcd on c is not ready")) == (True, True)
 
 
 def test_a_replica_of_kubevirt_is_not_ready():

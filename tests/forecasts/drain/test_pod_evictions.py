@@ -4,7 +4,7 @@ import pytest
 
 from tests.advice import risky
 from tests.builders import manifest, node, vmi
-from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain import launcher_pods, pod_evictions
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 WEB = {"app": "web"}
@@ -103,11 +103,18 @@ def test_a_budget_is_named_once_however_many_pods_it_protects():
         ("2026-01-01T11:00:00Z", ["example.com/hold"], True),
     ],
 )
-def test_pods_that_do_not_end(deleted, finalizers, stuck):
-    found = of_node(pod(metadata={"deletionTimestamp": deleted, "finalizers": finalizers})).blockers
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
+def test_pods_that_do_not_end(deleted, finalizers, stuck, phase):
+    found = of_node(pod(phase=phase, metadata={"deletionTimestamp": deleted, "finalizers": finalizers})).blockers
 
     assert [item.now for item in found] == [True] * stuck
     assert all("example.com/hold" in item.reason for item in found if finalizers)
+
+
+def test_pods_that_have_ended_need_no_flag_and_those_of_daemons_are_left_alone():
+    late = {"deletionTimestamp": "2026-01-01T11:00:00Z"}
+    assert of_node(pod(phase="Failed", owner=None, metadata=late)).needs == ()
+    assert of_node(pod(phase="Failed", owner="DaemonSet", metadata=late)).blockers == ()
 
 
 def test_on_a_node_that_is_not_ready_no_pod_ends():
@@ -118,7 +125,7 @@ def test_on_a_node_that_is_not_ready_no_pod_ends():
     assert all("does not report" in item.reason for item in found)
 
 
-LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {pod_evictions.DOMAIN: "db"}}
+LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {launcher_pods.DOMAIN: "db"}}
 
 
 def launcher(phase="Running", **metadata):

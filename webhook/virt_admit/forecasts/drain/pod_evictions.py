@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from virt_admit.forecasts.drain import launcher_pods
 from virt_admit.forecasts.drain.budgets import operator_budgets
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
 from virt_admit.model.kubernetes import clock, node_health, selectors
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
-from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubernetes.selectors import Selector
@@ -27,6 +28,7 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final = union(
     clock.READS,
+    launcher_pods.READS,
     node_health.READS,
     operator_budgets.READS,
     {
@@ -35,10 +37,8 @@ READS: Final = union(
             "metadata.labels",
             "metadata.ownerReferences",
             "metadata.finalizers",
-            "metadata.creationTimestamp",
             "metadata.uid",
             "metadata.annotations.kubernetes.io/config.mirror",
-            "metadata.annotations.kubevirt.io/domain",
             "spec.nodeName",
             "spec.volumes.emptyDir",
             "status.phase",
@@ -50,8 +50,6 @@ READS: Final = union(
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of pods that the kubelet runs from a file: a drain leaves them alone."""
-DOMAIN: Final = "kubevirt.io/domain"
-"""Annotation of a virt-launcher pod: the name of its VMI."""
 STUCK_AFTER: Final = datetime.timedelta(minutes=5)
 """A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
 
@@ -133,11 +131,12 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
 
     ``has_vms``: whether VMs run there, also where their pods are not known.
     """
-    pods = [pod for pod in cluster.cached(by_node).get(node, ()) if is_evicted(pod)]
+    here = cluster.cached(by_node).get(node, ())
+    pods = [pod for pod in here if is_evicted(pod)]
     blockers: list[Blocker] = []
     waits: list[Wait] = []
     unseen: list[str] = []
-    for pod in pods:
+    for pod in (*pods, *filter(_lingers, here)):
         try:
             found = _obstacle(pod, cluster)
         except Unseen as error:
@@ -180,9 +179,17 @@ def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 
 def is_evicted(pod: Object) -> bool:
     """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
+    return not _is_left_alone(pod) and pod.at("status", "phase").text not in FINISHED
+
+
+def _lingers(pod: Object) -> bool:
+    """Return whether a pod has ended and is being deleted: ``kubectl drain`` waits until it is gone, too."""
+    return pod.deleted and pod.at("status", "phase").text in FINISHED and not _is_left_alone(pod)
+
+
+def _is_left_alone(pod: Object) -> bool:
     owner = pod.controller
-    of_daemon_set = owner is not None and owner["kind"].text == "DaemonSet"
-    return not (of_daemon_set or MIRROR in pod.annotations or pod.at("status", "phase").text in FINISHED)
+    return MIRROR in pod.annotations or (owner is not None and owner["kind"].text == "DaemonSet")
 
 
 # --- flags -------------------------------------------------------------------------------------------------------
@@ -213,9 +220,10 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     if pod.deleted:
         return _stuck(pod, cluster)
     if is_of_vm(pod):
-        if not _lost_its_vmi(pod, cluster):
+        if not launcher_pods.lost_its_vmi(pod, cluster):
             return None
-        reason = f"its VMI {pod.annotations[DOMAIN]} does not exist, and KubeVirt refuses to evict the pod without it"
+        vmi = pod.annotations[launcher_pods.DOMAIN]
+        reason = f"its VMI {vmi} does not exist, and KubeVirt refuses to evict the pod without it"
         remedy = "Repair virt-controller and virt-handler, which end such a pod."
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.POD_WITHOUT_VMI)
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
@@ -229,31 +237,6 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         remedy = "Let one budget alone select the pod."
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.SEVERAL_BUDGETS)
     return _refusal(pod, budgets[0], cluster) if budgets else None
-
-
-def _lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
-    """Return whether a virt-launcher pod is known to have no VMI, although it has not ended.
-
-    The webhook answers its eviction with code 429, so ``kubectl drain`` repeats it forever
-    (pod-eviction-admitter.go#admitLauncherPod). It lets hotplug pods of such a pod go (#admitHotplugPod).
-    """
-    name = pod.annotations.get(DOMAIN)
-    if pod.labels.get("kubevirt.io") != "virt-launcher" or not name:
-        return False
-    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
-    try:
-        if age is None:
-            for unread in more_may_exist(cluster, NODE):  # their heartbeats are the clock
-                raise unread
-        elif age < _SETTLED:
-            return False
-        return cluster.get(VMI, pod.namespace, name) is None
-    except Unseen:
-        return False
-
-
-_SETTLED: Final = datetime.timedelta(minutes=10)
-"""A younger pod may be of a VMI that did not exist yet when VMIs were listed: a large cluster is not read at once."""
 
 
 def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:

@@ -340,25 +340,17 @@ HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Up
 LONGHORN_SETTING: Final = Kind("longhorn.io", ("v1beta2",), "settings", "Setting")
 LONGHORN_VOLUME: Final = Kind("longhorn.io", ("v1beta2",), "volumes", "Volume", numerous=True)
 LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica", numerous=True)
+LONGHORN_ENGINE: Final = Kind("longhorn.io", ("v1beta2",), "engines", "Engine", numerous=True)
+LONGHORN_MANAGER: Final = Kind("longhorn.io", ("v1beta2",), "instancemanagers", "InstanceManager")
 CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster")
 CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
 ELASTICSEARCH: Final = Kind("elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch")
 
 ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
 
-BUILT_IN_GROUPS: Final = frozenset(
-    (
-        "",
-        "apps",
-        "autoscaling",
-        "policy",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "storage.k8s.io",
-        "admissionregistration.k8s.io",
-        "apiregistration.k8s.io",
-    )
-)
+BUILT_IN_GROUPS: Final = frozenset(("", "apps", "autoscaling", "policy")) | {
+    f"{group}.k8s.io" for group in ("admissionregistration", "apiregistration", "coordination", "discovery", "storage")
+}
 """The groups among ``ALL`` that every API server has; the others come with a CustomResourceDefinition."""
 
 _BY_NAME: Final = {(kind.group, kind.kind): kind for kind in ALL}

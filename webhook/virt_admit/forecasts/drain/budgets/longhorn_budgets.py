@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets import operator_eviction
+from virt_admit.forecasts.drain.budgets import longhorn_instances, operator_eviction
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
@@ -27,6 +27,7 @@ from virt_admit.model.messages import count, names
 
 READS: Final = union(
     operator_eviction.READS,
+    longhorn_instances.READS,
     {
         LONGHORN_SETTING: ("value",),
         LONGHORN_VOLUME: ("spec.numberOfReplicas", "status.currentNodeID"),
@@ -52,6 +53,10 @@ def is_instance_manager(budget: Object) -> bool:
 
 def instance_manager(eviction: PodEviction) -> OperatorAnswer:
     """Longhorn removes the budget on a cordoned node without volumes, if its policy allows that."""
+    return longhorn_instances.obstacle(eviction) or _by_policy(eviction)
+
+
+def _by_policy(eviction: PodEviction) -> OperatorAnswer:
     cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
     setting = cluster.get(LONGHORN_SETTING, namespace, "node-drain-policy")
     policy = (setting["value"].text if setting is not None else None) or _BY_DEFAULT

@@ -2,11 +2,9 @@
 
 The form of such a budget says little: the operator moves or removes it when a node is cordoned, and writes it back when
 another client changes it. It often protects the last copy of data. Sources:
-rook/rook:pkg/operator/ceph/disruption/clusterdisruption/osd.go#reconcilePDBsForOSDs,
-:pkg/operator/ceph/cluster/mon/drain.go#reconcileMonPDB;
+rook/rook:pkg/operator/ceph/cluster/mon/drain.go#reconcileMonPDB;
 cloudnative-pg/cloudnative-pg:pkg/specs/poddisruptionbudget.go, :internal/controller/replicas.go#reconcileTargetPrimaryFromPods;
 strimzi/drain-cleaner:README.md; elastic/cloud-on-k8s:pkg/controller/elasticsearch/pdb/reconcile_default.go;
-openshift/library-go:pkg/operator/staticpod/controller/guard/guard_controller.go;
 openshift/cluster-image-registry-operator:pkg/resource/poddisruptionbudget.go.
 """
 
@@ -15,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.budgets import longhorn_budgets
+from virt_admit.forecasts.drain.budgets import guard_budgets, longhorn_budgets, rook_osds
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
@@ -38,13 +36,14 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.messages import names
 
 READS: Final = union(
     longhorn_budgets.READS,
+    guard_budgets.READS,
+    rook_osds.READS,
     {
         VALIDATING_CONFIGURATION: ("webhooks.rules.resources", "webhooks.clientConfig.service.name"),
-        CEPH_CLUSTER: ("spec.disruptionManagement.managePodBudgets", "status.ceph.health"),
+        CEPH_CLUSTER: ("spec.disruptionManagement.managePodBudgets",),
         CNPG_CLUSTER: ("spec.instances",),
         ELASTICSEARCH: ("spec.nodeSets", "status.health"),
     },
@@ -129,9 +128,9 @@ def _rook(eviction: PodEviction) -> OperatorAnswer | None:
     labels = selected_labels(eviction.budget)
     domain = next((key for key in labels if key.startswith(_DOMAIN)), "")
     if domain:
-        return _another_domain_drains(eviction, domain)
+        return rook_osds.another_domain(eviction, domain)
     if labels.get("app") == "rook-ceph-osd":
-        return _osds(eviction)
+        return rook_osds.of_node(eviction)
     if eviction.allowed:
         return GOES
     if _is_of_monitors(eviction.budget):
@@ -149,35 +148,6 @@ def _rook(eviction: PodEviction) -> OperatorAnswer | None:
 
 def _leaves_budgets_alone(ceph: Object) -> bool:
     return ceph.at("spec", "disruptionManagement", "managePodBudgets").boolean is False
-
-
-def _another_domain_drains(eviction: PodEviction, label: str) -> OperatorAnswer:
-    """Rook writes a budget of 0 for each failure domain but the one that is down."""
-    budgets = eviction.cluster.list(PDB, eviction.budget.namespace)
-    blocked = {value for budget in budgets if (value := selected_labels(budget).get(label))}
-    away = sorted({value for pod in eviction.pods if (value := pod.labels.get(label))} - blocked)
-    where = names(away) or "another failure domain"
-    reason = f"Ceph waits until {where} is back and its data is clean"
-    return OperatorAnswer(Way.NOW, reason, f"Wait for that, and repair {where} if it does not come back.")
-
-
-def _osds(eviction: PodEviction) -> OperatorAnswer:
-    """The first OSD of a node goes; Rook then lets the others of its failure domain go."""
-    osds = list(eviction.selected)
-    if eviction.allowed >= sum(node_of(osd) == eviction.node for osd in osds):
-        return GOES
-    owner = _owner(eviction.budget, _ROOK)
-    ceph = eviction.cluster.get(CEPH_CLUSTER, eviction.budget.namespace, owner.name if owner else "")
-    health = ceph.at("status", "ceph", "health").text if ceph is not None else None
-    if health not in ("HEALTH_OK", "HEALTH_WARN"):
-        raise Unseen(f"the health of {owner} is {health or 'not known'}")
-    down = sorted({node_of(osd) or osd.name for osd in osds if not is_ready(osd)} - {eviction.node})
-    if not eviction.allowed and down and health != "HEALTH_OK":
-        reason = f"an OSD of {names(down)} is down, and Ceph waits until its data is clean"
-        return OperatorAnswer(Way.NOW, reason, "Wait for that, and repair the OSD if it does not come back.")
-    return OperatorAnswer(
-        Way.WAITS, f"Rook lets all OSDs of node {eviction.node} go about 1 minute after the first one is down"
-    )
 
 
 # --- databases and queues ----------------------------------------------------------------------------------------
@@ -271,20 +241,6 @@ def _has(node_set: Field, role: str) -> bool:
 # --- OpenShift and KubeVirt --------------------------------------------------------------------------------------
 
 
-def _is_guard(budget: Object) -> bool:
-    return budget.name.endswith("-guard-pdb") and selected_labels(budget).get("app") == "guard"
-
-
-def _guard(eviction: PodEviction) -> OperatorAnswer:
-    """One control-plane node may be down at a time."""
-    if eviction.allowed:
-        return GOES
-    down = sorted({node_of(pod) for pod in eviction.selected if not is_ready(pod)} - {""})
-    reason = f"{names(down)} is not Ready" if down else "another control-plane node is not Ready"
-    remedy = "Wait until all control-plane nodes are Ready, or repair them."
-    return OperatorAnswer(Way.NOW, f"{reason}, and only one control-plane node may be down at a time", remedy)
-
-
 def _is_image_registry(budget: Object) -> bool:
     return (budget.namespace, budget.name) == ("openshift-image-registry", "image-registry")
 
@@ -333,7 +289,7 @@ _OPERATORS: Final = (
     Operator("CloudNativePG", lambda budget: _owner(budget, "postgresql.cnpg.io") is not None, _cloudnative_pg),
     Operator("Strimzi", lambda budget: _owner(budget, "strimzi.io") is not None, _strimzi),
     Operator("ECK", lambda budget: _owner(budget, "elasticsearch.k8s.elastic.co") is not None, _elasticsearch),
-    Operator("OpenShift", _is_guard, _guard),
+    Operator("OpenShift", guard_budgets.is_guard, guard_budgets.guard),
     Operator("OpenShift", _is_image_registry, _image_registry),
     Operator("KubeVirt", _is_of_virt_operator, _virt_operator),
     Operator("its operator", lambda budget: _custom_owner(budget) is not None, _custom),

@@ -1,0 +1,99 @@
+"""Operators that do not make way although their budgets look as if they did, and the object that holds them up."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.drain import operator_clusters as world
+from tests.forecasts.drain.operator_clusters import LONGHORN, budget, node, pod
+from tests.forecasts.drain.test_operator_budgets import (
+    COPIES,
+    OSD_BUDGET,
+    blocker,
+    drained,
+    rook_without,
+    unknown,
+    wait,
+    without,
+)
+
+
+def manager(of, *engines, keeper=None):
+    spec, status = {"nodeID": of}, {"ownerID": keeper or of, "instanceEngines": {key: {} for key in engines}}
+    return manifest(
+        "longhorn.io/v1beta2", "InstanceManager", f"instance-manager-{of}", LONGHORN, spec=spec, status=status
+    )
+
+
+def engine(name, on, state="running"):
+    spec, status = {"nodeID": on, "volumeName": "v1"}, {"currentState": state}
+    return manifest("longhorn.io/v1beta2", "Engine", name, LONGHORN, spec=spec, status=status)
+
+
+def test_an_engine_of_a_volume_on_the_node_ends_with_the_vms():
+    assert wait(world.longhorn(*COPIES, manager("a", "v1-e-0"), engine("v1-e-0", "a")))
+
+
+@pytest.mark.parametrize("engines", [[], [engine("v1-e-0", "b")], [engine("v1-e-0", "a", "stopped")]])
+def test_an_orphaned_engine_keeps_the_budget(engines):
+    found = blocker(world.longhorn(*COPIES, manager("a", "v1-e-0"), *engines))
+    assert (found["now"], "still runs engine v1-e-0" in found["reason"]) == (True, True)
+
+
+@pytest.mark.parametrize("plural", ["engines", "instancemanagers"])
+def test_engines_that_cannot_be_read(plural):
+    objects = world.longhorn(*COPIES, *([manager("a", "v1-e-0")] if plural == "engines" else []))
+    assert f"{plural}.longhorn.io" in unknown(objects, unreadable=[f"{plural}.longhorn.io"])
+
+
+def test_a_budget_that_selects_the_instance_manager_of_another_node():
+    labels = {"longhorn.io/component": "instance-manager", "longhorn.io/node": "a"}
+    objects = without(world.longhorn(*COPIES), ("PodDisruptionBudget", "instance-manager-a"))
+    wrong = budget("instance-manager-b", LONGHORN, labels, allowed=0, minAvailable=1)
+    objects = without(objects, ("PodDisruptionBudget", "instance-manager-b"))
+    found = blocker([*objects, wrong, manager("b")])
+    assert found["reason"].startswith("Longhorn wrote it for the instance manager of b")
+
+
+@pytest.mark.parametrize(
+    ("version", "stays"), [("v1.2.6", 1), ("v1.3.2", 1), ("v1.4.1", 1), ("v1.4.2", 0), ("v1.5.0", 0)]
+)
+def test_an_instance_manager_whose_node_runs_no_longhorn_manager(version, stays):
+    release = manifest("longhorn.io/v1beta2", "Setting", "current-longhorn-version", LONGHORN, value=version)
+    found = drained(world.longhorn(*COPIES, manager("a", keeper="b"), release))
+    assert len(found["blockers"]) == stays
+    assert all("no longhorn-manager runs on a" in each["reason"] for each in found["blockers"])
+
+
+def with_id(osd, number):
+    osd.data["metadata"]["labels"]["ceph-osd-id"] = number
+    return osd
+
+
+def test_an_osd_of_a_healthy_node_has_failed():
+    objects = rook_without(OSD_BUDGET, ("Pod", "rook-ceph-osd-2"))
+    failed = with_id(world.osd(2, "b", ready=False), "2")
+    found = blocker([*objects, failed, world.blocking_budget("a"), world.blocking_budget("c")])
+    assert found["reason"].startswith("OSD 2 on b is down although the node is up")
+
+
+@pytest.mark.parametrize(("minutes", "waits"), [(4, True), (6, False)])
+def test_rook_that_does_not_let_the_other_osds_go(minutes, waits):
+    gone = with_id(world.osd(0, "", ready=False), "0")
+    gone.data["metadata"]["labels"][world.DOMAIN] = "a"
+    gone.data["metadata"]["creationTimestamp"] = f"2026-01-01T11:{60 - minutes}:00Z"
+    objects = [*rook_without(OSD_BUDGET, ("Pod", "rook-ceph-osd-0")), gone, world.osd_budget(allowed=0)]
+    found = drained(objects, time="2026-01-01T12:00:00Z")
+    assert (found["blockers"] == []) is waits
+    assert waits or "Rook has not let the other OSDs" in found["blockers"][0]["reason"]
+
+
+def test_the_guard_of_another_cordoned_node_is_gone():
+    labels = {"app": "guard"}
+    pods = [pod(f"etcd-guard-{on}", "openshift-etcd", labels, on, owner="Node") for on in "ac"]
+    masters = [node(on, cordoned=on != "c") for on in "abc"]
+    for each in masters:
+        each.data["metadata"]["labels"] = {"node-role.kubernetes.io/master": ""}
+    strict = budget("etcd-guard-pdb", "openshift-etcd", labels, allowed=0, expected=2, minAvailable=2)
+    found = blocker([*masters, *pods, strict])
+    assert found["reason"].startswith("b is cordoned and without its etcd guard")
+    assert "Finish the maintenance of b first" in found["remedy"]

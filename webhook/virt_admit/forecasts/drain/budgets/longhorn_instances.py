@@ -1,0 +1,86 @@
+"""Budgets of Longhorn's instance managers that stay although every VM has left the node.
+
+Sources: longhorn/longhorn-manager:controller/instance_manager_controller.go#syncInstanceManagerPDB, #isResponsibleFor,
+#canDeleteInstanceManagerPDB (an engine process keeps the budget); longhorn/longhorn#5680, #5688, #6552, #11605.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
+from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_MANAGER, LONGHORN_SETTING
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.messages import names
+
+READS: Final[Reads] = {
+    LONGHORN_MANAGER: ("spec.nodeID", "status.ownerID", "status.instanceEngines"),
+    LONGHORN_ENGINE: ("spec.nodeID", "spec.volumeName", "status.currentState"),
+    LONGHORN_SETTING: ("value",),
+}
+
+
+def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
+    """Return why Longhorn does not remove a budget after the VMs have left; None: it removes it.
+
+    Raises:
+        Unseen: instance managers or engines cannot be read.
+    """
+    manager = eviction.cluster.get(LONGHORN_MANAGER, eviction.budget.namespace, eviction.budget.name)
+    if manager is None:  # Longhorn removes the budgets of instance managers that do not exist
+        return None
+    node, own = eviction.node, manager.at("spec", "nodeID").text or eviction.node
+    if own != node:
+        return OperatorAnswer(
+            Way.NOW,
+            f"Longhorn wrote it for the instance manager of {own}, but it selects that of {node}, so cordoning {node} "
+            "does not remove it",
+            f"Cordon {own} until Longhorn has removed it, then uncordon {own}, and update Longhorn.",
+        )
+    keeper = manager.at("status", "ownerID").text or node
+    if keeper != node and _leaves_it_to_the_node(eviction):
+        return OperatorAnswer(
+            Way.NOW,
+            f"no longhorn-manager runs on {node}, and this release of Longhorn removes the budget only from there",
+            f"Let longhorn-manager run on {node}, for example with a toleration for its taints, or update Longhorn.",
+        )
+    orphans = sorted(_orphans(manager, node, eviction))
+    if not orphans:
+        return None
+    return OperatorAnswer(
+        Way.NOW,
+        f"its instance manager still runs engine {names(orphans, 80)}, whose volume is not attached on {node}, and "
+        "Longhorn keeps the budget while an engine runs",
+        "Update Longhorn, which removes such orphaned engines from 1.9 on with orphan-resource-auto-deletion.",
+    )
+
+
+_VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
+_REPAIRED: Final = {(1, 3): 3, (1, 4): 2}
+"""The patch release of a minor release from which any longhorn-manager removes the budget; later ones all do."""
+
+
+def _leaves_it_to_the_node(eviction: PodEviction) -> bool:
+    """Return whether only the longhorn-manager of the node itself removes the budget (longhorn/longhorn#5688)."""
+    setting = eviction.cluster.get(LONGHORN_SETTING, eviction.budget.namespace, "current-longhorn-version")
+    found = _VERSION.match((setting["value"].text if setting is not None else None) or "")
+    if found is None:
+        return False
+    major, minor, patch = map(int, found.groups())
+    return patch < _REPAIRED.get((major, minor), 0) or (major, minor) < min(_REPAIRED)
+
+
+def _orphans(manager: Object, node: str, eviction: PodEviction) -> Iterator[str]:
+    """Yield the engine processes that no volume on this node needs: they do not end when the VMs leave."""
+    for name in manager.at("status", "instanceEngines").map:
+        engine = eviction.cluster.get(LONGHORN_ENGINE, manager.namespace, name)
+        if engine is None or _is_orphaned(engine, node):
+            yield name
+
+
+def _is_orphaned(engine: Object, node: str) -> bool:
+    stopped = engine.at("status", "currentState").text == "stopped"
+    return stopped or engine.at("spec", "nodeID").text not in (node, "", None)

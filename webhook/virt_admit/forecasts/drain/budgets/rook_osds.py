@@ -1,0 +1,115 @@
+"""PodDisruptionBudgets that Rook writes for OSDs: one for all of them, and one of 0 for each domain while one is down.
+
+Source: rook/rook:pkg/operator/ceph/disruption/clusterdisruption/osd.go#reconcilePDBsForOSDs.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Final
+
+from virt_admit.forecasts.drain.budgets.operator_eviction import (
+    GOES,
+    OperatorAnswer,
+    PodEviction,
+    Way,
+    is_ready,
+    is_schedulable,
+    node_of,
+    selected_labels,
+)
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, PDB, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.messages import names
+
+READS: Final = union(
+    clock.READS,
+    {
+        CEPH_CLUSTER: ("status.ceph.health",),
+        NODE: ("spec.unschedulable", *CONDITIONS),
+        POD: ("metadata.labels", "metadata.creationTimestamp", "spec.nodeName", *CONDITIONS),
+    },
+)
+
+_HOST: Final = "topology-location-host"
+"""Label of OSD pods: the name of their host in the CRUSH map."""
+_ID: Final = "ceph-osd-id"
+_SWITCHED: Final = datetime.timedelta(minutes=5)
+"""Rook looks every 30 s. An OSD that is down for longer has not made it let the others of its node go."""
+
+
+def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
+    """Return what a budget of 0 waits for: Rook writes one for each failure domain but the one that is down."""
+    budgets = eviction.cluster.list(PDB, eviction.budget.namespace)
+    blocked = {value for budget in budgets if (value := selected_labels(budget).get(label))}
+    elsewhere = [pod for pod in eviction.pods if pod.labels.get(label) not in (None, *blocked)]
+    where = names(sorted({pod.labels[label] for pod in elsewhere})) or "another failure domain"
+    failed = [pod for pod in elsewhere if _has_failed(pod, eviction)]
+    if failed:
+        osds = _named(failed)
+        reason = f"{osds} on {where} is down although the node is up, and Rook lets no other node go until it is back"
+        remedy = f"Repair {osds}, or remove it from Ceph if its disk is lost."
+        return OperatorAnswer(Way.NOW, reason, remedy)
+    reason = f"Ceph waits until {where} is back and its data is clean"
+    return OperatorAnswer(Way.NOW, reason, f"Wait for that, and repair {where} if it does not come back.")
+
+
+def _has_failed(pod: Object, eviction: PodEviction) -> bool:
+    """Return whether an OSD is down on a node that is Ready and not cordoned, so that no drain explains it."""
+    name = node_of(pod) or pod.labels.get(_HOST, "")
+    node = eviction.cluster.get(NODE, "", name) if not is_ready(pod) and _ID in pod.labels else None
+    return (
+        node is not None and node.condition("Ready")["status"].text == "True" and is_schedulable(name, eviction.cluster)
+    )
+
+
+def _named(osds: Iterable[Object]) -> str:
+    return f"OSD {names(sorted({osd.labels[_ID] for osd in osds}), 40)}"
+
+
+def of_node(eviction: PodEviction) -> OperatorAnswer:
+    """Return what the budget of all OSDs does: the first OSD of a node goes, and Rook then lets the others go."""
+    osds = list(eviction.selected)
+    if eviction.allowed >= sum(node_of(osd) == eviction.node for osd in osds):
+        return GOES
+    owner = next((each["name"].text for each in eviction.budget.metadata["ownerReferences"].items()), None) or ""
+    ceph = eviction.cluster.get(CEPH_CLUSTER, eviction.budget.namespace, owner)
+    health = ceph.at("status", "ceph", "health").text if ceph is not None else None
+    if health not in ("HEALTH_OK", "HEALTH_WARN"):
+        raise Unseen(f"the health of CephCluster {owner} is {health or 'not known'}")
+    down = [osd for osd in osds if not is_ready(osd)]
+    here = [osd for osd in down if _is_beside(osd, eviction)]
+    elsewhere = sorted({node_of(osd) or osd.name for osd in down if osd not in here})
+    if not eviction.allowed and elsewhere and health != "HEALTH_OK":
+        reason = f"an OSD of {names(elsewhere)} is down, and Ceph waits until its data is clean"
+        return OperatorAnswer(Way.NOW, reason, "Wait for that, and repair the OSD if it does not come back.")
+    late = [osd for osd in here if _ID in osd.labels and _is_long_down(osd, eviction)]
+    if not eviction.allowed and late:
+        reason = (
+            f"it allows one OSD to be down, {_named(late)} of {eviction.node} is, and Rook has not let the other OSDs "
+            "of the node go"
+        )
+        remedy = (
+            "See the log of rook-ceph-operator. Releases before 1.13 do so only once placement groups are degraded, "
+            "which an OSD without data does not cause: update Rook."
+        )
+        return OperatorAnswer(Way.NOW, reason, remedy)
+    return OperatorAnswer(
+        Way.WAITS, f"Rook lets all OSDs of node {eviction.node} go about 1 minute after the first one is down"
+    )
+
+
+def _is_beside(osd: Object, eviction: PodEviction) -> bool:
+    """Return whether an OSD is of the node that is drained; the pod of an evicted one is Pending without a node."""
+    host = eviction.pod.labels.get(_HOST)
+    return node_of(osd) == eviction.node or (host is not None and osd.labels.get(_HOST) == host)
+
+
+def _is_long_down(osd: Object, eviction: PodEviction) -> bool:
+    changed = osd.condition("Ready")["lastTransitionTime"].text or osd.metadata["creationTimestamp"].text
+    age = clock.since(changed, eviction.cluster)
+    return age is not None and age > _SWITCHED
