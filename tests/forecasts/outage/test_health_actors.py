@@ -228,3 +228,67 @@ def test_a_vm_that_never_preempts_needs_room_next_to_lesser_pods():
     objects[2][-1]["spec"]["preemptionPolicy"] = "Never"
     found = outages(Question(nodes=("n1",)), snapshot(NODES, objects, deployed("web", "n1", "10Gi"), nhc()))
     assert found.survives is None
+
+
+def capi(*, deleted="2026-01-01T09:00:00Z", timeout=None, waits_since="2026-01-01T11:00:00Z"):
+    """A Machine of Cluster API that is being deleted, with its health check."""
+    labels = {"cluster.x-k8s.io/deployment-name": "workers", "cluster.x-k8s.io/cluster-name": "prod"}
+    owner = {"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "MachineSet", "name": "workers", "controller": True}
+    waiting = {"type": "VolumeDetachSucceeded", "status": "False", "lastTransitionTime": waits_since}
+    machine = manifest(
+        "cluster.x-k8s.io/v1beta1",
+        "Machine",
+        "machine-n1",
+        "capi",
+        metadata={"labels": labels, "ownerReferences": [owner], "deletionTimestamp": deleted},
+        spec={"clusterName": "prod", **({"nodeVolumeDetachTimeout": timeout} if timeout else {})},
+        status={"nodeRef": {"kind": "Node", "name": "n1"}, "conditions": [waiting]},
+    )
+    conditions = [{"type": "Ready", "status": "Unknown", "timeout": "60s"}]
+    check = {
+        "clusterName": "prod",
+        "maxUnhealthy": "100%",
+        "selector": {"matchLabels": {"cluster.x-k8s.io/deployment-name": "workers"}},
+        "unhealthyConditions": conditions,
+    }
+    ready = [{"type": kind, "status": "True"} for kind in ("InfrastructureReady", "ControlPlaneInitialized")]
+    return [
+        machine,
+        manifest("cluster.x-k8s.io/v1beta1", "MachineHealthCheck", "workers", "capi", spec=check),
+        manifest("cluster.x-k8s.io/v1beta1", "Cluster", "prod", "capi", spec={}, status={"conditions": ready}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "stuck"),
+    [
+        ({}, True),
+        ({"timeout": "5m"}, False),
+        ({"waits_since": "2026-01-01T11:55:00Z"}, False),
+        ({"deleted": None}, False),
+    ],
+)
+def test_a_machine_whose_deletion_waits_for_volumes_frees_no_pod(changed, stuck):
+    dead = node("n1", ready="Unknown")
+    seen = {"lastHeartbeatTime": "2026-01-01T12:00:00Z"}
+    alive = [node("n2"), node("n3")]
+    alive[0]["status"]["conditions"][0] |= seen
+    found = lose(snapshot([dead, *alive], vm("db", "n1"), capi(**changed)), "n1")
+    assert ("nodeVolumeDetachTimeout is not set" in only_vm(found).reason) is stuck
+    assert (found.survives is False) is stuck
+
+
+@pytest.mark.parametrize(
+    ("labels", "namespace"), [({"component": "etcd"}, "kube-system"), ({"app": "etcd"}, "openshift-etcd")]
+)
+def test_a_member_of_etcd_that_is_down_counts_for_the_quorum(labels, namespace):
+    masters = [master(name) for name in ("m0", "m1", "m2")]
+    etcd = [pod(f"etcd-{name}", name, "1Gi") for name in ("m0", "m1", "m2")]
+    for each in etcd:
+        each["metadata"] |= {"labels": labels, "namespace": namespace}
+        each["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    assert lose(snapshot(masters, NODES, etcd), "m1").quorum.kept is True
+    etcd[0]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    found = lose(snapshot(masters, NODES, etcd), "m1")
+    assert (found.quorum.kept, found.quorum.left) == (None, 2)
+    assert any("etcd on m0 is not ready" in why for why in found.because)

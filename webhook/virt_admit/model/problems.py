@@ -54,6 +54,7 @@ class ProblemCause(enum.StrEnum):
     NODE_UPDATE_FAILED = "NodeUpdateFailed"
     NODE_UPDATE_LATE = "NodeUpdateLate"
     VOLUMES_DIFFER = "VolumesDiffer"
+    VOLUME_DEGRADED = "VolumeDegraded"
     BLOCKED = "DrainBlocked"
     """Any other."""
 

@@ -15,14 +15,14 @@ from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import count
+from virt_admit.model.messages import count, names
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.preemption import Preemption
 
 READS: Final[Reads] = {
     NODE: ("metadata.labels", *CONDITIONS),
-    POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase"),
+    POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase", *CONDITIONS),
 }
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -118,8 +118,12 @@ class Loss:
         """What decides whether the API stops; empty: that is known."""
         if self.quorum.kept is not None:
             return ""
-        which = "were not read" if every_node(self.cluster)[1] else "are not Ready"
-        return f"control-plane nodes that {which} decide whether the API stops"
+        if every_node(self.cluster)[1]:
+            return "control-plane nodes that were not read decide whether the API stops"
+        broken = sorted(self.cluster.cached(_broken_etcd) - self.lost)
+        if broken:
+            return f"etcd on {names(broken)} is not ready, which decides whether the API stops"
+        return "control-plane nodes that are not Ready decide whether the API stops"
 
     @property
     def stopped(self) -> str:
@@ -177,12 +181,26 @@ def _every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
 
 
 def _control_plane(cluster: Cluster) -> Mapping[str, bool]:
-    """Return the control-plane nodes, and whether each of them is Ready."""
-    ready = cluster.cached(_ready)
+    """Return the control-plane nodes, and whether each of them is Ready, with its member of etcd."""
+    ready = cluster.cached(_ready) - cluster.cached(_broken_etcd)
     nodes = every_node(cluster)[0]
     voters = [name for name, node in nodes.items() if votes_in_etcd(node)]
     members = voters or [name for name, node in nodes.items() if is_control_plane(node)]
     return {name: name in ready for name in members}
+
+
+def _broken_etcd(cluster: Cluster) -> frozenset[str]:
+    """Return the nodes whose static pod of etcd runs, but is not ready: kubeadm, RKE2 and OpenShift run one."""
+    return frozenset(
+        pod.at("spec", "nodeName").text or ""
+        for pod in cluster.known(POD)
+        if (pod.namespace, pod.labels.get(_ETCD_PODS.get(pod.namespace, "-"))) in _ETCD
+        and pod.condition("Ready")["status"].text == "False"
+    )
+
+
+_ETCD_PODS: Final = {"kube-system": "component", "openshift-etcd": "app"}
+_ETCD: Final = frozenset((("kube-system", "etcd"), ("openshift-etcd", "etcd")))
 
 
 def _ready(cluster: Cluster) -> frozenset[str]:

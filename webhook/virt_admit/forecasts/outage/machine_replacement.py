@@ -7,11 +7,13 @@ kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/filters.go#shouldSkip
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import NODE_GONE, Detach, Part, Seconds, detection
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
@@ -44,6 +46,8 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
     """Return how the pods of a node go when its Machine is deleted: its controller drains the dead node first."""
     if machine is not None and any(machine.annotation(key).present for key in _UNDRAINED):
         return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED)
+    if machine is not None and (stuck := _stuck(machine, loss)):
+        return stuck
     limit = _drain_timeout(machine)
     refusing, perhaps, unread = _refusing(node, loss)
     ends = _drain_end(refusing, node, loss)
@@ -57,6 +61,26 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
         return FreedPods(Seconds(limit, None), NODE_GONE, Detach.FORCED)
     unseen = unread if limit is None and _drain_end([*refusing, *perhaps], node, loss) is None else ()
     return FreedPods(takes, NODE_GONE, Detach.FORCED, not_before=ends, unseen=unseen)
+
+
+def _stuck(machine: Object, loss: Loss) -> str:
+    """Return that a Machine is being deleted already, and waits for volumes that nothing detaches; empty: it does not.
+
+    Nothing deletes the pods of a dead node before its Machine is gone, so their volumes stay attached
+    (machine_controller.go#shouldWaitForNodeVolumes).
+    """
+    began = machine_drain.volume_wait(machine) if machine.deleted else None
+    age = clock.since(began, loss.cluster)
+    if age is None or age < _DETACHED or machine_drain.detach_timeout(machine) is not None:
+        return ""
+    return (
+        f"Machine {machine.name} is being deleted and has waited {int(age.total_seconds() // 60)} min for volumes to be "
+        "detached, which nothing does on a dead node: nodeVolumeDetachTimeout is not set"
+    )
+
+
+_DETACHED: Final = datetime.timedelta(minutes=10)
+"""kube-controller-manager detaches the volumes of pods that are gone within six minutes."""
 
 
 def _drain_timeout(machine: Object | None) -> int | None:

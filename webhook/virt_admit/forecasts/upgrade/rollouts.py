@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from virt_admit.forecasts.upgrade import harvester_volumes
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes
@@ -22,18 +23,20 @@ from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
     HARVESTER_UPGRADE,
+    LONGHORN_VOLUME,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     NODE,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import config_pool_updates, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
-READS: Final = updaters.READS
+READS: Final = union(updaters.READS, harvester_volumes.READS)
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
 
@@ -121,6 +124,8 @@ def unread(cluster: Cluster, driver: Driver | None, begun: Sequence[PoolUpdate] 
         yield from more_may_exist(cluster, kind)
     if any(pool.revisions_unknown for pool in begun):
         yield from more_may_exist(cluster, CAPI_MACHINE_SET)
+    if used is Driver.PLAIN:
+        yield from harvester_volumes.unread(cluster)
 
 
 def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
@@ -183,8 +188,9 @@ def pools(
             known = {node.name: node for node in every}
             own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
             capacity = _given(max_unavailable or "1", len(own))
-            pool = Pool("nodes", own, capacity, next(_paused_by_harvester(begun, cluster), None))
-            return (_continued(pool, phases, known),)
+            found = _continued(Pool("nodes", own, capacity), phases, known)
+            obstacles = (*_paused_by_harvester(begun, cluster), *_held_by_volumes(cluster))
+            return (replace(found, obstacle=next(iter(obstacles), None) if found.to_do else None),)
 
 
 def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str, Object]) -> Pool:
@@ -225,6 +231,21 @@ def _paused_by_harvester(begun: Sequence[PoolUpdate], cluster: Cluster) -> Itera
                 ),
                 problem_of(ProblemCause.POOL_PAUSED, upgrade),
             )
+
+
+def _held_by_volumes(cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why Harvester drains no node: it waits for volumes that do not become healthy by themselves."""
+    for volume in harvester_volumes.degraded_for_good(cluster)[:1]:
+        replicas = volume.at("spec", "numberOfReplicas").integer or 0
+        yield Obstacle(
+            f"Longhorn volume {volume.name} stays degraded: no node takes the last of its {replicas} replicas, and "
+            "Harvester drains no node before every volume is healthy",
+            typed(
+                "Give Longhorn a further node or disk for it, or set numberOfReplicas to the number of nodes with disks",
+                about("edit", volume, LONGHORN_VOLUME),
+            ),
+            problem_of(ProblemCause.VOLUME_DEGRADED, volume),
+        )
 
 
 def _given(text: str, total: int) -> int:
@@ -294,15 +315,20 @@ def _pool_obstacle(pool: Object) -> Obstacle | None:
     if pool.at("spec", "paused").boolean:
         paused = problem_of(ProblemCause.POOL_PAUSED, pool)
         return Obstacle(f"MachineConfigPool {pool.name} is paused", _unpause(pool, MACHINE_CONFIG_POOL), paused)
-    degraded = pool.condition("Degraded")
     if _is_degraded(pool):
-        why = degraded["message"].text or degraded["reason"].text or "see its conditions"
+        said = [pool.condition(kind) for kind in ("NodeDegraded", "RenderDegraded", "Degraded")]
+        texts = [each["message"].text or each["reason"].text for each in said if each["status"].text == "True"]
+        why = cut_middle(next(filter(None, texts), None) or "see its conditions", _LONGEST)
         return Obstacle(
             f"MachineConfigPool {pool.name} is degraded: {why}",
             typed("Repair the nodes that its status names", about("describe", pool, MACHINE_CONFIG_POOL)),
             problem_of(ProblemCause.POOL_DEGRADED, pool),
         )
     return None
+
+
+_LONGEST: Final = 300
+"""Characters of what a pool says: the operator names the node, and the error of its daemon comes last."""
 
 
 def _unpause(pool: Object, kind: Kind) -> str:

@@ -22,6 +22,8 @@ READS: Final[Reads] = {
         "spec.nodeVolumeDetachTimeout",
         "status.nodeRef.name",
         "status.deletion.nodeDrainStartTime",
+        "status.deletion.waitForNodeVolumeDetachStartTime",
+        "status.conditions",
     )
 }
 
@@ -34,6 +36,14 @@ def timeout(machine: Object) -> int | None:
 def detach_timeout(machine: Object) -> int | None:
     """Return for how many seconds it waits then until volumes are detached; None: without limit."""
     return _seconds(machine, "nodeVolumeDetachTimeout")
+
+
+def volume_wait(machine: Object) -> str | None:
+    """Return since when the deletion of a Machine waits for volumes to be detached; None: it does not."""
+    if machine.condition("Deleting")["reason"].text == "WaitingForVolumeDetach":
+        return machine.at("status", "deletion", "waitForNodeVolumeDetachStartTime").text
+    older = machine.condition("VolumeDetachSucceeded")
+    return older["lastTransitionTime"].text if older["status"].text == "False" else None
 
 
 def ends(machine: Object) -> datetime | None:
