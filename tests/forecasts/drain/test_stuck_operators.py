@@ -15,6 +15,9 @@ from tests.forecasts.drain.test_operator_budgets import (
     wait,
     without,
 )
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.upgrade import simulated_world
+from virt_admit.model.kubernetes.cluster import Snapshot
 
 
 def manager(of, *engines, keeper=None):
@@ -97,3 +100,45 @@ def test_the_guard_of_another_cordoned_node_is_gone():
     found = blocker([*masters, *pods, strict])
     assert found["reason"].startswith("b is cordoned and without its etcd guard")
     assert "Finish the maintenance of b first" in found["remedy"]
+
+
+CLEANER = "strimzi-drain-cleaner"
+
+
+def kafka(release, **limit):
+    """A broker on each node, their budget, and Drain Cleaner of a release."""
+    labels = {"strimzi.io/cluster": "log", "strimzi.io/name": "log-kafka"}
+    service = {"service": {"name": CLEANER, "namespace": CLEANER}}
+    hook = {"clientConfig": service, "rules": [{"resources": ["pods/eviction"]}]}
+    image = {"image": f"quay.io/strimzi/drain-cleaner:{release}"}
+    allowed = limit.get("maxUnavailable", 0)
+    return [
+        *(node(on) for on in "abc"),
+        *(pod(f"log-kafka-{on}", "shop", labels, on, owner="StrimziPodSet") for on in "abc"),
+        budget("log-kafka", "shop", {"strimzi.io/cluster": "log"}, allowed=allowed, expected=3, owner=OWNER, **limit),
+        manifest("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", CLEANER, webhooks=[hook]),
+        manifest("apps/v1", "Deployment", CLEANER, CLEANER, spec={"template": {"spec": {"containers": [image]}}}),
+    ]
+
+
+OWNER = ("kafka.strimzi.io/v1beta2", "Kafka", "log")
+
+
+def test_drain_cleaner_ends_kubectl_drain_but_not_an_upgrade():
+    objects = kafka("1.3.0", maxUnavailable=1)
+    found = blocker(objects)
+    assert (found["kind"], found["name"], found["now"]) == ("Pod", "log-kafka-a", True)
+    assert "Drain again" in found["remedy"]
+    plans = drain_plan.plan(Snapshot(objects, complete=["*"])).nodes
+    assert [len(each.pods.blockers) for each in plans] == [1, 1, 1]
+    assert [stop for each in plans for stop in simulated_world.other_pods(each)] == []
+
+
+@pytest.mark.parametrize("release", ["1.0.1", "latest"])
+def test_an_older_drain_cleaner_lets_the_eviction_pass(release):
+    found = drained(kafka(release, maxUnavailable=1))
+    assert (found["drainable"], found["blockers"]) == (True, [])
+
+
+def test_a_budget_of_0_is_a_wait_with_drain_cleaner():
+    assert "Strimzi operator moves" in wait(kafka("1.3.0", maxUnavailable=0))["reason"]

@@ -53,6 +53,7 @@ class ProblemCause(enum.StrEnum):
     POOL_INVALID = "PoolLimitInvalid"
     NODE_UPDATE_FAILED = "NodeUpdateFailed"
     NODE_UPDATE_LATE = "NodeUpdateLate"
+    EVICTION_REFUSED = "EvictionRefused"
     VOLUMES_DIFFER = "VolumesDiffer"
     VOLUME_DEGRADED = "VolumeDegraded"
     BLOCKED = "DrainBlocked"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import launcher_pods
-from virt_admit.forecasts.drain.budgets import operator_budgets
+from virt_admit.forecasts.drain.budgets import drain_cleaner, operator_budgets
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
 from virt_admit.model.kubernetes import clock, node_health, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -69,6 +69,8 @@ class Blocker:
     now: bool
     """Whether it is a state of the moment; otherwise it never passes by itself."""
     cause: str = ProblemCause.BLOCKED
+    repeatable: bool = False
+    """Whether a further drain passes: ``kubectl drain`` ends with an error, what updates nodes drains again."""
 
     @property
     def id(self) -> ProblemId:
@@ -119,6 +121,11 @@ class PodEvictions:
     waits: tuple[Wait, ...] = ()
     unseen: tuple[str, ...] = ()
     """What could not be determined about budgets of operators."""
+
+    @property
+    def lasting(self) -> tuple[Blocker, ...]:
+        """The blockers that a repeated drain, as by what updates nodes, meets again."""
+        return tuple(blocker for blocker in self.blockers if not blocker.repeatable)
 
 
 def is_of_vm(pod: Object) -> bool:
@@ -236,7 +243,16 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         reason = f"PodDisruptionBudgets {names} select the same pod, and the Eviction API refuses such pods"
         remedy = "Let one budget alone select the pod."
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.SEVERAL_BUDGETS)
-    return _refusal(pod, budgets[0], cluster) if budgets else None
+    return (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(pod, cluster)
+
+
+def _rolled_by_strimzi(pod: Object, cluster: Cluster) -> Blocker | None:
+    if not drain_cleaner.refuses(pod, cluster):
+        return None
+    reason = "Strimzi's Drain Cleaner refuses its eviction with an error, on which kubectl drain gives up, and rolls it"
+    remedy = "Drain again once Strimzi has moved the pod."
+    cause = ProblemCause.EVICTION_REFUSED
+    return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause, repeatable=True)
 
 
 def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:

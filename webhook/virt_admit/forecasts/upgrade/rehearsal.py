@@ -219,7 +219,7 @@ def _together(stops: Sequence[Stop]) -> Stop:
 
 
 def _other_pods(node: NodePlan) -> Iterator[Stop]:
-    for blocker in node.pods.blockers:
+    for blocker in node.pods.lasting:
         yield Stop(node.name, f"{blocker.subject}: {blocker.reason}", blocker.remedy, blocker.id)
 
 

@@ -81,8 +81,8 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
 
 
 def other_pods(node: NodePlan) -> Iterator[str]:
-    """Yield why pods that are not of VMs keep a node from becoming empty."""
-    for blocker in node.pods.blockers:
+    """Yield why pods that are not of VMs keep a node from becoming empty, however often its drain is repeated."""
+    for blocker in node.pods.lasting:
         yield f"{blocker.subject}: {blocker.reason}"
 
 

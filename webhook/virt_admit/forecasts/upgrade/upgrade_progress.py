@@ -75,7 +75,7 @@ def _waits_for(update: NodeUpdate, plan: NodePlan | None) -> str:
     """Return what a node waits for: what blocks its drain, else its VMs, else the words of the updater."""
     if update.phase is not Phase.DRAINING or plan is None:
         return update.waits_for
-    blockers = [found.subject for found in plan.pods.blockers]
+    blockers = [found.subject for found in plan.pods.lasting]
     return names([*blockers, *(row.vmi.full_name for row in plan.forecasts)], _WIDTH) or update.waits_for
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.budgets import guard_budgets, longhorn_budgets, rook_osds
+from virt_admit.forecasts.drain.budgets import drain_cleaner, guard_budgets, longhorn_budgets, rook_osds
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
@@ -32,17 +32,16 @@ from virt_admit.model.kubernetes.kinds import (
     CNPG_CLUSTER,
     ELASTICSEARCH,
     PDB,
-    VALIDATING_CONFIGURATION,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
 
 READS: Final = union(
     longhorn_budgets.READS,
+    drain_cleaner.READS,
     guard_budgets.READS,
     rook_osds.READS,
     {
-        VALIDATING_CONFIGURATION: ("webhooks.rules.resources", "webhooks.clientConfig.service.name"),
         CEPH_CLUSTER: ("spec.disruptionManagement.managePodBudgets",),
         CNPG_CLUSTER: ("spec.instances",),
         ELASTICSEARCH: ("spec.nodeSets", "status.health"),
@@ -181,20 +180,12 @@ def _strimzi(eviction: PodEviction) -> OperatorAnswer:
     if eviction.allowed:
         return GOES
     owner = _owner(eviction.budget, "strimzi.io")
-    if any(map(_is_drain_cleaner, eviction.cluster.list(VALIDATING_CONFIGURATION))):
+    if drain_cleaner.is_installed(eviction.cluster):
         return OperatorAnswer(Way.WAITS, f"the Strimzi operator moves the pods of {owner} at its next reconciliation")
     if eviction.never:
         remedy = f"Install Strimzi's Drain Cleaner, or set maxUnavailable: 1 in the template of {owner}."
         return OperatorAnswer(Way.NEVER, f"{eviction.never}, and Strimzi has no Drain Cleaner here", remedy)
     return not_ready(f"a pod of {owner}")
-
-
-def _is_drain_cleaner(configuration: Object) -> bool:
-    return any(
-        "drain-cleaner" in (webhook.at("clientConfig", "service", "name").text or "")
-        and any(each.text == "pods/eviction" for rule in webhook["rules"].items() for each in rule["resources"].items())
-        for webhook in configuration["webhooks"].items()
-    )
 
 
 def _elasticsearch(eviction: PodEviction) -> OperatorAnswer:

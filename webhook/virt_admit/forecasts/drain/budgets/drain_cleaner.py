@@ -1,0 +1,66 @@
+"""Strimzi's Drain Cleaner refuses evictions of brokers with an error, on which ``kubectl drain`` gives up.
+
+It annotates the pod, and the Strimzi operator rolls it, so that a further drain passes. Before 1.1 it let the eviction
+pass, and a budget of 0 refused it with code 429, which ``kubectl drain`` repeats. Sources: strimzi/drain-cleaner:README.md
+(STRIMZI_DENY_EVICTION); kubernetes/kubectl:pkg/drain/drain.go#evictPods; kubereboot/kured#1269.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, VALIDATING_CONFIGURATION
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
+
+READS: Final[Reads] = {
+    VALIDATING_CONFIGURATION: ("webhooks.rules.resources", "webhooks.clientConfig.service"),
+    DEPLOYMENT: ("spec.template.spec.containers.image",),
+    POD: ("metadata.labels",),
+}
+
+_OF: Final = ("-kafka", "-zookeeper")
+"""Ends of the label strimzi.io/name of the pods that Drain Cleaner handles."""
+_RELEASE: Final = re.compile(r"drain-cleaner:v?(\d{1,3})\.(\d{1,3})")
+_DENIES: Final = (1, 1)
+
+
+def is_installed(cluster: Cluster) -> bool:
+    """Return whether Drain Cleaner asks to see evictions. Raises Unseen after those that are known."""
+    return any(True for configuration in cluster.list(VALIDATING_CONFIGURATION) for _ in _webhooks(configuration))
+
+
+def refuses(pod: Object, cluster: Cluster) -> bool:
+    """Return whether Drain Cleaner is known to refuse the eviction of a pod whose budget would allow it."""
+    return (
+        "strimzi.io/cluster" in pod.labels
+        and pod.labels.get("strimzi.io/name", "").endswith(_OF)
+        and cluster.cached(_denies)
+    )
+
+
+def _denies(cluster: Cluster) -> bool:
+    spaces = {
+        webhook.at("clientConfig", "service", "namespace").text
+        for configuration in cluster.known(VALIDATING_CONFIGURATION)
+        for webhook in _webhooks(configuration)
+    }
+    images = (
+        container["image"].text or ""
+        for found in cluster.known(DEPLOYMENT)
+        if found.namespace in spaces
+        for container in found.at("spec", "template", "spec", "containers").items()
+    )
+    releases = [tuple(map(int, match.groups())) for image in images if (match := _RELEASE.search(image))]
+    return any(release >= _DENIES for release in releases)
+
+
+def _webhooks(configuration: Object) -> Iterator[Field]:
+    for webhook in configuration["webhooks"].items():
+        named = "drain-cleaner" in (webhook.at("clientConfig", "service", "name").text or "")
+        asked = (each.text for rule in webhook["rules"].items() for each in rule["resources"].items())
+        if named and "pods/eviction" in asked:
+            yield webhook
