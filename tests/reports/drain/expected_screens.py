@@ -114,7 +114,8 @@ VMS: Mapping[str, Expected] = {
         60: ("shop/db running → not-closed to b: migrates: has migrated, but its migration", "HotVCPUChange"),
         1200: (
             "screen: shop/db   not-closed  19 min",
-            "screen: shop/web: migrates: ",
+            "screen: shop/web: unknown: waits for a place",
+            "screen: (has migrated, but its migration is still open: HotVCPUChange)",
             "screen: kubectl describe vmi db -n shop",
         ),
     },
@@ -195,8 +196,8 @@ NODES: Mapping[str, Expected] = {
         0: ("shop/db marked: migrates",),
         60: (
             "shop/db marked: blocks the drain",
-            "no node that could take it is ready: b, c",
-            "screen: kubectl describe node b",
+            "virt-handler serves none of the nodes that could take it: b, c",
+            "screen: kubectl get pods -A -l kubevirt.io=virt-handler",
         ),
         120: ("shop/db marked: migrates", "a: a drain ends"),
         130: ("shop/db marked → running to b",),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY, PAIR_REMEDY
+from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY, PAIR_REMEDY, VOLUME_REMEDY
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import kinds
@@ -169,7 +169,7 @@ _Command = Callable[[Problem, Object, Cluster], str]
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    known = {PAIR_REMEDY: _set_model, LOAD_REMEDY: _edit_limits}
+    known = {PAIR_REMEDY: _set_model, LOAD_REMEDY: _edit_limits, VOLUME_REMEDY: _edit_limits}
     return known.get(problem.remedy, _describe)(problem, vmi, cluster)
 
 

@@ -11,7 +11,8 @@ from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.control import overruling
 from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_outcomes
+from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures, vm_states_outcomes
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
@@ -96,6 +97,8 @@ def _update(vmi: Object, cluster: Cluster) -> EventForecast:
         return (
             _unknown(VmEvent.UPDATE, unread) if unread else EventForecast(VmEvent.UPDATE, EventEffect.UNKNOWN, reason)
         )
+    if lost_launchers.is_gone(vmi, cluster):
+        return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, lost_launchers.REASON)
     if not vmis.running(vmi):
         return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, "an update moves running VMs alone")
     found = workload_updates.update(vmi, methods, cluster)
@@ -193,6 +196,8 @@ def _refused(row: Forecast, cluster: Cluster) -> str:
     phase = vmi.at("status", "phase").text
     if vmi.deleted:
         return "it is being stopped"
+    if state.state is State.GONE:
+        return lost_launchers.REASON
     if phase != "Running":
         return f"it is {phase}" if phase else NOT_RUNNING
     if state.migration is not None:  # migration-create-admitter.go#EnsureNoMigrationConflict

@@ -19,7 +19,8 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
-_MOMENT: Final = frozenset(("cordoned", "not Ready", "virt-handler is not serving it"))
+_UNSERVED: Final = "virt-handler is not serving it"
+_MOMENT: Final = frozenset(("cordoned", "not Ready", _UNSERVED))
 
 
 def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | None:
@@ -50,11 +51,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
         return Problem("no other node runs KubeVirt", f"add one, or {otherwise}", ProblemCause.NO_TARGET)
     busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
     if busy:
-        reason = f"no node that could take it is ready: {names(sorted(busy))}"
-        cordoned = [name for name in sorted(busy) if refusals[name] == "cordoned"]
-        verb = "uncordon" if cordoned else "describe node"
-        command = f"kubectl {verb} {shlex.quote((cordoned or sorted(busy))[0])}"
-        return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
+        return _not_ready_now({name: refusals[name] for name in sorted(busy)})
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
     lasting = _lasting(refusals) or (f"add a node that has {absent}" if absent else "")
@@ -63,6 +60,22 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     cause = ProblemCause.NO_TARGET if absent else _cause(causes)
     return Problem(f"{NOWHERE}{names(causes)}", remedy, cause, command=command)
+
+
+def _not_ready_now(refusals: Mapping[str, str]) -> Problem:
+    """Return that the nodes which could take a VM are not ready, each for causes that pass."""
+    nodes = list(refusals)
+    if all(why == _UNSERVED for why in refusals.values()):
+        reason = f"virt-handler serves none of the nodes that could take it: {names(nodes)}"
+        command = "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
+        return Problem(reason, "repair virt-handler on one of them", ProblemCause.NO_TARGET, command=command)
+    unserved = [name for name in nodes if _UNSERVED in refusals[name]]
+    more = f"; virt-handler does not serve {names(unserved)}" if unserved else ""
+    cordoned = [name for name in nodes if refusals[name] == "cordoned"]
+    verb = "uncordon" if cordoned else "describe node"
+    command = f"kubectl {verb} {shlex.quote((cordoned or nodes)[0])}"
+    reason = f"no node that could take it is ready: {names(nodes)}{more}"
+    return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
 
 
 def _lasting(refusals: Mapping[str, str]) -> str:

@@ -6,16 +6,21 @@ import datetime
 from collections.abc import Mapping
 from typing import Final
 
+from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     clock.READS,
+    pod_starts.READS,
     {
+        KUBEVIRT: (),
+        NAD: NAME,
         NODE: ("metadata.annotations.kubevirt.io/heartbeat",),
         POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
     },
@@ -30,7 +35,8 @@ def problem(cluster: Cluster, node: str) -> str:
     """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
     pod = cluster.cached(_pods).get(node)
     if pod is not None and pod.condition("Ready")["status"].text == "False":
-        return f"virt-handler on {node} is not ready"
+        why = cluster.cached(_missing_network) or pod_starts.failure(pod, cluster)
+        return f"virt-handler on {node} is not ready{f': {why}' if why else ''}"
     try:
         found = cluster.get(NODE, "", node)
     except Unseen:
@@ -38,6 +44,22 @@ def problem(cluster: Cluster, node: str) -> str:
     age = clock.since(found.annotations.get(_HEARTBEAT), cluster) if found is not None else None
     if age is not None and age > _BEATS_WITHIN:
         return f"virt-handler on {node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
+    return ""
+
+
+def _missing_network(cluster: Cluster) -> str:
+    """Return that the migration network, which the pods of virt-handler join, does not exist; empty: it may.
+
+    Source: kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/daemonsets.go#NewHandlerDaemonSet.
+    """
+    for kubevirt in cluster.known(KUBEVIRT):
+        namespace, name = migration_limits.network(kubevirt) or ("", "")
+        namespace = namespace or kubevirt.namespace
+        try:
+            if name and cluster.get(NAD, namespace, name) is None:
+                return f"the migration network, NetworkAttachmentDefinition {namespace}/{name}, does not exist"
+        except Unseen:
+            continue
     return ""
 
 

@@ -169,7 +169,7 @@ def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tu
     described = kubectl("describe", SERVICE, name, namespace)
     repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook: {described}"
     if webhook.expired:
-        reason = f"{webhook.title} fails closed, and its CA bundle has ended"
+        reason = f"{webhook.title} fails closed, and its CA bundle has expired"
         described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
         remedy = f"Repair the operator that renews it: {described}"
         return replace(made, reason=reason, remedy=remedy, stops=True)

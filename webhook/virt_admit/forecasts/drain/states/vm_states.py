@@ -23,7 +23,7 @@ from virt_admit.forecasts.drain.states import (
     vm_states_times,
 )
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, PLACED, Flag, State, VmState
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, pod_starts
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
@@ -40,6 +40,7 @@ READS: Final = union(
     candidates.READS,
     clock.READS,
     node_health.READS,
+    pod_starts.READS,
     migrations.READS,
     migration_timeouts.READS,
     expand.STRATEGY_READS,
@@ -181,7 +182,7 @@ def _unstarted(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState:
     node = vmi.at("status", "nodeName").text or ""
     marked = vmi.at("status", "evacuationNodeName").text == node and bool(node)
     tainted = _is_tainted(node, cluster) and _migrates(vmi, cluster)
-    two = vm_states_migrating.two_pods(own, None, cluster)
+    two = vm_states_migrating.two_pods(vmi, own, cluster)
     if not (marked or tainted):
         return two or AT_REST
     since = clock.instant(vmi.condition("EvictionRequested")["lastTransitionTime"].text) if marked else None

@@ -38,14 +38,20 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
         if loads > 1:
             reason = f"its last {loads} migrations were cancelled{after}: timed out"
-            return Ruling(StateEffect.BLOCKS, reason, LOAD_REMEDY, ProblemCause.MIGRATION_FAILS)
+            return Ruling(StateEffect.BLOCKS, reason, load_remedy(vmi), ProblemCause.MIGRATION_FAILS)
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
-        return Ruling(StateEffect.UNKNOWN, reason, LOAD_REMEDY)
+        return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi))
     return None
 
 
 PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
 LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
+VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
+
+
+def load_remedy(vmi: Object) -> str:
+    """Return what helps against a migration that times out: one that copies volumes needs the time, not less load."""
+    return VOLUME_REMEDY if migration_timeouts.moves_volumes(vmi) else LOAD_REMEDY
 
 
 _REMEDIES: Final = (
@@ -65,6 +71,7 @@ _REMEDIES: Final = (
     ),
     (("cannot access", "no such file", "not found", "does not exist"), "provide what it needs on the target node"),
     (("target pod", "unschedulable", "pending"), "let kube-scheduler place its target pod"),
+    (("argument unsupported",), "install a virt-launcher whose libvirt knows that parameter"),
     (("unsupported configuration", "not supported", "unsafe"), "remove the device or feature that QEMU cannot migrate"),
     (("aborted", "cancel"), "see who cancelled it, or give migrations more time"),
 )

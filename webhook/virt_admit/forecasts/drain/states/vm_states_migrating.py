@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_queue, vm_states_times
+from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_queue, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -48,12 +48,9 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     if _is_decentralized(migration, phase):
         return replace(base, state=State.DECENTRALIZED)
     if phase == "Running" and state["completed"].boolean:
-        return replace(
-            base,
-            state=State.NOT_CLOSED,
-            detail=names(_open_conditions(vmi)),
-            since=vm_states_times.stamp_of(state, "end"),
-        )
+        end = vm_states_times.stamp_of(state, "end")
+        late = vm_states_times.is_older(end, timedelta(minutes=5), cluster)
+        return replace(base, state=State.NOT_CLOSED, detail=names(_open_conditions(vmi)), since=end, late=late)
     if state["mode"].text == "PostCopy":
         return replace(base, state=State.POST_COPY, since=vm_states_times.stamp_of(state, "start"))
     if _is_aborting(migration, state):
@@ -93,23 +90,26 @@ def _phase_since(migration: Object, created: datetime | None) -> datetime | None
     return clock.instant(migrations.entered(migration, migration.at("status", "phase").text or "")) or created
 
 
-def two_pods(own: Sequence[Object], target: Object | None, cluster: Cluster) -> VmState | None:
-    living = [pod for pod in own if vm_states_motion.lives(pod) and pod is not target]
+def two_pods(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState | None:
+    """Return that a VMI without a target pod has two pods; the guest runs in the one on the VMI's node."""
+    living = [pod for pod in own if vm_states_motion.lives(pod)]
     if len(living) < 2:
         return None
+    here = vmi.at("status", "nodeName").text
+    other = next((pod for pod in living if pod.at("spec", "nodeName").text != here), living[0])
     since = clock.instant(living[-1].metadata["creationTimestamp"].text)
-    ending = clock.instant(living[0].metadata["deletionTimestamp"].text)
+    ending = clock.instant(other.metadata["deletionTimestamp"].text)
     since = ending or since
     return VmState(
         State.TWO_PODS,
         since=since,
-        detail=living[0].name,
+        detail=other.name,
         late=vm_states_times.is_older(since, timedelta(minutes=5), cluster),
     )
 
 
 def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: VmState, cluster: Cluster) -> VmState:
-    two = two_pods(own, None, cluster)
+    two = two_pods(vmi, own, cluster)
     if two is not None:
         return replace(two, migration=migration)
     waits = vm_states_times.backoff_end(vmi, migration, cluster)
@@ -170,14 +170,15 @@ def _with_target(vmi: Object, migration: Object, target: Object, base: VmState, 
             return replace(base, state=State.UNSCHEDULABLE, since=created, until=end, detail=words)
         end = vm_states_times.after(created, _timeout(migration, PENDING_TIMEOUT, 900), cluster)
         return replace(base, state=State.TARGET_PENDING, since=created, until=end, detail=target.full_name)
+    late = vm_states_times.is_older(created, vm_states_targets.LAUNCHER_TIMEOUT, cluster)
     if target.condition("Ready")["status"].text != "True":
-        return replace(base, state=State.TARGET_NOT_READY, since=created, detail=target.full_name)
+        return replace(base, state=State.TARGET_NOT_READY, since=created, detail=target.full_name, late=late)
     if next(launcher_pod.attached_claims(vmi["spec"]), None) is not None:
         attaching = vm_states_motion.motion(cluster).attachments.get(target.metadata["uid"].text or "-", ())
         waiting = next((pod for pod in attaching if pod.condition("Ready")["status"].text != "True"), None)
         if waiting is not None or not attaching:
             name = waiting.full_name if waiting is not None else ""
-            return replace(base, state=State.TARGET_NOT_READY, since=created, detail=name)
+            return replace(base, state=State.TARGET_NOT_READY, since=created, detail=name, late=late)
     return replace(base, state=State.PREPARING)
 
 

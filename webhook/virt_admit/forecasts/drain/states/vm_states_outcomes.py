@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_times
-from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY
+from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_targets, vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, duration, moment
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -110,12 +110,13 @@ def _marked(case: Case) -> Ruling:
         return _queued(case)
     since = f" since {clock_words(case.found.since, case.cluster)}" if case.found.since else ""
     if case.found.late:
-        return _not_created(case, f"is marked for evacuation{since}, but KubeVirt has not created a migration")
+        reason = f"is marked for evacuation{since}, but KubeVirt has not created a migration"
+        return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster)
     return Ruling(StateEffect.WAITS, f"is marked for evacuation{since}; KubeVirt creates its migration next")
 
 
 def _two_pods(case: Case) -> Ruling:
-    reason = f"waits until its old pod {case.found.detail} has ended"
+    reason = f"waits until its other pod {case.found.detail} has ended"
     if case.found.late:
         remedy = typed(
             "see why it does not end", kubectl("describe", POD, case.found.detail, vms.namespace_of(case.vmi))
@@ -194,8 +195,9 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     state = vm_states.of(vmi, cluster)
     own = _RULINGS[state.state](Case(vmi, state, cluster)) if state.state not in NO_RULING else None
     since = f" since {age(state.since, cluster)}" if state.since and clock.now(cluster) else ""
-    effect = own.effect if own is not None else StateEffect.WAITS
-    return Ruling(effect, f"{full_name}{since}", remedy)
+    if own is None or not own.effect or state.state is State.RUNNING:
+        return Ruling(own.effect if own is not None else StateEffect.WAITS, f"{full_name}{since}", remedy)
+    return Ruling(own.effect, f"{full_name}{since} ({own.reason})", remedy)
 
 
 def _vmi(namespace: str, name: str, cluster: Cluster) -> Object | None:
@@ -207,17 +209,8 @@ def _vmi(namespace: str, name: str, cluster: Cluster) -> Object | None:
 
 def _no_target(case: Case) -> Ruling:
     since = clock_words(case.found.since, case.cluster)
-    return _not_created(case, f"KubeVirt has not created its target pod since {since}")
-
-
-def _not_created(case: Case, reason: str) -> Ruling:
-    """Return what it means that KubeVirt did not create an object: it tells the cause in an event alone."""
-    said = events.last_warning(case.vmi, "FailedCreate", case.found.since, case.cluster)
-    look = typed("look at the events of the VMI", _describe(case.vmi))
-    if not said:
-        return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
-    words = f"{reason}: {cut(said, 200)}"
-    return Ruling(StateEffect.BLOCKS, words, typed("remove that cause", _describe(case.vmi)), ProblemCause.NOT_CREATED)
+    reason = f"KubeVirt has not created its target pod since {since}"
+    return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster)
 
 
 def _unschedulable(case: Case) -> Ruling:
@@ -228,23 +221,11 @@ def _unschedulable(case: Case) -> Ruling:
 
 
 def _target_pending(case: Case) -> Ruling:
-    until = f"; given up at {moment(case.found.until)}, then repeated" if case.found.until else ""
-    since = clock_words(case.found.since, case.cluster)
-    reason = f"its target pod{_on(case.found)} has not started since {since}{until}"
-    return Ruling(StateEffect.WAITS, reason, _see_pod(case))
+    return vm_states_targets.pending(case.vmi, case.found, case.cluster)
 
 
 def _target_not_ready(case: Case) -> Ruling:
-    own = case.found.migration is not None and case.found.detail and "virt-launcher" in case.found.detail
-    pod = "its target pod" if own else "the pod that attaches its volumes"
-    reason = f"{pod}{_on(case.found)} is not ready since {clock_words(case.found.since, case.cluster)}"
-    return Ruling(StateEffect.WAITS, reason, _see_pod(case))
-
-
-def _see_pod(case: Case) -> str:
-    name = case.found.detail.rpartition("/")[2]
-    described = kubectl("describe", POD, name, vms.namespace_of(case.vmi))
-    return typed("if it lasts, see why", described) if name else ""
+    return vm_states_targets.not_ready(case.vmi, case.found, case.cluster)
 
 
 def _preparing(case: Case) -> Ruling:
@@ -272,7 +253,7 @@ def _running(case: Case) -> Ruling:
     ends = settings is not None and settings.ends_at_deadline and deadline is not None
     if not case.found.late or (ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)):
         return Ruling(StateEffect.WAITS, reason)
-    return Ruling(StateEffect.UNKNOWN, reason, LOAD_REMEDY)
+    return Ruling(StateEffect.UNKNOWN, reason, load_remedy(case.vmi))
 
 
 def _end(case: Case) -> str:
@@ -319,9 +300,23 @@ def _arrived(case: Case) -> Ruling:
 
 
 def _not_closed(case: Case) -> Ruling:
-    waits = f": {case.found.detail}" if case.found.detail else ""
-    remedy = typed("if it lasts, see that condition", _describe(case.vmi))
-    return Ruling(StateEffect.WAITS, f"has migrated, but its migration is still open{waits}", remedy)
+    """Return what it means that KubeVirt does not close a migration that has ended.
+
+    It waits for a hotplug, or until it has handed over the claim of the state (migration.go#processMigrationPhase).
+    """
+    kept = "the claim of its vTPM or EFI state" if _keeps_state(case.vmi) else ""
+    waits = f": {case.found.detail or kept}" if case.found.detail or kept else ""
+    reason = f"has migrated, but its migration is still open{waits}"
+    remedy = typed(
+        "see why it stays open" if case.found.late else "if it lasts, see that condition", _describe(case.vmi)
+    )
+    return Ruling(StateEffect.UNKNOWN if case.found.late else StateEffect.WAITS, reason, remedy)
+
+
+def _keeps_state(vmi: Object) -> bool:
+    domain = vmi.at("spec", "domain")
+    tpm, efi = domain.at("devices", "tpm", "persistent"), domain.at("firmware", "bootloader", "efi", "persistent")
+    return tpm.boolean is True or efi.boolean is True
 
 
 def _decentralized(case: Case) -> Ruling:

@@ -48,6 +48,14 @@ def needs_scale(budget: Object) -> bool:
     return budget.at("spec", "maxUnavailable").present or (least.text or "").endswith("%")
 
 
+def _uncounted(budget: Object) -> str:
+    """Return why a budget never allows a disruption of VMIs; empty: it may."""
+    if not needs_scale(budget):
+        return ""
+    field = "maxUnavailable" if budget.at("spec", "maxUnavailable").present else "minAvailable in percent"
+    return f": {field} counts replicas, and a VMI has no scale"
+
+
 def forbids(budget: Object) -> bool:
     """Whether a budget of the pod of a VMI allows no disruption now, or never."""
     allowed = budget.at("status", "disruptionsAllowed").integer
@@ -74,7 +82,7 @@ def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
     for budget in found:
         if forbids(budget):
             remedy = "write an integer minAvailable" if needs_scale(budget) else "add a replica"
-            reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod"
+            reason = f"PodDisruptionBudget {budget.name} forbids the eviction of its pod{_uncounted(budget)}"
             return Problem(reason, remedy, id=problem_of(ProblemCause.BUDGET, budget))
     return None
 

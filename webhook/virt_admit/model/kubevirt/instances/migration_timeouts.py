@@ -123,6 +123,11 @@ def size(vmi: Object) -> int:
     return int(sum((_quantity(each) for each in (memory, *moved)), Fraction(0)))
 
 
+def moves_volumes(vmi: Object) -> bool:
+    """Whether a migration of a VMI copies volumes to other claims."""
+    return vmi.at("status", "migratedVolumes", 0).present
+
+
 def seconds(vmi: Object, found: MigrationSettings | None) -> int | None:
     """Return the seconds until the deadline of a migration; None: it has none, or that cannot be determined."""
     if found is None or not found.completion:

@@ -106,7 +106,7 @@ def of_parts(
 
 _AVOID: Final = {
     State.POST_COPY: "leave the migration, its pods and both nodes alone until it ends: otherwise the guest is lost",
-    State.TWO_PODS: "leave the old pod alone while its guest may run: two guests on one disk destroy its data",
+    State.TWO_PODS: "leave both pods alone while the guest may run: two guests on one disk destroy its data",
     State.STALE_MARK: "a new migration does not help: the mark stays",
     State.MARKED: "an uncordon does not end the evacuation",
     State.BACKOFF: "another migration by hand meets the same cause: remove that first",

@@ -1,0 +1,158 @@
+"""Pods that a migration needs and that do not come: the cause is named, and the wait has no known end."""
+
+import pytest
+
+from tests import builders
+from tests.builders import NAMESPACE, SCHEDULABLE, kubevirt, manifest
+from tests.forecasts.drain.test_vm_states import HOTPLUG, LAUNCHER, MARKED, MIGRATES, UNKNOWN, row, target
+from tests.forecasts.drain.vm_motion import ROOM, ago, attachment, cluster, launcher, migration, vmi
+from virt_admit.forecasts.drain.control import control_path
+
+BLOCKS = "blocks the drain"
+SCHEDULING = migration(phase="Scheduling")
+REFUSED = 'pods "hp-volume-x" is forbidden: memory max limit to request ratio per Container is 2'
+
+
+def warning(of, reason, message, age=10):
+    about = {"kind": of.kind, "name": of.name, "namespace": NAMESPACE}
+    fields = {"involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
+    return manifest("v1", "Event", f"{of.name}.{reason}", NAMESPACE, lastTimestamp=ago(age), **fields)
+
+
+def waiting(reason, message=""):
+    return [{"name": "compute", "state": {"waiting": {"reason": reason, "message": message}}}]
+
+
+def pending(**fields):
+    return target(phase="Pending", conditions=[], **fields)
+
+
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [("ImagePullBackOff", UNKNOWN), ("CreateContainerConfigError", UNKNOWN), ("ContainerCreating", MIGRATES)],
+)
+def test_a_container_that_cannot_start_is_met_again_by_the_next_target_pod(kind, reason, outcome):
+    pod = pending(**{kind: waiting(reason, 'Back-off pulling image "x"')})
+    found = row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pod))
+
+    assert found.outcome == outcome
+    assert (f'{reason}: Back-off pulling image "x"; given up at' in found.reason) is (outcome == UNKNOWN)
+
+
+@pytest.mark.parametrize(("age", "outcome"), [(10, UNKNOWN), (400, MIGRATES)])
+@pytest.mark.parametrize("reason", ["FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"])
+def test_a_recent_warning_about_the_target_pod_is_its_cause(reason, age, outcome):
+    pod = pending(age=500)
+    objects = [vmi(**MARKED), LAUNCHER, SCHEDULING, pod, warning(pod, reason, "rbd image is still being used", age)]
+    found = row(cluster(*objects))
+
+    assert found.outcome == outcome
+    assert ("rbd image is still being used" in found.reason) is (outcome == UNKNOWN)
+
+
+@pytest.mark.parametrize(("age", "outcome"), [(40, MIGRATES), (500, UNKNOWN)])
+@pytest.mark.parametrize("case", ["target not ready", "attachment not ready", "no attachment"])
+def test_a_pod_that_is_not_ready_when_virt_launcher_has_given_up_has_no_known_end(case, age, outcome):
+    pod = target(ready=case != "target not ready", age=age)
+    spec = {} if case == "target not ready" else HOTPLUG
+    objects = [vmi(**MARKED, spec=spec), LAUNCHER, SCHEDULING, pod]
+    objects += [attachment(pod, ready=False)] if case == "attachment not ready" else []
+
+    assert row(cluster(*objects)).outcome == outcome
+
+
+def test_an_attachment_pod_that_the_api_server_refuses_blocks_with_its_words():
+    own = vmi(**MARKED, spec=HOTPLUG)
+    found = row(cluster(own, LAUNCHER, migration(), target(), warning(own, "FailedCreate", REFUSED)))
+
+    assert found.outcome == BLOCKS
+    assert "has not created the pod that attaches its volumes on b" in found.reason
+    assert REFUSED in found.reason
+
+
+def test_the_cause_of_an_attachment_pod_is_its_own():
+    pod = target()
+    helper = attachment(pod, ready=False)
+    objects = [vmi(**MARKED, spec=HOTPLUG), LAUNCHER, migration(), pod, helper]
+    found = row(cluster(*objects, warning(helper, "FailedMapVolume", "volume is not staged")))
+
+    assert found.outcome == UNKNOWN
+    assert "the pod that attaches its volumes on b is not ready since 40 s: volume is not staged" in found.reason
+    assert helper.name in found.remedy
+
+
+@pytest.mark.parametrize(("age", "outcome"), [(60, MIGRATES), (900, UNKNOWN)])
+def test_a_migration_that_stays_open_keeps_those_that_wait_for_its_place(age, outcome):
+    done = {"migrationUid": "uid-other", "sourceNode": "a", "completed": True, "endTimestamp": ago(age)}
+    state = {"domain": {"devices": {"tpm": {"persistent": True}}, "memory": {"guest": "1Gi"}}}
+    holder = [vmi("web", on="b", spec=state, migrationState=done), launcher("web", on="b")]
+    holder.append(migration("other", "Running", of="web", since={"Running": age + 20}))
+    limit = kubevirt({"migrations": {"parallelOutboundMigrationsPerNode": 1}})
+    found = row(cluster(vmi(**MARKED), LAUNCHER, migration(), *holder, limit))
+
+    assert found.outcome == outcome
+    open_since = "(has migrated, but its migration is still open: the claim of its vTPM or EFI state)"
+    assert (open_since in found.reason) is (outcome == UNKNOWN)
+    assert row(cluster(*holder, limit), "web", "b").outcome == outcome
+
+
+@pytest.mark.parametrize("age", [400, 90_000])
+def test_of_two_pods_the_one_in_which_the_guest_does_not_run_has_to_end(age):
+    other = launcher(suffix="0", on="c", age=age)
+    found = row(cluster(vmi(), LAUNCHER, other))
+
+    assert found.outcome == BLOCKS
+    assert f"its other pod {other.name} has ended" in found.reason
+
+
+def test_an_unready_virt_handler_is_the_cause_where_nodes_are_ready():
+    nodes = [builders.node(name, {SCHEDULABLE: "false"}, allocatable=ROOM) for name in ("b", "c")]
+    found = row(cluster(vmi(), LAUNCHER, *nodes))
+
+    assert "virt-handler serves none of the nodes that could take it: b, c" in found.reason
+    assert "no node that could take it is ready" not in found.reason
+
+
+def test_a_missing_migration_network_is_why_virt_handler_does_not_start():
+    labels = {"kubevirt.io": "virt-handler"}
+    status = {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}
+    handler = manifest(
+        "v1", "Pod", "virt-handler-a", "kubevirt", metadata={"labels": labels}, spec={"nodeName": "a"}, status=status
+    )
+    network = manifest("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "fast", "kubevirt")
+    settings = kubevirt({"migrations": {"network": "fast"}})
+
+    def said(*more):
+        return row_control(cluster(vmi(), LAUNCHER, handler, settings, *more))
+
+    assert "NetworkAttachmentDefinition kubevirt/fast, does not exist" in said()
+    assert said(network).endswith("is not ready")
+
+
+def row_control(snapshot):
+    return next(
+        each.reason for each in control_path.of_node(snapshot, "a").components if each.component == "virt-handler"
+    )
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_migration_that_copies_volumes_needs_a_longer_limit(moves):
+    own = vmi(**MARKED, **({"migratedVolumes": [{"volumeName": "data"}]} if moves else {}))
+    start = {"startTimestamp": ago(9000), "endTimestamp": ago(100), "completed": True, "failed": True}
+    start |= {"failureReason": "Live migration has been aborted", "sourceNode": "a", "targetNode": "b"}
+    phases = {"Running": 9000, "Failed": 100}
+    tries = [migration(f"try-{n}", "Failed", since=phases, age=9000 + n, **start) for n in range(2)]
+    found = row(cluster(own, LAUNCHER, *tries))
+
+    assert found.outcome == BLOCKS
+    assert ("completionTimeoutPerGiB" in found.remedy) is moves
+
+
+def test_a_budget_that_counts_replicas_says_why_it_never_allows_an_eviction():
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"kubevirt.io": "virt-launcher"}}}
+    budget = manifest("policy/v1", "PodDisruptionBudget", "etcd", NAMESPACE, spec=spec)
+    found = row(cluster(vmi(spec={"evictionStrategy": "None"}), LAUNCHER, budget))
+
+    assert found.outcome == BLOCKS
+    assert "maxUnavailable counts replicas, and a VMI has no scale" in found.reason

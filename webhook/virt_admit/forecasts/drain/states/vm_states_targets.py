@@ -1,0 +1,84 @@
+"""Pods that a migration needs on its target node, and that do not come: refused, not started, or not ready.
+
+A pod that KubeVirt gives up and creates again meets the same cause again, so such a wait has no known end. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handlePendingPodTimeout
+#createTargetAttachmentPod; :cmd/virt-launcher/virt-launcher.go#waitForDomainUUID.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
+from virt_admit.forecasts.drain.states.vm_states_times import clock_words, moment
+from virt_admit.forecasts.placement import pod_starts
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import events
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.messages import cut
+from virt_admit.model.problems import ProblemCause
+
+LAUNCHER_TIMEOUT: Final = timedelta(minutes=6)
+"""virt-launcher of a target pod gives up 240 to 359 s after its start (``--launcher-qemu-timeout`` plus chance)."""
+
+
+def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> Ruling:
+    """Return what it means that KubeVirt did not create an object: it tells the cause in an event alone."""
+    described = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
+    said = events.last_warning(vmi, "FailedCreate", found.since, cluster)
+    if not said:
+        look = typed("look at the events of the VMI", described)
+        return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
+    remedy = typed("remove that cause", described)
+    return Ruling(StateEffect.BLOCKS, f"{reason}: {cut(said, 200)}", remedy, ProblemCause.NOT_CREATED)
+
+
+def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
+    """Return what it means that the target pod has a node and has not started."""
+    until = f"; given up at {moment(found.until)}, then repeated" if found.until else ""
+    reason = f"its target pod{_on(found)} has not started since {clock_words(found.since, cluster)}"
+    pod = _target(found, cluster)
+    return _started_late(vmi, pod, reason, until, late=False, cluster=cluster)
+
+
+def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
+    """Return what it means that the target pod runs, but it or the pod that attaches its volumes is not ready."""
+    since = clock_words(found.since, cluster)
+    target = _target(found, cluster)
+    if target is None or target.condition("Ready")["status"].text != "True":
+        reason = f"its target pod{_on(found)} is not ready since {since}"
+        return _started_late(vmi, target, reason, "", late=found.late, cluster=cluster)
+    attaching = vm_states_motion.motion(cluster).attachments.get(target.metadata["uid"].text or "-", ())
+    if attaching or not vm_states_motion.motion(cluster).pods_complete:
+        waiting = next((pod for pod in attaching if pod.full_name == found.detail), None)
+        reason = f"the pod that attaches its volumes{_on(found)} is not ready since {since}"
+        return _started_late(vmi, waiting, reason, "", late=found.late, cluster=cluster)
+    reason = f"KubeVirt has not created the pod that attaches its volumes{_on(found)} since {since}"
+    ruled = not_created(vmi, found, reason, cluster)
+    if ruled.effect is StateEffect.UNKNOWN and not found.late:
+        return Ruling(StateEffect.WAITS, reason)
+    return ruled
+
+
+def _started_late(vmi: Object, pod: Object | None, reason: str, until: str, *, late: bool, cluster: Cluster) -> Ruling:
+    """Return what the wait for a pod means: without a known end where the pod fails, or waits for too long."""
+    described = kubectl("describe", POD, pod.name, vms.namespace_of(vmi)) if pod is not None else ""
+    why = pod_starts.failure(pod, cluster) if pod is not None else ""
+    if why:
+        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", typed("remove that cause", described))
+    remedy = typed("if it lasts, see why", described) if described else ""
+    return Ruling(StateEffect.UNKNOWN if late else StateEffect.WAITS, f"{reason}{until}", remedy)
+
+
+def _target(found: VmState, cluster: Cluster) -> Object | None:
+    uid = found.migration.metadata["uid"].text if found.migration is not None else None
+    return vm_states_motion.motion(cluster).targets.get(uid or "-")
+
+
+def _on(found: VmState) -> str:
+    return f" on {found.target}" if found.target else ""
