@@ -1,0 +1,50 @@
+"""Public incidents with virtual machines, written from the reports alone: the verdict, and the cause in the text."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from tests.advice import risky
+from tests.incidents import control_path, failures, placement, target_pods
+from virt_admit.cli.main import virt_admit
+
+INCIDENTS = [
+    *placement.incidents(),
+    *target_pods.incidents(),
+    *failures.incidents(),
+    *control_path.incidents(),
+]
+
+
+@pytest.fixture(params=INCIDENTS, ids=lambda incident: incident.name)
+def incident(request):
+    return request.param
+
+
+@pytest.fixture
+def ask(incident, tmp_path):
+    """Return a function that runs the command of an incident and returns what it prints."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(incident.snapshot()))
+
+    def run(*words):
+        result = CliRunner().invoke(virt_admit, [*incident.ask, "--cluster", str(path), *words])
+        assert result.exit_code in (0, 1, 2), result.output
+        assert not risky(result.stdout), risky(result.stdout)
+        return result.stdout
+
+    return run
+
+
+def test_the_cause_is_said(incident, ask):
+    said = ask()
+    assert not [fact for fact in incident.facts if not re.search(fact, said)], (incident.url, said)
+
+
+def test_the_verdict_is_right(incident, ask):
+    if incident.ask[0] != "drain":
+        return
+    nodes = json.loads(ask("-o", "json"))["nodes"]
+    assert [node["drainable"] in incident.verdict for node in nodes] == [True], (incident.url, nodes)
