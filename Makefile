@@ -130,6 +130,12 @@ verify-launcher: .venv/.ready
 verify-rehearsal: .venv/.ready
 	@$(BIN)/python -m tests.upstream.$(if $(LIVE),live_)migrations $(COUNT) $(SEED)
 
+## make verify-watch COUNT=10000
+##                what the watch keeps against full judgements, after each of so many random changes from SEED=0 on
+.PHONY: verify-watch
+verify-watch: .venv/.ready
+	@$(BIN)/python -m tests.changing_cluster $(or $(COUNT),10000) $(SEED)
+
 ## make verify-policies COUNT=200
 ##                the denials in CEL against their checks: COUNT changed objects for each case
 verify-policies: .venv/.ready

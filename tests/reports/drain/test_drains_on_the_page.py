@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.ongoing_drains import ongoing
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.reports import watch_page
+from virt_admit.reports.drain import html
 from virt_admit.reports.drain.words import range_words
 from virt_admit.reports.findings.report import Report
 
@@ -19,7 +20,8 @@ def under_way(*objects, ends_in=None):
     cluster = vm_motion.cluster(*objects)
     plan = drain_plan.plan(cluster)
     drains = tuple(ongoing(plan, cluster))
-    return watch_page.page(Report(()), plan, cluster, (), time(0), drains, ends_in or {}).leading
+    drained = html.page(plan, cluster)
+    return watch_page.page(Report(()), plan, drained, (), time(0), drains, ends_in or {}).leading
 
 
 def test_the_page_has_a_row_for_each_drain_that_is_not_empty():

@@ -44,7 +44,7 @@ def named(name):
         "upgrade": upgrade_html.page(rehearse(cluster, Options()), None, [("cluster", name)]),
         "outage": outage_html.page(outages(Question(worst=1), cluster), [("cluster", name)]),
         "clusters": clusters.combine("Drain", parts),
-        "watch": watch_page.outdated(watch_page.page(report, drained, cluster, (name,), at), (name,)),
+        "watch": watch_page.outdated(watch_page.page(report, drained, drain_page, (name,), at), (name,)),
     }
     index = files(findings_page, {"shop": findings_page, name: findings_page}, Owners())["index.html"]
     return {kind: page.render(one) for kind, one in pages.items()} | {"index": index}

@@ -224,6 +224,15 @@ class KindStore:
             raise Unseen(str(self.kind))
 
     @property
+    def view(self) -> View:
+        """The objects as they are stored now, and their state."""
+        return self._view
+
+    def decode(self, kept: Any, name: tuple[str, str]) -> Object | None:
+        """Return an object of a view; None: the view has none of this namespace and name."""
+        return self._unpack(kept, *name) if kept is not None else None
+
+    @property
     def complete(self) -> tuple[str, ...]:
         """The entry in ``complete`` of a snapshot, if all objects are stored; empty if some may be missing."""
         name = f"{self.namespace}/{self.kind.resource}" if self.namespace else self.kind.resource

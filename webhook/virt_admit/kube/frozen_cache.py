@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from virt_admit.kube.cache import ClusterCache
+from collections.abc import Iterator, Mapping
+
+from virt_admit.kube.cache import ByNamespace, ClusterCache, KindStore, View
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.json_codec import identical
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
+
+Name = tuple[str, str]
+"""Namespace and name of an object."""
+Changes = Mapping[Kind, Mapping[Name, tuple[Object | None, Object | None]] | None]
+"""By kind the objects that changed, before and after. None: the state of the kind changed too."""
 
 
 class FrozenCache(ClusterCache):
@@ -16,8 +27,64 @@ class FrozenCache(ClusterCache):
         super().__init__(store.twin() for store in live.stores.values())
         self._live = live
 
-    def refresh(self) -> None:
-        """Take over the current objects. Values derived from kinds that did not change stay."""
+    def refresh(self) -> Changes:
+        """Take over the current objects, and return what changed. Values derived from kinds that did not change stay."""
+        changes: dict[Kind, Mapping[Name, tuple[Object | None, Object | None]] | None] = {}
         for kind, store in self.stores.items():
+            before = store.view
             store.follow(self._live.stores[kind])
+            if store.view is before:
+                continue
+            found = dict(_differences(store, before)) if store.view.state is before.state else None
+            if found is None or found:
+                changes[kind] = found
+            _tell(store, found)
         self.server_version, self.time = self._live.server_version, self._live.time
+        return changes
+
+    def names(self, kind: Kind) -> Iterator[Name]:
+        """Yield namespace and name of each known object of a kind, in the order of ``list``, without decoding it."""
+        store = self.stores.get(kind)
+        objects: ByNamespace = store.view.by_namespace if store is not None else {}
+        return ((namespace, name) for namespace, found in objects.items() for name in found)
+
+    def unlisted(self, kind: Kind) -> str:
+        """Return what could not be read if more objects of a kind may exist, else an empty text. It decodes none."""
+        store = self.stores.get(kind)
+        try:
+            if store is None:
+                return str(kind)
+            store.require_complete()
+        except Unseen as unseen:
+            return unseen.what
+        return ""
+
+
+def _differences(store: KindStore, before: View) -> Iterator[tuple[Name, tuple[Object | None, Object | None]]]:
+    old_objects, new_objects = before.by_namespace, store.view.by_namespace
+    for namespace in {**old_objects, **new_objects}:
+        old, new = old_objects.get(namespace, {}), new_objects.get(namespace, {})
+        for name in {**old, **new}:
+            was, is_now = old.get(name), new.get(name)
+            if not identical(was, is_now):
+                key = namespace, name
+                yield key, (store.decode(was, key), store.decode(is_now, key))
+
+
+def _tell(store: KindStore, changes: Mapping[Name, tuple[Object | None, Object | None]] | None) -> None:
+    """Let the observer of a store follow what changed."""
+    observer = store.observer
+    if observer is None:
+        return
+    if changes is None:
+        objects: ByNamespace = {}
+        for each in store:
+            observer.listed(objects, each.data, each.data)
+            objects.setdefault(each.namespace, {})[each.name] = each.data
+        observer.replaced(objects)
+        return
+    for (namespace, name), (_, obj) in changes.items():
+        if obj is None:
+            observer.deleted({"metadata": {"namespace": namespace, "name": name}})
+        else:
+            observer.upserted(obj.data, obj.data)

@@ -17,6 +17,7 @@ from virt_admit.rule import Action
 
 JOB: Final = "virt-admit-scan"
 LAST_SUCCESS: Final = "virt_admit_scan_last_success_timestamp_seconds"
+DIFFERENCES: Final = "virt_admit_incremental_differences_total"
 PATIENCE: Final = 10
 """Timeout of a Pushgateway in seconds."""
 

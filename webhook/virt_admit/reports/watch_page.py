@@ -11,9 +11,7 @@ from typing import Final
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain
 from virt_admit.forecasts.upgrade.durations import Range
-from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import count, names
-from virt_admit.reports.drain import html as drain_html
 from virt_admit.reports.drain.words import range_words
 from virt_admit.reports.findings import html as findings_html
 from virt_admit.reports.findings.report import Report
@@ -41,7 +39,7 @@ EMPTY = Page(
 def page(
     report: Report,
     plan: Plan,
-    cluster: Cluster,
+    drained: Page,
     unreadable: Collection[str],
     judged_at: datetime.datetime,
     drains: Collection[OngoingDrain] = (),
@@ -52,13 +50,13 @@ def page(
     Args:
         report: the findings.
         plan: the drains of all nodes.
-        cluster: the cluster, for the picture of memory.
+        drained: their page.
         unreadable: the kinds (``plural.group``) that could not be listed.
         judged_at: the time of the judgement. The page reads no clock, so that equal input gives equal bytes.
         drains: the nodes that are being drained.
         ends_in: how long the drain of each node lasts from then, as far as it ends.
     """
-    found, drained = findings_html.page(report), drain_html.page(plan, cluster)
+    found = findings_html.page(report)
     blocked = sum(node.drainable is False for node in plan.nodes)
     unknown = sum(node.drainable is None for node in plan.nodes)
     return Page(

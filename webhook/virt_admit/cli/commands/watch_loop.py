@@ -1,4 +1,4 @@
-"""The loop of ``virt-admit watch``: judge the whole cluster again when objects, the policy or the day change."""
+"""The loop of ``virt-admit watch``: judge again what read something that changed, and all of it once an hour."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from virt_admit.forecasts.drain import progress
-from virt_admit.forecasts.drain.drain_plan import Plan, plan
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain, ongoing
-from virt_admit.forecasts.upgrade import node_drain
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.install.manifests import FORECAST_READS
+from virt_admit.kube import vm_ledger_feed
+from virt_admit.kube.field_filter import retained_fields
 from virt_admit.kube.frozen_cache import FrozenCache
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kubernetes import clock, webhook_bundles
@@ -31,8 +32,9 @@ from virt_admit.model.node_updates import updaters
 from virt_admit.policy.policy import Policy
 from virt_admit.reports import scan_metrics, watch_page
 from virt_admit.reports.cluster_writer import NotWritten
+from virt_admit.reports.drain.cluster_judgements import ClusterJudgements
 from virt_admit.reports.drain.drain_metrics import DrainMetrics
-from virt_admit.reports.findings.judging import is_complete, judge
+from virt_admit.reports.findings.judging import is_complete
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html import page as pages
 from virt_admit.reports.live_writer import LiveWriter
@@ -46,6 +48,10 @@ DEBOUNCE: Final = 0.5
 """Seconds between two looks at the cluster. Changes within this time are judged together."""
 LONGEST_PAUSE: Final = 30.0
 """Seconds. The loop rests for a quarter of the time that it judged, at most this long."""
+FULL_INTERVAL: Final = 3600.0
+"""Seconds between two full judgements, with which the others are compared."""
+CLOCK_INTERVAL: Final = 60.0
+"""Seconds after which what read the time or a heartbeat is judged again, if anything changed."""
 UPGRADE_INTERVAL: Final = 60.0
 """Seconds between two estimates of an upgrade. One takes a third of the time of a judgement."""
 
@@ -70,7 +76,7 @@ class ClusterState:
     seconds: float
     complete: bool
     unreadable: frozenset[str]
-    page: pages.Page
+    page: Callable[[], pages.Page]
     drains: tuple[OngoingDrain, ...]
     drain_seconds: Mapping[str, Range]
     """How long a drain of each node lasts from then, as far as it ends."""
@@ -97,6 +103,11 @@ class Watch(Collector):
     ) -> None:
         self._cluster, self._rules, self._policy = cluster, rules, policy
         self._frozen = FrozenCache(cluster)
+        vm_ledger_feed.follow(self._frozen)
+        self._looked_up = retained_fields(rules, FORECAST_READS)
+        self._judgements: ClusterJudgements | None = None
+        self._judged_by: object = None
+        self._timed = self._compared = -FULL_INTERVAL
         self.latest: ClusterState | None = None
         self._shown = CollectorRegistry()
         self._complete: ClusterState | None = None
@@ -108,6 +119,11 @@ class Watch(Collector):
         metrics.registry.register(self)
         self._drains = DrainMetrics(metrics.registry)
         self._failover = FailoverMetrics(metrics.registry)
+        self._differences = Counter(
+            scan_metrics.DIFFERENCES,
+            "Judgements that were not equal to those of the hourly full judgement.",
+            registry=metrics.registry,
+        )
         self._last_success = Gauge(
             scan_metrics.LAST_SUCCESS, "When the figures were last known to be complete.", registry=metrics.registry
         )
@@ -124,7 +140,7 @@ class Watch(Collector):
                 self.look()
             except Exception:
                 log.exception("the cluster could not be judged")
-                self._stamp = None
+                self._stamp = self._judgements = None
             stopped.wait(max(DEBOUNCE, min((time.monotonic() - began) / 4, LONGEST_PAUSE)))
 
     def look(self) -> None:
@@ -137,21 +153,19 @@ class Watch(Collector):
         current = self._cluster.current  # before judging: a later failure may belong to a later state
         self._drains.count_downtime(now, current=current)
         if stamp != self._stamp:
-            self._show(self._judge(policy.at(today)))
+            self._show(self._judge(policy, today))
             self._stamp = stamp
             self._estimate()
         if self._complete is not None and self._complete is self.latest and current:
             self._last_success.set_to_current_time()
 
-    def _judge(self, policy: Policy) -> ClusterState:
+    def _judge(self, policy: Policy, today: datetime.date) -> ClusterState:
         started = time.monotonic()
-        self._frozen.refresh()
-        self._frozen.time = clock.stamp(self._cluster.now())
-        cluster: Cluster = self._frozen
-        report = judge(cluster, self._rules.kinds, self._rules, policy)._replace(policy=policy.name)
-        drains, unreadable = plan(cluster), self._frozen.unreadable
+        judgements = self._changed(policy, today)
+        cluster, unreadable = judgements.view, self._frozen.unreadable
+        report, drains, drained = judgements.report(), judgements.plan(), judgements.page()
         now = datetime.datetime.now(datetime.UTC)
-        under_way, ends_in = tuple(ongoing(drains, cluster)), _drain_seconds(drains, cluster)
+        under_way, ends_in = tuple(ongoing(drains, cluster)), judgements.seconds()
         return ClusterState(
             report=report,
             blockers={node.name: node.blockers for node in drains.nodes},
@@ -159,19 +173,41 @@ class Watch(Collector):
             bundles=webhook_bundles.expiry(cluster),
             complete=is_complete(report, self._frozen, self._rules.kinds),
             unreadable=unreadable,
-            page=watch_page.page(report, drains, cluster, unreadable, now, under_way, ends_in),
+            page=partial(watch_page.page, report, drains, drained, unreadable, now, under_way, ends_in),
             drains=under_way,
             drain_seconds=ends_in,
             seconds=time.monotonic() - started,
         )
 
+    def _changed(self, policy: Policy, today: datetime.date) -> ClusterJudgements:
+        """Return the judgements after everything that has changed, and compare them once an hour."""
+        now = time.monotonic()
+        compare = now - self._compared >= FULL_INTERVAL
+        time_passed = compare or now - self._timed >= CLOCK_INTERVAL
+        changes = self._frozen.refresh()
+        self._frozen.time = clock.stamp(self._cluster.now())
+        known = self._judgements if self._judged_by == (policy, today) else None
+        if known is not None:
+            known.change(changes, time_passed=time_passed)
+        if known is None or compare:
+            full = ClusterJudgements(self._frozen, self._rules, policy.at(today), self._looked_up)
+            self._differences.inc(known.differences(full) if known is not None else 0)
+            self._judgements, self._judged_by, self._compared = full, (policy, today), now
+        self._timed = now if time_passed else self._timed
+        return self._judgements or full
+
     def _estimate(self) -> None:
         """Estimate an upgrade if the last estimate is old. This comes last, so that it delays no finding."""
         if time.monotonic() - self._estimated >= UPGRADE_INTERVAL:
-            self._upgrade = rehearse(self._frozen, Options(), forecast_only=True).duration
-            self._failover.estimate(self._frozen)
+            self._upgrade = rehearse(self._view, Options(), forecast_only=True).duration
+            self._failover.estimate(self._view)
             self._estimated = time.monotonic()
             self._refresh_gauges()
+
+    @property
+    def _view(self) -> Cluster:
+        """The cluster, with the values that the judgements share."""
+        return self._judgements.view if self._judgements is not None else self._frozen
 
     def _now(self) -> datetime.datetime:
         """Return the API server's time, with which the times of objects are compared."""
@@ -180,10 +216,10 @@ class Watch(Collector):
     def _follow_drains(self, judged: ClusterState) -> None:
         now = self._now()
         if _OF_DRAINS.isdisjoint(judged.unreadable):
-            phases = updaters.phases(self._frozen)
+            phases = updaters.phases(self._view)
             self._drains.follow(judged.drains, judged.drainable.keys(), judged.drain_seconds, phases, now)
         if _OF_GUESTS.isdisjoint(judged.unreadable):
-            self._drains.follow_guests(down_vms.runs(self._frozen), now)
+            self._drains.follow_guests(self._view.cached(down_vms.runs), now)
 
     def _show(self, judged: ClusterState) -> None:
         self.latest = judged
@@ -240,14 +276,6 @@ class Watch(Collector):
         judged, estimated, said, text = self._page
         failover = self._failover.latest
         if judged is not latest or estimated is not failover or said != outdated:
-            text = pages.render(watch_page.outdated(with_failover(latest.page, failover), outdated))
+            text = pages.render(watch_page.outdated(with_failover(latest.page(), failover), outdated))
             self._page = latest, failover, outdated, text
         return text
-
-
-def _drain_seconds(drains: Plan, cluster: Cluster) -> dict[str, Range]:
-    found = {
-        node.name: node_drain.remaining(node, len(progress.remaining(node.name, cluster).pods), cluster)
-        for node in drains.nodes
-    }
-    return {name: length for name, length in found.items() if length is not None}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from virt_admit.forecasts.drain import (
@@ -27,7 +28,7 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.remediation import coverage, outside_checks
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, keep
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -144,17 +145,17 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
     Raises:
         LookupError: a node does not exist.
     """
-    known = {found.name: found for found in cluster.known(NODE)}
     whole = not nodes
+    known = (found.name for found in cluster.known(NODE))
     node_names = {*known, *occupied(cluster)} if whole else {selection.existing(name, cluster) for name in nodes}
-    plans = sorted((_node_plan(name, known.get(name), cluster) for name in node_names), key=_badness)
+    plans = sorted((node_plan(name, cluster) for name in node_names), key=_badness)
     methods = workload_updates.in_force(cluster) if whole else None
     unread_nodes = (*unseen, *(_unread_nodes(plans, cluster) if whole else ()))
     return Plan(
         nodes=tuple(plans),
         whole=whole,
         methods=methods,
-        updates=() if methods is None else tuple(update(vmi, methods, cluster) for vmi in running(cluster)),
+        updates=() if methods is None else cluster.cached(_updates),
         unseen=tuple(dict.fromkeys((*unread_nodes, *(what for node in plans for what in node.unseen)))),
         unread_nodes=unread_nodes,
         uncovered=_uncovered(plans, cluster) if whole else None,
@@ -163,7 +164,26 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
 
 def node_plan(name: str, cluster: Cluster) -> NodePlan:
     """Return the effects of a drain of one node, also of one that VMs name although it is not known."""
-    return _node_plan(name, next((node for node in cluster.known(NODE) if node.name == name), None), cluster)
+    return keep(cluster, ("node plan", name), partial(_node_plan, name))
+
+
+def _updates(cluster: Cluster) -> tuple[Update, ...]:
+    methods = workload_updates.in_force(cluster) or ()
+    return tuple(_update(vmi, methods, cluster) for vmi in running(cluster))
+
+
+def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
+    def of_vmi(cluster: Cluster) -> Update:
+        return update(cluster.get(VMI, vmi.namespace, vmi.name) or vmi, methods, cluster)
+
+    return keep(cluster, ("update", vmi.namespace, vmi.name, methods), of_vmi)
+
+
+def _known(name: str, cluster: Cluster) -> Object | None:
+    try:
+        return cluster.get(NODE, "", name)
+    except Unseen:
+        return None
 
 
 def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] | None:
@@ -183,7 +203,8 @@ def _unread_nodes(plans: Sequence[NodePlan], cluster: Cluster) -> Iterator[str]:
     yield from (unread[kind] for kind in (NODE, VMI) if kind in unread)
 
 
-def _node_plan(name: str, node: Object | None, cluster: Cluster) -> NodePlan:
+def _node_plan(name: str, cluster: Cluster) -> NodePlan:
+    node = _known(name, cluster)
     known: list[Forecast] = []
     with contextlib.suppress(Unseen):  # after those that are known; ``unseen`` says it
         known.extend(vm_outcomes.forecast(vmi, cluster) for vmi in on_node(cluster, name))

@@ -6,7 +6,7 @@ be read raises ``Unseen``, and so does one that may not exist yet. No rule ever 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -61,6 +62,49 @@ class Cluster(Protocol):
 
     def cached(self, function: Callable[[Cluster], T]) -> T:
         """Return ``function(self)``, computed once as long as nothing in this cluster changes."""
+
+
+class KeepingCluster(Cluster, Protocol):
+    """A cluster that changes, and that keeps each value until something changes that its computation read."""
+
+    def keep(self, key: Hashable, compute: Callable[[Cluster], T]) -> T:
+        """Return ``compute(self)``, kept by the key."""
+
+    def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
+        """Return ``function(obj)`` of each known object of a kind, computed again only for those that changed."""
+
+    def unlisted(self, kind: Kind) -> str:
+        """Return what could not be read if more objects of a kind may exist, else an empty text."""
+
+
+def _keeping(cluster: Cluster) -> KeepingCluster | None:
+    return cluster if hasattr(cluster, "keep") else None  # type: ignore[return-value]
+
+
+def keep(cluster: Cluster, key: Hashable, compute: Callable[[Cluster], T]) -> T:
+    """Return ``compute(cluster)``: a value of one object, of which a cluster has so many that few clusters keep them."""
+    keeping = _keeping(cluster)
+    return compute(cluster) if keeping is None else keeping.keep(key, compute)
+
+
+def entry(cluster: Cluster, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
+    """Return one entry of a mapping that is derived from a cluster. Other entries may change without any effect."""
+    keeping = _keeping(cluster)
+    if keeping is None:
+        return cluster.cached(function).get(key)
+    return keeping.keep((function, key), lambda cluster: cluster.cached(function).get(key))
+
+
+def each(cluster: Cluster, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
+    """Return ``function(obj)`` of each known object of a kind. The function reads nothing but the object."""
+    keeping = _keeping(cluster)
+    return gather(map(function, cluster.list(kind)))[0] if keeping is None else keeping.each(kind, function)
+
+
+def unlisted(cluster: Cluster, kind: Kind) -> str:
+    """Return what could not be read if more objects of a kind may exist than are known, else an empty text."""
+    keeping = _keeping(cluster)
+    return gather(cluster.list(kind))[1] if keeping is None else keeping.unlisted(kind)
 
 
 OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"

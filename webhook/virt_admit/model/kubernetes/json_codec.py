@@ -45,3 +45,8 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is out of range")
     return value
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal. ``==`` alone takes ``true`` for ``1``, and ignores the order of keys."""
+    return one is other or (bool(one == other) and (isinstance(one, bytes) or dumps(one) == dumps(other)))

@@ -101,8 +101,15 @@ class Ledger:
         """By node the generation at which it changed."""
         self._derived: dict[Hashable, tuple[int, Mapping[str, Any]]] = {}
 
+    @property
+    def generation(self) -> int:
+        """A counter of the changes."""
+        return self._generation
+
     def set_node(self, name: str, node: LedgerNode | None) -> None:
         """Replace a node; None: it does not exist."""
+        if node == self.nodes.get(name):
+            return
         if node is None:
             self.nodes.pop(name, None)
         else:

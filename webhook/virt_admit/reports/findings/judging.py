@@ -59,7 +59,7 @@ def judge(
         progress(kind, 0)
         for count, obj in enumerate(_objects(cluster, kind), 1):
             if is_selected(obj):
-                results.append(_judge(obj, kind, rules, cluster, policy, target, label))
+                results.append(judge_object(obj, kind, rules, cluster, policy, target, label))
             if count % 100 == 0:
                 progress(kind, count)
     return Report(tuple(results))
@@ -72,9 +72,16 @@ def _objects(cluster: Cluster, kind: Kind) -> Iterator[Object]:
         return
 
 
-def _judge(
-    obj: Object, kind: Kind, rules: Rules, cluster: Cluster, policy: Policy, target: UpgradeTarget, label: str
+def judge_object(
+    obj: Object,
+    kind: Kind,
+    rules: Rules,
+    cluster: Cluster,
+    policy: Policy,
+    target: UpgradeTarget = NO_TARGET,
+    label: str = "",
 ) -> ObjectResult:
+    """Return the result for one object, judged as if it were created now."""
     request = Request(Operation.CREATE, kind, obj, name=obj.name, namespace=obj.namespace, target=target)
     response = _with_origin(obj, review.review(request, rules, cluster, policy))
     return ObjectResult(without_object(request, label), response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -23,19 +23,33 @@ def runs(cluster: Cluster) -> Mapping[tuple[str, str], bool]:
     A VM should run with ``Always``, and with ``RerunOnFailure`` unless its guest has shut down. With the other run
     strategies a user decides each time. VMs whose VMI could not be read are missing.
     """
+    phases = dict(each(cluster, VMI, _phase))
     found: dict[tuple[str, str], bool] = {}
-    for vm in cluster.known(VM):
-        if not vm.deleted and _should_run(vm):
-            namespace = vms.namespace_of(vm)
-            try:
-                vmi = cluster.get(VMI, namespace, vm.name)
-            except Unseen:
-                continue
-            found[namespace, vm.name] = vmi is not None and vmi.at("status", "phase").text == "Running"
+    for name in filter(None, each(cluster, VM, _should_run)):
+        phase = phases.get(name)
+        if phase is None and _may_exist(name, cluster):
+            continue
+        found[name] = phase == "Running"
     return found
 
 
-def _should_run(vm: Object) -> bool:
+def _phase(vmi: Object) -> tuple[tuple[str, str], str]:
+    return (vms.namespace_of(vmi), vmi.name), vmi.at("status", "phase").text or ""
+
+
+def _may_exist(name: tuple[str, str], cluster: Cluster) -> bool:
+    try:
+        cluster.get(VMI, *name)
+    except Unseen:
+        return True
+    return False
+
+
+def _should_run(vm: Object) -> tuple[str, str] | None:
+    """Return namespace and name of a VM that should run, else None."""
+    if vm.deleted:
+        return None
     strategy = vms.run_strategy(vms.vm_spec(vm))
     shut_down = vm.at("status", "printableStatus").text == "Stopped"
-    return strategy == "Always" or (strategy == "RerunOnFailure" and not shut_down)
+    runs = strategy == "Always" or (strategy == "RerunOnFailure" and not shut_down)
+    return (vms.namespace_of(vm), vm.name) if runs else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -36,15 +36,22 @@ def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 
 def _vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
-    for vm in cluster.known(VM):
-        model = vm.at("spec", "template", "spec", "domain", "cpu", "model").text
-        if model:
-            found.setdefault(model, []).append(vm.full_name)
-    for vmi in cluster.known(VMI):
-        model = vmi.at("spec", "domain", "cpu", "model").text
-        if model and vmis.running(vmi) and not _has_vm(vmi, cluster):
+    for model, name in filter(None, each(cluster, VM, _of_vm)):
+        found.setdefault(model, []).append(name)
+    for model, vmi in filter(None, each(cluster, VMI, _of_vmi)):
+        if not _has_vm(vmi, cluster):
             found.setdefault(model, []).append(vmi.full_name)
     return {model: sorted(names) for model, names in found.items()}
+
+
+def _of_vm(vm: Object) -> tuple[str, str] | None:
+    model = vm.at("spec", "template", "spec", "domain", "cpu", "model").text
+    return (model, vm.full_name) if model else None
+
+
+def _of_vmi(vmi: Object) -> tuple[str, Object] | None:
+    model = vmi.at("spec", "domain", "cpu", "model").text
+    return (model, vmi) if model and vmis.running(vmi) else None
 
 
 def _has_vm(vmi: Object, cluster: Cluster) -> bool:

@@ -94,6 +94,12 @@ class VmLedger:
         """The VMs that start again after the loss of their node."""
         self._without_pod: set[tuple[str, str]] = set()
         self._shared: dict[LedgerPod | LedgerVmi, Any] = {}
+        self._generation = 0
+
+    @property
+    def generation(self) -> int:
+        """A counter of the changes that a reader can see."""
+        return self._generation + self.ledger.generation
 
     # --- events ----------------------------------------------------------------------------------------------------
 
@@ -109,6 +115,7 @@ class VmLedger:
             if known.get(namespace, {}).get(name) != value:
                 with _Rebooked(self, namespace, name):
                     _set(known, namespace, sys.intern(name), value)
+                self._generation += 1
 
     def _set_pod(self, namespace: str, name: str, facts: PodFacts | None) -> None:
         before = self._pods.get(namespace, {}).get(name)

@@ -1,0 +1,298 @@
+"""Values computed from a cluster, each computed again only after something that it read has changed.
+
+A value is computed through a view of its own, which records the look-ups. Values that are made of other values record
+that instead, so a value that is computed again and stays the same ends the chain (Mokhov, Mitchell and Peyton Jones,
+"Build Systems à la Carte", 2018: verifying traces with early cutoff).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
+
+from virt_admit.model.kubernetes.cluster import Cluster, computed
+from virt_admit.model.kubernetes.json_codec import identical
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
+
+T = TypeVar("T")
+
+
+class Ambient(enum.Enum):
+    """What a value may read besides objects."""
+
+    TIME = "time"
+    SERVER_VERSION = "server version"
+
+
+Read = tuple[Kind, str | None, str | None] | tuple[Kind, str, str, str] | Ambient
+"""An object by kind, namespace and name. Without a name: all objects of the namespace, or of the cluster. With a name
+alone: whether all objects of the kind are known."""
+
+Versions = Mapping[Callable[[Cluster], Any], Callable[[Any], Hashable]]
+"""By function what tells two versions of a value apart that the cluster itself keeps up to date."""
+
+
+def whole(kind: Kind, namespace: str, name: str) -> Read:
+    """Return the read of all fields of one object. The other reads are of the fields that are looked up."""
+    return kind, namespace, name, "whole"
+
+
+class NamedCluster(Cluster, Protocol):
+    """A cluster whose objects can be named without decoding them."""
+
+    def names(self, kind: Kind) -> Iterator[tuple[str, str]]:
+        """Yield namespace and name of each known object, in the order of ``list``."""
+
+    def unlisted(self, kind: Kind) -> str:
+        """Return what could not be read if more objects of a kind may exist, else an empty text."""
+
+
+class _Value:
+    """A computed value, and what it was computed from."""
+
+    __slots__ = ("changed", "checked", "compute", "error", "key", "reads", "uses", "value")
+
+    def __init__(self, key: Hashable, compute: Callable[[Cluster], Any]) -> None:
+        self.key, self.compute = key, compute
+        self.value: Any = None
+        self.error: Exception | None = None
+        """What the computation raised instead."""
+        self.reads: set[Read] = set()
+        self.uses: dict[Hashable, None] = {}
+        """The keys of other values, in the order of their first use."""
+        self.changed = 0
+        """The round in which the value became what it is."""
+        self.checked = 0
+        """The last round in which everything that it read was the same."""
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        return self.value
+
+
+class RecordedCluster:
+    """Computes values from a cluster that changes between two rounds, and keeps them. For one thread."""
+
+    def __init__(self, cluster: NamedCluster, versions: Versions = MappingProxyType({})) -> None:
+        self.cluster = cluster
+        self._server_version = cluster.server_version
+        self._versions = {function: (version, object()) for function, version in versions.items()}
+        self._round = 1
+        self._values: dict[Hashable, _Value] = {}
+        self._readers: dict[Read, set[Hashable]] = {}
+        self._users: dict[Hashable, set[Hashable]] = {}
+        self._stale: set[Hashable] = set()
+        """Values that read something that changed."""
+        self._suspect: set[Hashable] = set()
+        """Values that use a stale value, maybe over others."""
+        self._tables: dict[tuple[Kind, Callable[[Object], Any]], dict[tuple[str, str], Any]] = {}
+        """By kind and function the value of each object."""
+        self.computed = 0
+        """A counter of computations."""
+        self.view: Cluster = View(self, None)
+        """The cluster with these values. What is read here is not recorded."""
+
+    @property
+    def due(self) -> frozenset[Hashable]:
+        """The keys of values that may have to be computed again."""
+        return frozenset(self._stale | self._suspect)
+
+    def change(self, reads: Iterable[Read], kinds: Collection[Kind] = ()) -> None:
+        """Begin a round, after what these reads return has changed, and any read of these kinds."""
+        self._round += 1
+        changed = set(reads)
+        if kinds:
+            changed.update(read for read in self._readers if isinstance(read, tuple) and read[0] in kinds)
+        for read in changed:
+            self._stale |= self._readers.get(read, set())
+        for (kind, _), table in self._tables.items():
+            if kind in kinds:
+                table.clear()
+        for read in changed if self._tables else ():
+            if isinstance(read, tuple) and len(read) == 3 and read[1] is not None and read[2] is not None:
+                self._forget_each(read[0], (read[1], read[2]))
+        if self._server_version != self.cluster.server_version:
+            self._server_version = self.cluster.server_version
+            self._stale |= self._readers.get(Ambient.SERVER_VERSION, set())
+        self._stale.update(function for function in self._versions if self._has_other_version(function))
+        pending = list(self._stale)
+        while pending:
+            for user in self._users.get(pending.pop(), ()):
+                if user not in self._suspect:
+                    self._suspect.add(user)
+                    pending.append(user)
+
+    def _forget_each(self, kind: Kind, name: tuple[str, str]) -> None:
+        for (of, _), table in self._tables.items():
+            if of == kind:
+                table.pop(name, None)
+
+    def _has_other_version(self, function: Callable[[Cluster], Any]) -> bool:
+        version, before = self._versions[function]
+        now = version(self.cluster.cached(function))
+        self._versions[function] = version, now
+        return now != before
+
+    def remember(self, key: Hashable, compute: Callable[[Cluster], T]) -> T:
+        """Return ``compute(cluster)``, or raise what it raises; computed again only after what it read has changed."""
+        value: T = self._current(key, compute).outcome()
+        return value
+
+    def forget(self, key: Hashable) -> None:
+        """Drop a value that is not needed again."""
+        value = self._values.pop(key, None)
+        if value is not None:
+            _unlink(self._readers, value.reads, key)
+            _unlink(self._users, value.uses, key)
+        self._stale.discard(key)
+        self._suspect.discard(key)
+
+    def _current(self, key: Hashable, compute: Callable[[Cluster], Any]) -> _Value:
+        value = self._values.get(key)
+        if value is None or key in self._stale or (key in self._suspect and not self._holds(value)):
+            return self._compute(key, compute)
+        self._suspect.discard(key)
+        return value
+
+    def _holds(self, value: _Value) -> bool:
+        """Return whether all values that this one uses are what they were."""
+        for key in tuple(value.uses):
+            used = self._values.get(key)
+            if used is None or self._current(key, used.compute).changed > value.checked:
+                return False
+        value.checked = self._round
+        return True
+
+    def _compute(self, key: Hashable, compute: Callable[[Cluster], Any]) -> _Value:
+        before = self._values.get(key)
+        self.forget(key)
+        value = self._values[key] = _Value(key, compute)
+        self.computed += 1
+        value.changed = value.checked = self._round
+        if compute in self._versions:
+            value.value = self.cluster.cached(compute)
+            return value
+        try:
+            value.value = computed(compute, View(self, value))
+        except Exception as error:  # the value of everything that lets it pass
+            value.error = error
+        except BaseException:
+            self.forget(key)
+            raise
+        if before is not None and before.error is value.error is None and same(before.value, value.value):
+            value.value, value.changed = before.value, before.changed
+        return value
+
+    def read(self, reader: _Value | None, read: Read) -> None:
+        """Record that a value read something, perhaps after it was computed."""
+        if reader is not None and read not in reader.reads:
+            reader.reads.add(read)
+            if self._values.get(reader.key) is reader:
+                self._readers.setdefault(read, set()).add(reader.key)
+
+    def use(self, user: _Value | None, key: Hashable, compute: Callable[[Cluster], T]) -> T:
+        """Return a value that others use too, and record who does."""
+        used = self._current(key, compute)
+        if user is not None and key not in user.uses:
+            user.uses[key] = None
+            if self._values.get(user.key) is user:
+                self._users.setdefault(key, set()).add(user.key)
+        value: T = used.outcome()
+        return value
+
+    def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
+        """Return the function's value of each known object of a kind."""
+        table = self._tables.setdefault((kind, function), {})
+        for name in self.cluster.names(kind):
+            if name not in table:
+                obj = self.cluster.get(kind, *name)
+                if obj is not None:
+                    table[name] = function(obj)
+        return [table[name] for name in self.cluster.names(kind) if name in table]
+
+
+def _unlink(index: dict[Any, set[Hashable]], keys: Iterable[Any], reader: Hashable) -> None:
+    for key in keys:
+        linked = index.get(key)
+        if linked is not None:
+            linked.discard(reader)
+            if not linked:
+                del index[key]
+
+
+class View:
+    """The look-ups of a cluster, recorded for one value, also those that the value itself makes later."""
+
+    __slots__ = ("_reader", "_recorded")
+
+    def __init__(self, recorded: RecordedCluster, reader: _Value | None) -> None:
+        self._recorded, self._reader = recorded, reader
+
+    def _cluster(self, read: Read) -> NamedCluster:
+        self._recorded.read(self._reader, read)
+        return self._recorded.cluster
+
+    @property
+    def server_version(self) -> str | None:
+        return self._cluster(Ambient.SERVER_VERSION).server_version
+
+    @property
+    def time(self) -> str | None:
+        return self._cluster(Ambient.TIME).time
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        return self._cluster((kind, namespace if kind.namespaced else "", name)).get(kind, namespace, name)
+
+    def whole(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """Return an object of which every field may be read."""
+        return self._cluster(whole(kind, namespace, name)).get(kind, namespace, name)
+
+    def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
+        return self._cluster((kind, namespace, None)).list(kind, namespace)
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        return self._cluster((kind, namespace, None)).known(kind, namespace)
+
+    def cached(self, function: Callable[[Cluster], T]) -> T:
+        return self._recorded.use(self._reader, function, function)
+
+    def keep(self, key: Hashable, compute: Callable[[Cluster], T]) -> T:
+        return self._recorded.use(self._reader, key, compute)
+
+    def unlisted(self, kind: Kind) -> str:
+        return self._cluster((kind, None, "state")).unlisted(kind)
+
+    def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
+        self._recorded.read(self._reader, (kind, None, None))
+        return self._recorded.each(kind, function)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two values are equal for everything that reads them, also in the order of their items.
+
+    Objects are the same if their fields are: a look-up may decode the same object several times.
+    """
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Object):
+        return identical(one.data, other.data)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return len(one) == len(other) and all(map(same, _parts(one), _parts(other)))
+    if is_dataclass(one):
+        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    return bool(one == other)
+
+
+def _parts(items: dict[Any, Any]) -> Iterable[Any]:
+    for key, value in items.items():
+        yield key
+        yield value

@@ -1,0 +1,60 @@
+"""The findings and the drains of a cluster that changes, kept from one round to the next."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from virt_admit.forecasts.drain import drain_plan, progress
+from virt_admit.forecasts.drain.drain_plan import Plan, node_plan
+from virt_admit.forecasts.upgrade import node_drain
+from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.model.kubernetes.cluster import Cluster, keep
+from virt_admit.reports.drain import html, report
+from virt_admit.reports.findings.incremental import Judgements, differences
+from virt_admit.reports.html.page import Page
+
+log = logging.getLogger(__name__)
+
+
+class ClusterJudgements(Judgements):
+    """Findings and drains. Both are equal to those of a full judgement."""
+
+    def plan(self) -> Plan:
+        """Return the plan of the drains of all nodes."""
+        return self.view.cached(drain_plan.plan)
+
+    def page(self) -> Page:
+        """Return the page of that plan."""
+        return self.view.cached(_page)
+
+    def seconds(self) -> Mapping[str, Range]:
+        """Return how long a drain of each node lasts from now, as far as it ends."""
+        return self.view.cached(_seconds)
+
+    def differences(self, full: ClusterJudgements) -> int:
+        """Return in how many results these judgements are not equal to others of the same cluster."""
+        nodes = {each.name: report.node_report(each) for each in self.plan().nodes}
+        expected = {each.name: report.node_report(each) for each in full.plan().nodes}
+        wrong = sorted(name for name in nodes.keys() | expected.keys() if nodes.get(name) != expected.get(name))
+        others = (self.page() != full.page()) + (self.seconds() != full.seconds())
+        number = len(wrong) + differences(self.report(), full.report()) + others
+        if number:
+            log.error("judgements were not up to date", extra={"number": number, "nodes": wrong})
+        return number
+
+
+def _page(cluster: Cluster) -> Page:
+    return html.page(cluster.cached(drain_plan.plan), cluster)
+
+
+def _seconds(cluster: Cluster) -> Mapping[str, Range]:
+    names = [node.name for node in cluster.cached(drain_plan.plan).nodes]
+    found = {name: keep(cluster, ("seconds of a drain", name), partial(_of_node, name)) for name in names}
+    return {name: length for name, length in found.items() if length is not None}
+
+
+def _of_node(name: str, cluster: Cluster) -> Range | None:
+    pods = progress.remaining(name, cluster).pods
+    return node_drain.remaining(node_plan(name, cluster), len(pods), cluster)

@@ -1,0 +1,154 @@
+"""The judgement of a cluster that changes: only what read something that changed is judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, zip_longest
+from typing import Any, Final
+
+from virt_admit.engine.recorded_cluster import Ambient, NamedCluster, Read, RecordedCluster, Versions, View, whole
+from virt_admit.kube.field_filter import FieldSet
+from virt_admit.kube.frozen_cache import Changes, Name
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.json_codec import identical
+from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.kubevirt.launcher.vm_ledger import VmLedger
+from virt_admit.policy.policy import Policy
+from virt_admit.reports.findings.judging import judge_object
+from virt_admit.reports.findings.report import ObjectResult, Report
+from virt_admit.rules import Rules
+
+
+def _ledger_version(found: VmLedger | Unseen) -> int | str:
+    return found.what if isinstance(found, Unseen) else found.generation
+
+
+_VERSIONS: Final[Versions] = {vm_ledger.read: _ledger_version}
+
+
+class Judgements:
+    """The judgements of a cluster, kept from one round to the next. For one thread."""
+
+    def __init__(self, cluster: NamedCluster, rules: Rules, policy: Policy, looked_up: Mapping[Kind, FieldSet]) -> None:
+        """Make judgements that are all due.
+
+        Args:
+            cluster: the cluster, at one moment between two calls of ``change``.
+            rules: the rules.
+            policy: the policy.
+            looked_up: the fields that anything reads of an object, except its own judgement, which reads all.
+        """
+        self._cluster, self._rules, self._policy, self._looked_up = cluster, rules, policy, looked_up
+        self._recorded = RecordedCluster(cluster, _VERSIONS)
+        self._results: dict[Kind, tuple[ObjectResult, ...]] = {}
+        self._late: dict[Kind, set[Name]] = {}
+        """The objects of which only a heartbeat changed."""
+        self.view: Cluster = self._recorded.view
+        """The cluster, with the values that the judgements share."""
+
+    @property
+    def computed(self) -> int:
+        """A counter of the values that were computed."""
+        return self._recorded.computed
+
+    def change(self, changes: Changes, *, time_passed: bool) -> None:
+        """Begin a round: objects have changed, and perhaps so much time has passed that heartbeats and the clock count."""
+        reads = chain.from_iterable(self._reads(kind, names) for kind, names in changes.items() if names is not None)
+        whole_kinds = {kind for kind, names in changes.items() if names is None}
+        self._recorded.change((*reads, *(self._overdue() if time_passed else ())), whole_kinds)
+        for kind, names in changes.items():
+            for name, (_, after) in (names or {}).items():
+                if after is None:
+                    self._recorded.forget((kind, *name))
+        due = {key[0] for key in self._recorded.due if isinstance(key, tuple)} | changes.keys()
+        self._results = {kind: found for kind, found in self._results.items() if kind not in due}
+
+    def report(self) -> Report:
+        """Return the report on all objects, equal to that of ``judge``."""
+        for kind in self._rules.kinds:
+            if kind not in self._results:
+                self._results[kind] = tuple(self._judged(kind))
+        results = chain.from_iterable(self._results[kind] for kind in self._rules.kinds)
+        return Report(tuple(results), policy=self._policy.name)
+
+    def _judged(self, kind: Kind) -> Iterator[ObjectResult]:
+        for name in self._cluster.names(kind):
+            result = self._recorded.remember((kind, *name), partial(self._judge, kind, name))
+            if result is not None:
+                yield result
+
+    def _judge(self, kind: Kind, name: Name, cluster: Cluster) -> ObjectResult | None:
+        obj = cluster.whole(kind, *name) if isinstance(cluster, View) else None
+        return judge_object(obj, kind, self._rules, cluster, self._policy) if obj is not None else None
+
+    def _reads(self, kind: Kind, changed: Mapping[Name, tuple[Object | None, Object | None]]) -> Iterator[Read]:
+        seen: set[Name] = set()
+        for name, (before, after) in changed.items():
+            yield whole(kind, *name)
+            old, new = self._fields(kind, before), self._fields(kind, after)
+            if old is None or new is None or not identical(_steady(kind, old), _steady(kind, new)):
+                seen.add(name)
+            elif not identical(old, new):
+                self._late.setdefault(kind, set()).add(name)
+        yield from _reads_of(kind, seen)
+
+    def _fields(self, kind: Kind, obj: Object | None) -> dict[str, Any] | None:
+        fields = self._looked_up.get(kind)
+        if obj is None or fields is None:
+            return None if obj is None else {}
+        return fields.filter(obj.data)
+
+    def _overdue(self) -> Iterator[Read]:
+        yield Ambient.TIME
+        late, self._late = self._late, {}
+        for kind, names in late.items():
+            yield from _reads_of(kind, names)
+
+
+def _reads_of(kind: Kind, names: Iterable[Name]) -> Iterator[Read]:
+    """Yield the reads that return one of these objects."""
+    for namespace, name in names:
+        yield kind, namespace, name
+        yield kind, namespace, None
+        yield kind, None, None
+
+
+def _steady(kind: Kind, obj: Mapping[str, Any]) -> Any:
+    """Return an object without its heartbeats, which change all the time and count only if they fail to appear."""
+    steps = _HEARTBEATS.get(kind, ())
+    for path in steps:
+        obj = _without(obj, path)
+    return obj
+
+
+_HEARTBEATS: Final[Mapping[Kind, tuple[tuple[str, ...], ...]]] = {
+    kinds.NODE: (
+        ("status", "conditions", "lastHeartbeatTime"),
+        ("metadata", "annotations", "kubevirt.io/heartbeat"),
+    ),
+    kinds.LEASE: (("spec", "renewTime"),),
+}
+
+
+def _without(value: Any, path: tuple[str, ...]) -> Any:
+    """Return a value without the field at a path, which passes through lists."""
+    if isinstance(value, list):
+        return [_without(item, path) for item in value]
+    if not isinstance(value, dict) or path[0] not in value:
+        return value
+    rest = {key: found for key, found in value.items() if key != path[0]}
+    return {**rest, path[0]: _without(value[path[0]], path[1:])} if path[1:] else rest
+
+
+def differences(kept: Report, full: Report) -> int:
+    """Return the number of objects whose results are not equal, or that one of the reports lacks."""
+    pairs = zip_longest(kept.results, full.results)
+    return sum(one is None or other is None or _shown(one) != _shown(other) for one, other in pairs)
+
+
+def _shown(result: ObjectResult) -> tuple[object, ...]:
+    return result.obj.data, result.response
