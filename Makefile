@@ -136,10 +136,10 @@ verify-rehearsal: .venv/.ready
 verify-watch: .venv/.ready
 	@$(BIN)/python -m tests.changing_cluster $(or $(COUNT),10000) $(SEED)
 
-## make verify-policies COUNT=200
-##                the denials in CEL against their checks: COUNT changed objects for each case
+## make verify-policies COUNT=10000 ARGS="-k nhc"
+##                the denials in CEL against their checks: COUNT changed objects for each rule, and what they cost
 verify-policies: .venv/.ready
-	@POLICY_VARIANTS=$(or $(COUNT),200) $(BIN)/pytest -q -n0 tests/e2e/test_policies.py
+	@POLICY_OBJECTS=$(or $(COUNT),10000) $(BIN)/pytest -q -n0 -rP --timeout=0 tests/e2e/test_policies.py $(ARGS)
 
 ## make verify-upstream COUNT=20000
 ##                our verdicts against upstream's own code, on so many random objects of each kind from SEED=0 on

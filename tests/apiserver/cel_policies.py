@@ -15,6 +15,8 @@ class PolicyDecision:
     denied: bool
     message: str
     error: str
+    cost: int
+    """What the validation cost, with its variables and its message; the API server stops at 10,000,000."""
 
 
 def decide(program: Path, policies: Sequence[Any], requests: Iterable[dict[str, Any]]) -> list[PolicyDecision]:

@@ -229,6 +229,9 @@ class RuleOptions:
     denials: tuple[Denial, ...] = ()
     """The denials of the check in CEL, for ValidatingAdmissionPolicies. A test holds both to the same decisions."""
 
+    not_in_cel: str = ""
+    """Why CEL cannot say the denials, as a clause that follows "it is not exported because"."""
+
     id: str = ""
     """The rule's name for users; it never changes: ``vm-running-and-run-strategy``. By default the name of the module."""
     doc: str = ""

@@ -11,6 +11,10 @@ import (
 	"log"
 	"os"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,8 +39,15 @@ type request struct {
 	Groups    []string
 	Namespace string
 	Name      string
-	Object    map[string]any
-	OldObject map[string]any
+	Object    content
+	OldObject content
+}
+
+// content is an object as the API server decodes it: numbers without a point are int64.
+type content map[string]any
+
+func (c *content) UnmarshalJSON(text []byte) error {
+	return kjson.Unmarshal(text, (*map[string]any)(c))
 }
 
 // decision is a line of the output.
@@ -44,6 +55,24 @@ type decision struct {
 	Denied  bool   `json:"denied"`
 	Message string `json:"message"`
 	Error   string `json:"error"`
+	Cost    int64  `json:"cost"`
+}
+
+// costed adds up what the evaluations of one request cost, with all variables that they use.
+type costed struct {
+	cel.ConditionEvaluator
+	spent *int64
+}
+
+func (c costed) ForInput(
+	ctx context.Context, attributes *admission.VersionedAttributes, request *admissionv1.AdmissionRequest,
+	bindings cel.OptionalVariableBindings, namespace *corev1.Namespace, budget int64,
+) ([]cel.EvaluationResult, int64, error) {
+	results, left, err := c.ConditionEvaluator.ForInput(ctx, attributes, request, bindings, namespace, budget)
+	if err == nil {
+		*c.spent += budget - left
+	}
+	return results, left, err
 }
 
 type policy struct {
@@ -51,9 +80,14 @@ type policy struct {
 	spec v1.ValidatingAdmissionPolicySpec
 }
 
+type compiledPolicy struct {
+	validating.Validator
+	spent *int64
+}
+
 // validator compiles a policy as plugin/policy/validating/plugin.go does. It ends the program for an expression that does
 // not compile.
-func (p policy) validator() validating.Validator {
+func (p policy) validator() compiledPolicy {
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
 	if err != nil {
 		log.Fatal(err)
@@ -83,25 +117,27 @@ func (p policy) validator() validating.Validator {
 			check(each)
 		}
 	}
+	spent := new(int64)
 	compiled := func(group []cel.ExpressionAccessor) cel.ConditionEvaluator {
-		return compiler.CompileCondition(group, bindings, environment.NewExpressions)
+		return costed{compiler.CompileCondition(group, bindings, environment.NewExpressions), spent}
 	}
 	fail := v1.Fail // an expression that fails is an error here, and never hidden
-	return validating.NewValidator(
+	return compiledPolicy{validating.NewValidator(
 		compiled(validations),
 		matchconditions.NewMatcher(compiled(conditions), &fail, "policy", "validate", p.name),
 		compiled(nil), compiled(messages), &fail, nil,
-	)
+	), spent}
 }
 
-func object(content map[string]any) runtime.Object {
+func object(content content) runtime.Object {
 	if content == nil {
 		return nil
 	}
 	return &unstructured.Unstructured{Object: content}
 }
 
-func decide(validator validating.Validator, asked request) decision {
+func decide(policy compiledPolicy, asked request) decision {
+	*policy.spent = 0
 	object, old := object(asked.Object), object(asked.OldObject)
 	content := asked.Object
 	if content == nil {
@@ -115,16 +151,16 @@ func decide(validator validating.Validator, asked request) decision {
 	versioned := &admission.VersionedAttributes{
 		Attributes: attributes, VersionedObject: object, VersionedOldObject: old, VersionedKind: kind,
 	}
-	result := validator.Validate(context.Background(), resource, versioned, nil, nil, celconfig.RuntimeCELCostBudget/100, nil)
+	result := policy.Validate(context.Background(), resource, versioned, nil, nil, celconfig.RuntimeCELCostBudget/100, nil)
 	for _, each := range result.Decisions {
 		if each.Evaluation == validating.EvalError {
-			return decision{Error: each.Message}
+			return decision{Error: each.Message, Cost: *policy.spent}
 		}
 		if each.Action == validating.ActionDeny {
-			return decision{Denied: true, Message: each.Message}
+			return decision{Denied: true, Message: each.Message, Cost: *policy.spent}
 		}
 	}
-	return decision{}
+	return decision{Cost: *policy.spent}
 }
 
 func main() {
@@ -132,7 +168,7 @@ func main() {
 	lines.Buffer(nil, 64<<20)
 	out := json.NewEncoder(os.Stdout)
 	var policies []v1.ValidatingAdmissionPolicy
-	validators := map[string]validating.Validator{}
+	validators := map[string]compiledPolicy{}
 	for first := true; lines.Scan(); first = false {
 		if first {
 			if err := json.Unmarshal(lines.Bytes(), &policies); err != nil {
@@ -147,9 +183,6 @@ func main() {
 		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
 			log.Fatal(err)
 		}
-		for _, content := range []map[string]any{asked.Object, asked.OldObject} {
-			whole(content)
-		}
 		if err := out.Encode(decide(validators[asked.Policy], asked)); err != nil {
 			log.Fatal(err)
 		}
@@ -157,23 +190,4 @@ func main() {
 	if err := lines.Err(); err != nil {
 		log.Fatal(err)
 	}
-}
-
-// whole turns numbers without a fraction into int64, as the API server's own decoder does.
-func whole(value any) any {
-	switch found := value.(type) {
-	case map[string]any:
-		for key, item := range found {
-			found[key] = whole(item)
-		}
-	case []any:
-		for i, item := range found {
-			found[i] = whole(item)
-		}
-	case float64:
-		if found == float64(int64(found)) {
-			return int64(found)
-		}
-	}
-	return value
 }

@@ -17,7 +17,11 @@ from virt_admit.policy.policy import EXEMPT_ALL, EXEMPT_RULE, Exemption, Layer, 
 from virt_admit.rule import Action, Operation, Rule
 
 COMPONENT: Final = "floor"
-_WITHOUT_INDICES: Final = "f.path == k.path && f.value == k.value"
+_NEW: Final = (
+    "variables.findings[0].filter(f, variables.findings.size() < 2"
+    " || !variables.findings[1].exists(k, f.path == k.path && f.value == k.value))"
+)
+"""The findings that an update brings: path without indices, and value, as in ``engine/ratchet.py``."""
 
 
 def exported(rules: Iterable[Rule], policy: Policy) -> list[Rule]:
@@ -57,12 +61,8 @@ def _policy(rule: Rule, policy: Policy) -> dict[str, Any]:
         "matchConditions": [{"name": name, "expression": text} for name, text in _conditions(rule, policy)],
         "variables": [
             {"name": "params", "expression": _params(rule, policy)},
-            {"name": "found", "expression": _found(rule, "object")},
-            {"name": "known", "expression": _known(rule)},
-            {
-                "name": "denied",
-                "expression": f"variables.found.filter(f, !variables.known.exists(k, {_WITHOUT_INDICES}))",
-            },
+            {"name": "findings", "expression": _findings(rule)},
+            {"name": "denied", "expression": _NEW},
         ],
         "validations": [
             {
@@ -91,15 +91,11 @@ def _name(rule: Rule) -> str:
     return f"{NAME}-{rule.id}"
 
 
-def _found(rule: Rule, of: str) -> str:
-    """Return the findings on an object: the lists of all denials, one after the other."""
-    lists = " + ".join(denial.findings() for denial in rule.denials)
-    return f"[{of}].map(self, {lists})[0]".replace("params.", "variables.params.")
-
-
-def _known(rule: Rule) -> str:
-    """Return the findings on the old object. A rule about updates alone compares with the old object itself."""
-    return f"oldObject == null ? [] : {_found(rule, 'oldObject')}" if Operation.CREATE in rule.operations else "[]"
+def _findings(rule: Rule) -> str:
+    """Return the findings on the object, and those on the old object. Rules about updates alone compare both themselves."""
+    lists = " + ".join(denial.findings() for denial in rule.denials).replace("params.", "variables.params.")
+    old = "(oldObject == null ? [] : [oldObject])" if Operation.CREATE in rule.operations else "[]"
+    return f"([object] + {old}).map(self, {lists})"
 
 
 def _params(rule: Rule, policy: Policy) -> str:
@@ -231,4 +227,4 @@ def _reason(rule: Rule) -> str:
         return "requests for its kinds are never denied"
     if rule.reads:
         return "it looks other objects up"
-    return "it has no CEL expression yet"
+    return rule.not_in_cel

@@ -12,15 +12,15 @@ from typing import Final
 
 def present(field: str) -> str:
     """Return whether an optional field exists and is not null."""
-    return f"{field}.orValue(null) != null"
+    return f"({field}.orValue(null) != null)"
 
 
 def is_map(field: str) -> str:
-    return f"type({field}.orValue(null)) == map"
+    return f"(type({field}.orValue(null)) == map)"
 
 
 def is_text(field: str) -> str:
-    return f"type({field}.orValue(null)) == string"
+    return f"(type({field}.orValue(null)) == string)"
 
 
 def items(field: str) -> str:
@@ -36,6 +36,27 @@ def entries(field: str) -> str:
 def text(words: str) -> str:
     """Return a text as a CEL literal."""
     return "'" + words.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def pattern(expression: str) -> str:
+    """Return a pattern of Python as a CEL literal: RE2 has neither its anchors nor its escapes for characters."""
+    for ours, theirs in ((r"\A", "^"), (r"\Z", "$"), (r"\u00b5", "\u00b5"), (r"\u03bc", "\u03bc")):
+        expression = expression.replace(ours, theirs)
+    return text(expression)
+
+
+def shown(value: str) -> str:
+    """Return what ``show`` prints of a value. Long texts and those that Python would escape are not quoted."""
+    return (
+        f"(type({value}) == string ? ({value}.size() <= 60 && {value}.matches({text(_PRINTED_AS_THEY_ARE)})"
+        f" ? '\\'' + {value} + '\\'' : 'this text') : {value} == null ? 'null'"
+        f" : type({value}) == int || type({value}) == bool ? string({value})"
+        f" : type({value}) == list ? 'a list' : type({value}) == map ? 'an object' : 'this number')"
+    )
+
+
+_PRINTED_AS_THEY_ARE: Final = r"^[ -&(-\[\]-~]*$"
+"""ASCII without control characters, the apostrophe and the backslash."""
 
 
 def one_of(value: str, words: tuple[str, ...]) -> str:

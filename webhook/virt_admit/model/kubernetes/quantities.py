@@ -15,7 +15,7 @@ _SUFFIXES: Final = {
     **{f"{suffix}i": Fraction(2) ** (10 * power) for power, suffix in enumerate("KMGTPE", 1)},
 }
 
-_QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
+QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
 
 _LARGEST_EXPONENT: Final = 1_000
 """Larger exponents are read as this one, which exceeds anything that a quantity is compared with."""
@@ -35,7 +35,7 @@ def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
         return Fraction(value)
     if not isinstance(value, str):
         raise ValueError(f'{show(value)} is not a quantity: write a string such as "64Mi" or "1G"')
-    parsed = _QUANTITY.fullmatch(value) if len(value) <= LONGEST else None
+    parsed = QUANTITY.fullmatch(value) if len(value) <= LONGEST else None
     if not parsed:
         raise ValueError(
             f"{show(value)} is not a quantity: write a number, and after it Ki Mi Gi Ti, k M G T, or nothing"

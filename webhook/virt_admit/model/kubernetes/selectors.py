@@ -30,20 +30,20 @@ NODE_OPERATORS: Final = (*LABEL_OPERATORS, GREATER, LESS)
 
 # k8s.io/apimachinery: pkg/util/validation#IsQualifiedName, #IsDNS1123Subdomain, #IsValidLabelValue
 _NAME: Final = r"(?:[A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9]"
-_SUBDOMAIN: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
+SUBDOMAIN: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _LONGEST_NAME: Final = 63
-_LONGEST_SUBDOMAIN: Final = 253
+LONGEST_SUBDOMAIN: Final = 253
 _WORD: Final = re.compile(_NAME)
-CONDITION_TYPE: Final = f"^(?:{_SUBDOMAIN}/)?{_NAME}$"
+CONDITION_TYPE: Final = f"^(?:{SUBDOMAIN}/)?{_NAME}$"
 """The pattern of the type of a condition, which may have ``LONGEST_CONDITION`` characters."""
-_KEY: Final = re.compile(f"(?:{_SUBDOMAIN}/)?{_NAME}")
+_KEY: Final = re.compile(f"(?:{SUBDOMAIN}/)?{_NAME}")
 
-_INTEGER: Final = r"[+-]?[0-9]+"
+INTEGER: Final = r"[+-]?[0-9]+"
 
 
 def is_dns_name(text: str) -> bool:
     """Whether a text is a DNS-1123 subdomain, the syntax of label prefixes and of most names."""
-    return len(text) <= _LONGEST_SUBDOMAIN and re.fullmatch(_SUBDOMAIN, text) is not None
+    return len(text) <= LONGEST_SUBDOMAIN and re.fullmatch(SUBDOMAIN, text) is not None
 
 
 def key_error(key: object) -> str | None:
@@ -75,7 +75,7 @@ def condition_type_error(name: str) -> bool:
     return (
         len(name) > LONGEST_CONDITION
         or _WORD.fullmatch(word) is None
-        or (bool(slash) and re.fullmatch(_SUBDOMAIN, prefix) is None)
+        or (bool(slash) and re.fullmatch(SUBDOMAIN, prefix) is None)
     )
 
 
@@ -130,7 +130,7 @@ class Requirement(NamedTuple):
 
 def integer(value: object) -> int | None:
     """Parse a 64-bit integer in a label value, as ``Gt`` and ``Lt`` compare them (Go's ``strconv.ParseInt``)."""
-    if not isinstance(value, str) or len(value) > _LONGEST_NAME or not re.fullmatch(_INTEGER, value):
+    if not isinstance(value, str) or len(value) > _LONGEST_NAME or not re.fullmatch(INTEGER, value):
         return None
     number = int(value)
     return number if -(2**63) <= number < 2**63 else None

@@ -4,27 +4,61 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.model import cel
+from virt_admit.model import cel, cel_durations
+from virt_admit.model.kubernetes import units
+from virt_admit.model.kubernetes.int_or_percent import MAX_INT32, LimitKind
 from virt_admit.model.remediation.health_checks import TERMINATING
 
 V1BETA2: Final = "self.apiVersion == 'cluster.x-k8s.io/v1beta2'"
 """Whether the check has the layout of the newest version of Cluster API, in CEL."""
-CONDITIONS: Final = cel.items(
-    f"({V1BETA2} ? self.?spec.?checks.?unhealthyNodeConditions : self.?spec.?unhealthyConditions)"
-)
+OF_CLUSTER_API: Final = "self.apiVersion.startsWith('cluster.x-k8s.io/')"
+CONDITIONS_FIELD: Final = f"({V1BETA2} ? self.?spec.?checks.?unhealthyNodeConditions : self.?spec.?unhealthyConditions)"
+CONDITIONS: Final = cel.items(CONDITIONS_FIELD)
 """The list of node conditions, in CEL."""
 PATH: Final = f"({V1BETA2} ? 'spec.checks.unhealthyNodeConditions' : 'spec.unhealthyConditions')"
 HANDLER: Final = (
-    f"self.kind == 'MachineHealthCheck' && {CONDITIONS}.size() > 0"
-    f" && {CONDITIONS}.all(item, {cel.entries('optional.of(item)')}.?type.orValue(null) == '{TERMINATING}')"
+    f"(self.kind == 'MachineHealthCheck' && {CONDITIONS}.size() > 0"
+    f" && {CONDITIONS}.all(item, {cel.entries('optional.of(item)')}.?type.orValue(null) == '{TERMINATING}'))"
 )
 """Whether the check is a termination handler, in CEL."""
-MACHINE_CONDITIONS: Final = cel.items(
+MACHINE_CONDITIONS_FIELD: Final = (
     f"({V1BETA2} ? self.?spec.?checks.?unhealthyMachineConditions"
-    " : self.apiVersion.startsWith('cluster.x-k8s.io/') ? self.?spec.?unhealthyMachineConditions : self.?nothing)"
+    f" : {OF_CLUSTER_API} ? self.?spec.?unhealthyMachineConditions : self.?nothing)"
 )
+MACHINE_CONDITIONS: Final = cel.items(MACHINE_CONDITIONS_FIELD)
 """The list of conditions of the Machine itself (Cluster API), in CEL."""
 MACHINE_PATH: Final = f"({V1BETA2} ? 'spec.checks.unhealthyMachineConditions' : 'spec.unhealthyMachineConditions')"
+TIME_KEY: Final = f"(self.kind == 'NodeHealthCheck' ? 'duration' : {V1BETA2} ? 'timeoutSeconds' : 'timeout')"
+TIME: Final = f"(self.kind == 'NodeHealthCheck' ? item.?duration : {V1BETA2} ? item.?timeoutSeconds : item.?timeout)"
+"""The time of the condition ``item``, in CEL."""
+USUAL_TIME: Final = f"({V1BETA2} ? '300' : '300s')"
+STARTUP: Final = f"({V1BETA2} ? self.?spec.?checks.?nodeStartupTimeoutSeconds : self.?spec.?nodeStartupTimeout)"
+LIMIT: Final = (
+    f"({V1BETA2} ? self.?spec.?remediation.?triggerIf.?unhealthyLessThanOrEqualTo : self.?spec.?maxUnhealthy)"
+)
+
+
+def valid_limit(value: str, limit: LimitKind) -> str:
+    """Return whether a value is a limit that its controller can use, in CEL."""
+    percentage = r"^0*(?:100|[0-9]{1,2})%$" if limit is LimitKind.CLUSTER_API else r"^(?:100|[0-9]{1,2})%$"
+    texts = f"{value}.matches({cel.text(percentage)})"
+    if limit is LimitKind.MACHINE_API:
+        texts += f" || ({value}.matches('^0*[0-9]{{1,10}}$') && int({value}) <= {MAX_INT32})"
+    return f"(type({value}) == int ? {value} >= 0 && {value} <= {MAX_INT32} : type({value}) == string && ({texts}))"
+
+
+def valid_time(value: str, schema: str = units.DURATION) -> str:
+    """Return whether a value is a time that the controllers can use, in CEL. Cluster API has no such schema."""
+    durations = cel_durations.parsed(value, schema, only_if=f"!{OF_CLUSTER_API}")
+    too_long = (
+        f"(type({value}) == string && {value}.size() > {cel_durations.JUDGED} && {value}.size() <= {units.LONGEST})"
+    )
+    return (
+        f"({V1BETA2} ? type({value}) == int && {value} >= 0 && {value} <= {MAX_INT32}"
+        f" : {too_long} || {durations}.exists(time, time >= 0))"
+    )
+
+
 _SELECTOR: Final = "self.?spec.?selector"
 EMPTY_SELECTOR: Final = (
     f"(!({cel.present(_SELECTOR)}) || ({cel.is_map(_SELECTOR)}"

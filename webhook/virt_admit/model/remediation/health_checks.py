@@ -164,7 +164,7 @@ def _time(field: Field, schema: str | None, seconds: bool) -> int:
 
 
 _RANGE: Final = re.compile(r"\[([0-9]+)-([0-9]+)\]")
-_MAX_UINT32: Final = 2**32 - 1
+MAX_UINT32: Final = 2**32 - 1
 
 
 def _read_range(value: object) -> tuple[int, int]:
@@ -172,8 +172,8 @@ def _read_range(value: object) -> tuple[int, int]:
     if matched is None:
         raise ValueError(f"{units.show(value)} is not a range")
     low, high = map(int, matched.groups())
-    if high > _MAX_UINT32:
-        raise ValueError(f"{units.show(value)} has a number above {_MAX_UINT32}")
+    if high > MAX_UINT32:
+        raise ValueError(f"{units.show(value)} has a number above {MAX_UINT32}")
     if low > high:
         raise ValueError(f"{units.show(value)} begins after its end")
     return low, high

@@ -25,7 +25,8 @@ _MESSAGE: Final = "'is empty, so the schema rejects the check. Remove it, or wri
 
 
 def _denial(when: str, *steps: str) -> cel.Denial:
-    return cel.Denial(when=when, path=cel.text(".".join(steps)), message=_MESSAGE)
+    value = f"self.?{'.?'.join(steps)}.orValue(null)"
+    return cel.Denial(when=when, path=cel.text(".".join(steps)), message=_MESSAGE, value=value)
 
 
 def _empty_list(*steps: str) -> str:

@@ -7,13 +7,37 @@ fails.
 unhealthy.
 """
 
-from virt_admit.model.remediation import health_checks
+from typing import Final
+
+from virt_admit.model import cel
+from virt_admit.model.kubernetes.units import LONGEST
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, Action, Context, Finding, Findings, Object, rule
+
+_RANGE: Final = (
+    f"({cel_checks.V1BETA2} ? self.?spec.?remediation.?triggerIf.?unhealthyInRange : self.?spec.?unhealthyRange)"
+)
+_VALUE: Final = f"{_RANGE}.orValue(null)"
+_FORM: Final = cel.text(r"^\[0*([0-9]{1,10})-0*([0-9]{1,10})\]$")
+_VALID: Final = (
+    f"[{_VALUE}].exists(range, type(range) == string && range.size() <= {LONGEST} && range.matches({_FORM})"
+    " && [range.findAll('[0-9]+')].exists(ends, int(ends[0]) <= int(ends[1]) && int(ends[1]) <= "
+    f"{health_checks.MAX_UINT32}))"
+)
 
 
 @rule(
     kinds=(CAPI_MHC,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{cel.present(_RANGE)} && !{_VALID}",
+            path=f"({cel_checks.V1BETA2} ? 'spec.remediation.triggerIf.unhealthyInRange' : 'spec.unhealthyRange')",
+            message=f"{cel.shown(_VALUE)} + ' is not a range, or begins after its end: every reconcile fails and no machine '"
+            " + 'is remediated. Write a range such as \"[1-3]\".'",
+            value=_VALUE,
+        ),
+    ),
     sources=(
         "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#getUnhealthyRange",
     ),

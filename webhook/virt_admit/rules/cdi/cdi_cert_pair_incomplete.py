@@ -8,13 +8,28 @@ uploads and clones then fail.
 **Fix.** Set both.
 """
 
-from virt_admit.model.kubevirt.settings import cert_settings
+from typing import Final
+
+from virt_admit.model import cel
+from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
 from virt_admit.rule import CDI, Action, Cause, Context, Finding, Findings, Object, format_duration, rule
+
+_AGES: Final = cert_settings.CDI_REFRESH_AGE
 
 
 @rule(
     kinds=(CDI,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=f"{cel_certificates.GROUPS}.filter(g, g.set && !g.renew_set)",
+            when=f"item.duration[0] <= {{{', '.join(f'{cel.text(n)}: {age}' for n, age in _AGES.items())}}}[item.name]",
+            path=f"{cel_certificates.CERT_PATH} + item.name",
+            message="'without renewBefore CDI renews certificates at its default age; with duration '"
+            f" + {cel.shown('item.written')} + ' they have expired by then. Set renewBefore too.'",
+            value="[dyn(item.written), dyn(null)]",
+        ),
+    ),
     sources=(
         "kubevirt/containerized-data-importer:pkg/operator/resources/cert/factory.go",
         "kubevirt/containerized-data-importer:pkg/operator/api.go#GetCertConfigWithDefaults",

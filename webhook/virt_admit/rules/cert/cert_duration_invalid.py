@@ -8,13 +8,26 @@ have expired when they are issued.
 **Fix.** Write numbers with units, in quotes: ``48h``, ``1h30m``. A unit for days does not exist.
 """
 
-from virt_admit.model.kubevirt.settings import cert_settings
+from virt_admit.model import cel, cel_durations
+from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
 from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule
 
 
 @rule(
     kinds=(HCO, KUBEVIRT, CDI),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=cel_certificates.WRITTEN,
+            when=f"!{cel_certificates.VALID}",
+            path=f"{cel_certificates.CERT_PATH} + item.path",
+            message="'certificates cannot be rotated, because '"
+            f" + ({cel_durations.is_invalid('item.value')} ? {cel_durations.problem('item.value')}"
+            f" : {cel.shown('item.value')} + (item.value.startsWith('-') ? ' is negative' : ' lets certificates expire')"
+            " + ': write a duration such as 48h')",
+            value="item.value",
+        ),
+    ),
     sources=(
         "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#Handle",
         "OpenShift Virtualization, Node maintenance 11.4",

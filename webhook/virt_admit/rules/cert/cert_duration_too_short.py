@@ -7,9 +7,10 @@ HyperConverged rejects less than ten minutes. KubeVirt and CDI accept it.
 **Fix.** Write at least ``10m``. Lifetimes of hours or days are usual.
 """
 
+from virt_admit.model import cel, cel_durations
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.units import MINUTE
-from virt_admit.model.kubevirt.settings import cert_settings
+from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
 from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule, show
 
 SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig
@@ -18,6 +19,16 @@ SHORTEST = 10 * MINUTE  # hyperconverged-cluster-operator:pkg/webhooks/validator
 @rule(
     kinds=(HCO, KUBEVIRT, CDI),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=f"(self.kind == '{HCO.kind}' ? {cel_certificates.WRITTEN_IN_VALID_GROUPS} : [])",
+            when=f"{cel_durations.parsed('item.value')}.exists(time, time < {SHORTEST})",
+            path=f"{cel_certificates.CERT_PATH} + item.path",
+            message=f"{cel.shown('item.value')}"
+            " + ' is less than 10m; components would reject each other\\'s certificates. Use hours.'",
+            value="item.value",
+        ),
+    ),
     sources=("kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",),
 )
 def check(obj: Object, _context: Context) -> Findings:

@@ -8,13 +8,24 @@ shortened ``duration`` with the default ``renewBefore``.
 **Fix.** Set both, with ``renewBefore`` at about half of ``duration``.
 """
 
-from virt_admit.model.kubevirt.settings import cert_settings
+from virt_admit.model import cel
+from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
 from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, format_duration, rule
 
 
 @rule(
     kinds=(HCO, KUBEVIRT, CDI),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=cel_certificates.GROUPS,
+            when="item.renew[0] > item.duration[0]",
+            path=f"{cel_certificates.CERT_PATH} + item.renew_path",
+            message="'this margin, or its default, is longer than the duration, so renewal is always due. '"
+            " + 'Use about half of the duration.'",
+            value="[item.renew[0], item.duration[0]]",
+        ),
+    ),
     sources=(
         "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",
         "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",

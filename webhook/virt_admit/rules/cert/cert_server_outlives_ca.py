@@ -7,13 +7,25 @@ reject this, CDI does not. Defaults count: a shortened ``ca.duration`` may be le
 **Fix.** Make ``ca.duration`` at least as long as the others, better twice as long.
 """
 
-from virt_admit.model.kubevirt.settings import cert_settings
+from virt_admit.model import cel
+from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
 from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, format_duration, rule
 
 
 @rule(
     kinds=(HCO, KUBEVIRT, CDI),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=cel_certificates.GROUPS,
+            when=f"{cel_certificates.GROUPS}.exists(ca, ca.name == '{cert_settings.CA}' && item.duration[0] > ca.duration[0])",
+            path=f"{cel_certificates.CERT_PATH} + item.duration_path",
+            message="'this lifetime, or its default, is longer than that of the CA; these certificates are rejected once it '"
+            " + 'expires. Shorten them or lengthen ca.duration.'",
+            value="[item.duration[0], "
+            + f"{cel_certificates.GROUPS}.filter(ca, ca.name == '{cert_settings.CA}')[0].duration[0]]",
+        ),
+    ),
     sources=(
         "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateCertConfig",
         "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateCertificates",

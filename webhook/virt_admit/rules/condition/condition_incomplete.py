@@ -7,14 +7,89 @@ which the schema rejects even in a termination handler.
 **Fix.** Write all three, with the status in quotes: ``{type: Ready, status: "False", timeout: 300s}``.
 """
 
-from virt_admit.model.remediation import health_checks
+from typing import Final
+
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.model.remediation.health_checks import Condition, HealthCheck
 from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
+
+_NO_LIST: Final = "is not a list, so the schema rejects the check. Write each condition as an item: - type: Ready."
+
+
+def _empty(key: str) -> str:
+    """Return whether an entry that is a map has no text at the key, in CEL."""
+    return f"(type(item) == map && (!{cel.is_text(f'item.?{key}')} || item.{key} == ''))"
+
+
+def _never(key: str, expected: str) -> str:
+    shown = cel.shown(f"item.?{key}.orValue(null)")
+    return (
+        f"({cel.present(f'item.?{key}')} ? {shown} + ' never matches a condition. Write '"
+        f" : '{key} is missing, so the condition never matches. Write ') + {cel.text(f'{expected}.')}"
+    )
+
+
+def _missing(conditions: str, path: str, only_if: str) -> tuple[cel.Denial, ...]:
+    """Return the denials of ``_missing_parts``."""
+    return (
+        cel.Denial(
+            each=conditions,
+            when=f"{only_if} && type(item) != map",
+            path=path,
+            message=f"{cel.shown('item')} + ' is not a condition. Write type, status and ' + {cel_checks.TIME_KEY} + '.'",
+            value="item",
+        ),
+        *(
+            cel.Denial(
+                each=conditions,
+                when=f"{only_if} && {_empty(key)}",
+                path=f"{path} + '.{key}'",
+                message=_never(key, expected),
+                value=f"item.?{key}.orValue(null)",
+            )
+            for key, expected in (
+                ("type", "a type such as Ready"),
+                ("status", '"True", "False" or "Unknown", in quotes'),
+            )
+        ),
+        cel.Denial(
+            each=conditions,
+            when=f"{only_if} && type(item) == map && !{cel.present(cel_checks.TIME)}",
+            path=f"{path} + '.' + {cel_checks.TIME_KEY}",
+            message=f"{cel_checks.TIME_KEY} + ' is missing and counts as 0s: remediation starts as soon as the condition '"
+            f" + 'appears. Write ' + {cel_checks.TIME_KEY} + ': ' + {cel_checks.USUAL_TIME} + '.'",
+        ),
+    )
 
 
 @rule(
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
+    denials=(
+        *_missing(cel_checks.CONDITIONS, cel_checks.PATH, f"!{cel_checks.HANDLER}"),
+        *_missing(cel_checks.MACHINE_CONDITIONS, cel_checks.MACHINE_PATH, "true"),
+        cel.Denial(
+            each=cel_checks.CONDITIONS,
+            when=f"{cel_checks.HANDLER} && {_empty('status')}"
+            f" && ({cel.present('item.?status')} || {cel_checks.OF_CLUSTER_API})",
+            path=f"{cel_checks.PATH} + '.status'",
+            message=_never("status", '"True", in quotes'),
+            value="item.?status.orValue(null)",
+        ),
+        *(
+            cel.Denial(
+                when=f"{cel_checks.OF_CLUSTER_API} && {cel.present(field)} && type({field}.orValue(null)) != list",
+                path=path,
+                message=cel.text(_NO_LIST),
+                value=f"{field}.orValue(null)",
+            )
+            for field, path in (
+                (cel_checks.CONDITIONS_FIELD, cel_checks.PATH),
+                (cel_checks.MACHINE_CONDITIONS_FIELD, cel_checks.MACHINE_PATH),
+            )
+        ),
+    ),
     sources=("openshift/machine-api-operator:install/0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",),
 )
 def check(obj: Object, context: Context) -> Findings:
@@ -30,8 +105,7 @@ def check(obj: Object, context: Context) -> Findings:
         if (
             field.present and not field.is_list and view.kind is CAPI_MHC
         ):  # condition-list-missing reports it for the others
-            message = "is not a list, so the schema rejects the check. Write each condition as an item: - type: Ready."
-            yield Finding(field.path, message, cause=Cause.TYPE)
+            yield Finding(field.path, _NO_LIST, cause=Cause.TYPE)
 
 
 def _missing_parts(condition: Condition, view: HealthCheck) -> Findings:

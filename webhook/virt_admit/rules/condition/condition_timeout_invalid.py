@@ -9,7 +9,8 @@ Cluster API v1beta2 takes whole seconds without quotes.
 
 from itertools import chain
 
-from virt_admit.model.remediation import health_checks
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.model.remediation.health_checks import NegativeTime
 from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findings, Object, rule
 
@@ -17,6 +18,23 @@ from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Context, Finding, Findin
 @rule(
     kinds=(MHC, CAPI_MHC, NHC),
     action=Action.DENY,
+    denials=(
+        *(
+            cel.Denial(
+                each=conditions,
+                when=f"type(item) == map && {cel.present(cel_checks.TIME)}"
+                f" && !{cel_checks.valid_time(f'{cel_checks.TIME}.orValue(null)')}",
+                path=f"{path} + '.' + {cel_checks.TIME_KEY}",
+                message=f"{cel.shown(f'{cel_checks.TIME}.orValue(null)')} + ' is negative or not a valid time. '"
+                f" + 'One invalid time stops all health checks of this kind. Write ' + {cel_checks.USUAL_TIME} + '.'",
+                value=f"{cel_checks.TIME}.orValue(null)",
+            )
+            for conditions, path in (
+                (cel_checks.CONDITIONS, cel_checks.PATH),
+                (cel_checks.MACHINE_CONDITIONS, cel_checks.MACHINE_PATH),
+            )
+        ),
+    ),
     sources=("k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON", "Go:time#ParseDuration"),
 )
 def check(obj: Object, context: Context) -> Findings:

@@ -9,13 +9,32 @@ check never acts on it. ``NotReady`` is only how kubectl prints a node whose ``R
 
 from typing import Final
 
-from virt_admit.model.remediation import health_checks
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.rule import CAPI_MHC, MHC, NHC, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 _CORRECT_TYPES: Final = {"notready": "Ready"} | {known.lower(): known for known in health_checks.HEALTHY}
 
+_TYPES: Final = "{" + ", ".join(f"{cel.text(key)}: {cel.text(name)}" for key, name in _CORRECT_TYPES.items()) + "}"
 
-@rule(kinds=(MHC, CAPI_MHC, NHC), action=Action.DENY, fixable=True, sources=("k8s.io/api:core/v1#NodeConditionType",))
+
+@rule(
+    kinds=(MHC, CAPI_MHC, NHC),
+    action=Action.DENY,
+    fixable=True,
+    denials=(
+        cel.Denial(
+            each=cel_checks.CONDITIONS,
+            when=f"type(item) == map && {cel.is_text('item.?type')} && item.type.lowerAscii() in {_TYPES}"
+            f" && !({cel.one_of('item.type', tuple(health_checks.HEALTHY))})",
+            path=f"{cel_checks.PATH} + '.type'",
+            message=f"'nodes have no condition ' + {cel.shown('item.type')} + ', so this entry never matches. Use '"
+            f" + {_TYPES}[item.type.lowerAscii()] + '.'",
+            value="item.type",
+        ),
+    ),
+    sources=("k8s.io/api:core/v1#NodeConditionType",),
+)
 def check(obj: Object, context: Context) -> Findings:
     for condition in context.cached(health_checks.view, obj).entries():
         suggestion = _CORRECT_TYPES.get(condition.type.lower())

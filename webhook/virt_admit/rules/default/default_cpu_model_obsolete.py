@@ -6,14 +6,35 @@ node and do not start.
 **Fix.** Choose a model that the nodes offer, remove the default, or remove the model from the obsolete list.
 """
 
-from virt_admit.model.kubevirt.settings import configuration
+from typing import Final
+
+from virt_admit.model import cel
+from virt_admit.model.kubevirt.settings import cel_settings, configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, rule, show
+
+_ON_THE_HOST: Final = ("", configuration.HOST_MODEL, configuration.HOST_PASSTHROUGH)
+_VALUE: Final = f"{cel_settings.cel_setting(Setting.DEFAULT_CPU_MODEL)}.orValue(null)"
+_LISTED: Final = cel_settings.cel_setting(Setting.OBSOLETE_CPU_MODELS)
+_PREDEFINED: Final = f"[{', '.join(map(cel.text, sorted(configuration.PREDEFINED_OBSOLETE)))}]"
+_OBSOLETE: Final = (
+    f"(self.kind == '{KUBEVIRT.kind}' ? ({cel.entries(_LISTED)}.size() > 0 ? {cel.entries(_LISTED)}.map(model, model)"
+    f" : {_PREDEFINED}) : {_PREDEFINED} + {cel.items(_LISTED)})"
+)
 
 
 @rule(
     kinds=(HCO, KUBEVIRT),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{_VALUE} in {_OBSOLETE} && !({cel.one_of(_VALUE, _ON_THE_HOST)})",
+            path=cel_settings.cel_path(Setting.DEFAULT_CPU_MODEL),
+            message=f"{cel.shown(_VALUE)} + ' is obsolete, so no node offers it; VMs that do not name their own model could '"
+            " + 'not start. Choose another model.'",
+            value=_VALUE,
+        ),
+    ),
     sources=(
         "kubevirt/kubevirt:pkg/virt-handler/node-labeller/cpu_plugin.go#filterCpuModels",
         "kubevirt/kubevirt:pkg/virt-controller/services/nodeselectorrenderer.go",

@@ -2,11 +2,22 @@
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from typing import Final
 
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.model import cel, cel_durations
 from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
-from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.model.kubevirt.settings.migration_limits import BANDWIDTH, PER_CLUSTER, PER_NODE
+from virt_admit.model.kubernetes.quantities import QUANTITY
+from virt_admit.model.kubernetes.units import LONGEST
+from virt_admit.model.kubevirt.settings import cel_settings, migration_limits
+from virt_admit.model.kubevirt.settings.configuration import Setting
+from virt_admit.model.kubevirt.settings.migration_limits import (
+    BANDWIDTH,
+    COMPLETION_TIMEOUT,
+    PER_CLUSTER,
+    PER_NODE,
+    PROGRESS_TIMEOUT,
+)
 from virt_admit.rule import (
     HCO,
     KUBEVIRT,
@@ -23,6 +34,25 @@ from virt_admit.rule import (
     rule,
     show,
 )
+
+
+def _denial(place: str, path: str, name: str, valid: str, message: str) -> cel.Denial:
+    """Return the denial of one number in CEL; ``valid`` is over the number."""
+    value = f"{place}.?{name}.orValue(null)"
+    return cel.Denial(
+        when=f"{cel.present(f'{place}.?{name}')} && ![{value}].exists(number, {valid})",
+        path=f"{path} + '.{name}'",
+        message=f"{cel.shown(value)} + {cel.text(message)}",
+        value=value,
+    )
+
+
+_UPDATES: Final = cel_settings.cel_setting(Setting.UPDATES)
+_UPDATES_PATH: Final = cel_settings.cel_path(Setting.UPDATES)
+_LIMITS: Final = cel_settings.MIGRATION_LIMITS
+_LIMITS_PATH: Final = cel_settings.MIGRATION_PATH
+_INTERVAL: Final = f"{_UPDATES}.?batchEvictionInterval"
+_QUANTITY: Final = cel.text(f"^(?:{QUANTITY.pattern})$")
 
 
 def integer(_: Object, field: Field) -> int:
@@ -48,16 +78,18 @@ def invalid_number(
     least: int,
     too_small: str,
     sources: tuple[str, ...],
+    denials: tuple[cel.Denial, ...],
     unreadable: str = "",
 ) -> Rule:
     """Declare the rule of one number. Its messages get ``{value}`` as the user wrote it, and ``{number}``.
 
     Args:
         read: raises ValueError for what is not such a number.
+        denials: the same in CEL.
         unreadable: the message in that case; empty: that of the error.
     """
 
-    @rule(id=rule_id, doc=page, kinds=kinds, action=Action.DENY, sources=sources)
+    @rule(id=rule_id, doc=page, kinds=kinds, action=Action.DENY, denials=denials, sources=sources)
     def check(obj: Object, _context: Context) -> Findings:
         for field in fields(obj):
             if not field.present:
@@ -88,6 +120,15 @@ accepts any string: HyperConverged rejects a malformed duration, KubeVirt only o
         read=lambda _, field: parse_duration(field.value),
         least=1,
         too_small="{value} leaves no pause: all batches of VMs are evicted at once. Use 1m0s.",
+        denials=(
+            cel_durations.invalid(_INTERVAL, f"{_UPDATES_PATH} + '.batchEvictionInterval'", ""),
+            cel_durations.below(
+                _INTERVAL,
+                f"{_UPDATES_PATH} + '.batchEvictionInterval'",
+                1,
+                " leaves no pause: all batches of VMs are evicted at once. Use 1m0s.",
+            ),
+        ),
         sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
     ),
     invalid_number(
@@ -104,6 +145,15 @@ accepts any string: HyperConverged rejects a malformed duration, KubeVirt only o
         least=1,
         too_small="{number} means that KubeVirt never evicts a VM. Use at least 1.",
         unreadable="{value} is not an integer. Write the number of VMs to evict at once.",
+        denials=(
+            _denial(
+                _UPDATES,
+                _UPDATES_PATH,
+                "batchEvictionSize",
+                "type(number) == int && number >= 1",
+                " is not a positive integer; KubeVirt never evicts a VM with less than 1. Use at least 1.",
+            ),
+        ),
         sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
     ),
     invalid_number(
@@ -120,6 +170,16 @@ migration fails. A value that is not a quantity stops the operator.
         read=lambda obj, _: migration_limits.bandwidth(obj),
         least=0,
         too_small="{value} is negative, so every migration fails. Use 64Mi, or 0 for no limit.",
+        denials=(
+            _denial(
+                _LIMITS,
+                _LIMITS_PATH,
+                BANDWIDTH,
+                f"(type(number) == int ? self.kind != 'HyperConverged' && number >= 0 : type(number) == string"
+                f" && number.size() <= {LONGEST} && number.matches({_QUANTITY}) && !number.matches('^-[0.]*[1-9]'))",
+                " is negative or not a quantity, so every migration fails. Use 64Mi, or 0 for no limit.",
+            ),
+        ),
         sources=(
             "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#hcLiveMigrationToKv",
             "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/converter/vcpu/vcpu.go#QuantityToByte",
@@ -142,6 +202,18 @@ created with one.
         least=1,
         too_small="0 means that no live migration starts and every drain hangs. Use at least 1.",
         unreadable=f"the operators cannot read {{value}}. Use an integer from 1 to {MAX_INT32}, without quotes.",
+        denials=(
+            *(
+                _denial(
+                    _LIMITS,
+                    _LIMITS_PATH,
+                    name,
+                    f"type(number) == int && number >= 1 && number <= {MAX_INT32}",
+                    f" is not a limit: with 0 every drain hangs. Use an integer from 1 to {MAX_INT32}, without quotes.",
+                )
+                for name in (PER_CLUSTER, PER_NODE)
+            ),
+        ),
         sources=("kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go",),
     ),
     invalid_number(
@@ -158,6 +230,22 @@ created with one.
         least=0,
         too_small="{number} is negative, so every migration is cancelled at once. Use a positive number of seconds.",
         unreadable="{value} is not an integer. Write a number of seconds, without unit or quotes.",
+        denials=(
+            *(
+                _denial(
+                    _LIMITS,
+                    _LIMITS_PATH,
+                    name,
+                    f"(type(number) == int && number >= 0){others}",
+                    " is negative, so every migration is cancelled at once, or not an integer. "
+                    "Use a positive number of seconds.",
+                )
+                for name, others in (
+                    (COMPLETION_TIMEOUT, ""),
+                    (PROGRESS_TIMEOUT, " || self.kind == 'MigrationPolicy'"),  # a policy has no such field
+                )
+            ),
+        ),
         sources=(
             "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#shouldTriggerTimeout",
             "kubevirt/kubevirt:pkg/virt-launcher/virtwrap/live-migration-source.go#isMigrationProgressing",

@@ -9,6 +9,7 @@ this. The operator's webhook rejects it.
 from typing import Final
 
 from virt_admit.model import cel
+from virt_admit.model.remediation import cel_fence_agents
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
 from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
@@ -28,7 +29,7 @@ def _refused(value: str) -> str:
 
 def _denial(place: str) -> cel.Denial:
     """Return the denial of an action that is a text."""
-    values = cel.entries(f"self.?spec.?template.?spec.?{place}")
+    values = cel.entries(f"{cel_fence_agents.SPEC}.?{place}")
     return cel.Denial(
         each=_ACTIONS,
         when=f"item in {values} && {_refused(f'{values}[item]')}",
@@ -38,29 +39,19 @@ def _denial(place: str) -> cel.Denial:
     )
 
 
-def _denial_by_node(place: str) -> cel.Denial:
-    """Return the denial of an action that differs by node."""
-    values = cel.entries(f"self.?spec.?template.?spec.?{place}")
-    by_node = f"(item in {values} && type({values}[item]) == map ? {values}[item] : {{}})"
-    refused = f"{by_node}.filter(node, {_refused(f'{by_node}[node]')})"
-    return cel.Denial(
-        each=_ACTIONS,
-        when=f"{refused}.size() > 0",
-        path=f"'spec.template.spec.{place}.' + item + '.' + {refused}[0]",
-        message=_MESSAGE,
-        value=f"{by_node}",
-    )
-
-
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
     fixable=True,
     denials=(
-        *(
-            denial
-            for place in ("sharedparameters", "nodeparameters")
-            for denial in (_denial(place), _denial_by_node(place))
+        _denial("sharedparameters"),
+        _denial("nodeparameters"),
+        cel.Denial(
+            each=cel_fence_agents.PARAMETERS_OF_NODES,
+            when=f"{cel_fence_agents.PARAMETER} in {_ACTIONS} && {_refused(cel_fence_agents.VALUE)}",
+            path=cel_fence_agents.VALUE_PATH,
+            message=_MESSAGE,
+            value=cel_fence_agents.VALUE,
         ),
     ),
     sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),

@@ -6,13 +6,70 @@ reads a port, a slot or ``true`` without quotes as a number or a boolean. Only `
 **Fix.** Write the value in quotes. A parameter in ``nodeparameters`` holds one text for each node.
 """
 
+from typing import Final
+
+from virt_admit.model import cel
+from virt_admit.model.remediation import cel_fence_agents
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Field, Finding, Findings, Object, rule
+
+_SPEC: Final = "self.?spec.?template.?spec.?"
+_PATH: Final = "spec.template.spec."
+_MAPS: Final = ("sharedparameters", "nodeparameters", "nodeSecretNames")
+_NO_MAP: Final = "is not a map, so the schema rejects it. Write names and values."
+_NO_TEXT: Final = "is not a text, so the schema rejects it. Write it in quotes."
+_BY_NODE: Final = f"{cel_fence_agents.NODES}[item]"
+
+
+def _not_a_map(field: str, path: str) -> cel.Denial:
+    return cel.Denial(
+        when=f"{cel.present(field)} && !{cel.is_map(field)}",
+        path=path,
+        message=f"'{_NO_MAP}'",
+        value=f"{field}.orValue(null)",
+    )
+
+
+def _not_text(value: str) -> str:
+    return f"!(type({value}) == string || {value} == null)"
 
 
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
+    denials=(
+        *(_not_a_map(_SPEC + name, f"'{_PATH}{name}'") for name in _MAPS),
+        cel.Denial(
+            each=cel.entries(f"{_SPEC}nodeparameters"),
+            when=f"!(type({_BY_NODE}) == map || {_BY_NODE} == null)",
+            path=f"'{_PATH}nodeparameters.' + item",
+            message=f"'{_NO_MAP}'",
+            value=_BY_NODE,
+        ),
+        *(
+            cel.Denial(
+                each=cel.entries(_SPEC + name),
+                when=_not_text(f"{cel.entries(_SPEC + name)}[item]"),
+                path=f"'{_PATH}{name}.' + item",
+                message=f"'{_NO_TEXT}'",
+                value=f"{cel.entries(_SPEC + name)}[item]",
+            )
+            for name in ("sharedparameters", "nodeSecretNames")
+        ),
+        cel.Denial(
+            when=_not_text(f"{_SPEC}sharedSecretName.orValue(null)"),
+            path=f"'{_PATH}sharedSecretName'",
+            message=f"'{_NO_TEXT}'",
+            value=f"{_SPEC}sharedSecretName.orValue(null)",
+        ),
+        cel.Denial(
+            each=cel_fence_agents.PARAMETERS_OF_NODES,
+            when=_not_text(cel_fence_agents.VALUE),
+            path=cel_fence_agents.VALUE_PATH,
+            message=f"'{_NO_TEXT}'",
+            value=cel_fence_agents.VALUE,
+        ),
+    ),
     sources=(
         "medik8s/fence-agents-remediation:config/crd/bases/fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml",
     ),

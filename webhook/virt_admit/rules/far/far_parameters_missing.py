@@ -13,20 +13,32 @@ from virt_admit.model import cel
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, rule
 
-_SPEC: Final = "self.?spec.?template.?spec"
-_SHARED: Final = cel.entries(f"{_SPEC}.?sharedparameters")
-_BY_NODE: Final = cel.entries(f"{_SPEC}.?nodeparameters")
-_MISSING: Final = " && ".join(
-    (
-        cel.is_map(_SPEC),
-        f"!({cel.is_text(f'{_SPEC}.?sharedSecretName')} && {_SPEC}.?sharedSecretName.orValue('') != '')",
-        f"{cel.entries(f'{_SPEC}.?nodeSecretNames')}.size() == 0",
-        f"!({_SHARED}.size() > 0 && {_BY_NODE}.size() > 0)",
-        f"!{_BY_NODE}.exists(name, type({_BY_NODE}[name]) == map && {_BY_NODE}[name].size() > 0)",
-        f"!{_SHARED}.exists(name, type({_SHARED}[name]) == string && {_SHARED}[name].contains('{{{{'))",
+
+def _shared(of: str) -> str:
+    return cel.entries(f"{of}.?spec.?template.?spec.?sharedparameters")
+
+
+def _missing(of: str) -> str:
+    """Return whether the agent of an object has the same parameters for every node, in CEL."""
+    spec = f"{of}.?spec.?template.?spec"
+    shared, by_node = _shared(of), cel.entries(f"{spec}.?nodeparameters")
+    return " && ".join(
+        (
+            cel.is_map(spec),
+            f"!({cel.is_text(f'{spec}.?sharedSecretName')} && {spec}.?sharedSecretName.orValue('') != '')",
+            f"{cel.entries(f'{spec}.?nodeSecretNames')}.size() == 0",
+            f"!({shared}.size() > 0 && {by_node}.size() > 0)",
+            f"!{by_node}.exists(name, type({by_node}[name]) == map && {by_node}[name].size() > 0)",
+            f"!{shared}.exists(name, type({shared}[name]) == string && {shared}[name].contains('{{{{'))",
+        )
     )
+
+
+_KNOWN: Final = (
+    f"oldObject != null && {_missing('oldObject')} && {_shared('self')}.all(name, name in {_shared('oldObject')})"
+    f" && {_shared('oldObject')}.all(name, name in {_shared('self')})"
 )
-"""Whether the agent has the same parameters for every node, in CEL."""
+"""Whether an update keeps the fault. The keys of a map have no order in CEL, so they cannot be the value of a finding."""
 
 
 @rule(
@@ -34,7 +46,7 @@ _MISSING: Final = " && ".join(
     action=Action.DENY,
     denials=(
         cel.Denial(
-            when=_MISSING,
+            when=f"{_missing('self')} && !({_KNOWN})",
             path="'spec.template.spec.sharedparameters'",
             message="'the fence agent cannot determine which machine to fence. Add nodeparameters, or write '"
             " + '{{.NodeName}} into a shared value.'",

@@ -6,6 +6,7 @@ the operator cannot read any template of the cluster.
 **Fix.** Write a duration in quotes, such as ``5s``, the default.
 """
 
+from virt_admit.model import cel_durations
 from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, parse_duration, rule
@@ -14,6 +15,14 @@ from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Ob
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
+    denials=(
+        cel_durations.invalid(
+            "self.?spec.?template.?spec.?retryinterval",
+            "'spec.template.spec.retryinterval'",
+            ". Write a duration (the default is 5s).",
+            DURATION,
+        ),
+    ),
     sources=(
         "medik8s/fence-agents-remediation:config/crd/bases/fence-agents-remediation.medik8s.io_fenceagentsremediationtemplates.yaml",
         "k8s.io/apimachinery:pkg/apis/meta/v1/duration.go#UnmarshalJSON",

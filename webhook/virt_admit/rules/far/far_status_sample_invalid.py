@@ -9,14 +9,31 @@
 import re
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.rule import FAR_TEMPLATE, Action, Context, Finding, Findings, Object, rule, show
 
 PERCENT: Final = re.compile(r"(?:[0-9]|[1-9][0-9]|100)%")
+
+_SAMPLE: Final = "self.?spec.?statusValidationSample"
+_VALUE: Final = f"{_SAMPLE}.orValue(null)"
+_VALID: Final = (
+    f"(type({_VALUE}) == int ? {_VALUE} >= 0"
+    f" : type({_VALUE}) == string && {_VALUE}.matches({cel.text(f'^(?:{PERCENT.pattern})$')}))"
+)
 
 
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{cel.present(_SAMPLE)} && !{_VALID}",
+            path="'spec.statusValidationSample'",
+            message=f"{cel.shown(_VALUE)} + ' is neither an integer of 0 or more nor a percentage without leading zeros. '"
+            " + 'Write a value such as 5 or \"20%\".'",
+            value=_VALUE,
+        ),
+    ),
     sources=("medik8s/fence-agents-remediation:fenceagentsremediationtemplates CRD, x-kubernetes-validations",),
 )
 def check(template: Object, _context: Context) -> Findings:

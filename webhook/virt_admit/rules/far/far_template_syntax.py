@@ -65,6 +65,7 @@ NO_COMMAND: Final = re.compile(r"\|\s*(?:\||-?\}\})")
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
+    not_in_cel="values are Go templates, and the regular expressions of CEL cannot follow their quotes and nested blocks",
     sources=("medik8s/fence-agents-remediation:pkg/template/template.go#RenderParameterTemplate",),
 )
 def check(template: Object, _context: Context) -> Findings:

@@ -32,6 +32,7 @@ CHECKED_PATHS = (
     kinds=(HCO,),
     metadata=(ANNOTATION,),
     action=Action.DENY,
+    not_in_cel="the patch is JSON within a text, and CEL has no function that reads JSON",
     sources=(
         "kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#NewKubeVirt",
         "kubevirt/hyperconverged-cluster-operator:controllers/operands/operand.go#ApplyPatchToSpec",

@@ -8,14 +8,30 @@ node, so no machine ever joins.
 check off. Cluster API v1beta2 takes whole seconds.
 """
 
-from virt_admit.model.remediation import health_checks
+from typing import Final
+
+from virt_admit.model import cel
+from virt_admit.model.kubernetes.units import NODE_STARTUP_TIMEOUT
+from virt_admit.model.remediation import cel_checks, health_checks
 from virt_admit.model.remediation.health_checks import NegativeTime
 from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, rule
+
+_VALUE: Final = f"{cel_checks.STARTUP}.orValue(null)"
 
 
 @rule(
     kinds=(MHC, CAPI_MHC),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"{cel.present(cel_checks.STARTUP)} && !{cel_checks.valid_time(_VALUE, NODE_STARTUP_TIMEOUT)}",
+            path=f"({cel_checks.V1BETA2} ? 'spec.checks.nodeStartupTimeoutSeconds' : 'spec.nodeStartupTimeout')",
+            message=f"{cel.shown(_VALUE)} + ' is negative or not a valid time. One invalid time stops all '"
+            f" + 'MachineHealthChecks. Write ' + ({cel_checks.V1BETA2} ? '600' : '10m')"
+            " + ', or 0 to turn the start-up check off.'",
+            value=_VALUE,
+        ),
+    ),
     sources=(
         "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#needsRemediation",
         "kubernetes-sigs/cluster-api:core/webhooks/admission/machinehealthcheck.go",

@@ -9,6 +9,7 @@ machines that match the rest of the selector. Without another label these are al
 ``Exists`` and ``DoesNotExist`` without.
 """
 
+from virt_admit.model import cel_selectors
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, first_that_fits, rule
 
@@ -16,6 +17,7 @@ from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, O
 @rule(
     kinds=(MHC, CAPI_MHC),
     action=Action.DENY,
+    denials=(*cel_selectors.denials("self.?spec.?selector", "spec.selector", ". The check would never act."),),
     sources=(
         "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#getMachinesFromMHC",
         "k8s.io/apiextensions-apiserver:pkg/apiserver/schema/defaulting/prunenulls.go#PruneNonNullableNullsWithoutDefaults",

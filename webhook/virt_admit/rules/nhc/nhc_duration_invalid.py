@@ -7,15 +7,23 @@
 
 from typing import Final
 
+from virt_admit.model import cel_durations
 from virt_admit.model.kubernetes.units import DURATION, HEALTHY_DELAY
 from virt_admit.rule import NHC, Action, Context, Finding, Findings, Object, parse_duration, rule
 
 SCHEMAS: Final = {"healthyDelay": HEALTHY_DELAY, "stormCooldownDuration": DURATION}
+_EFFECT: Final = ". One invalid value stops every NodeHealthCheck of the cluster."
 
 
 @rule(
     kinds=(NHC,),
     action=Action.DENY,
+    denials=(
+        *(
+            cel_durations.invalid(f"self.?spec.?{name}", f"'spec.{name}'", _EFFECT, schema)
+            for name, schema in SCHEMAS.items()
+        ),
+    ),
     sources=("medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go",),
 )
 def check(obj: Object, _context: Context) -> Findings:
@@ -25,4 +33,4 @@ def check(obj: Object, _context: Context) -> Findings:
             try:
                 parse_duration(field.value, schema)
             except ValueError as error:
-                yield Finding(field.path, f"{error}. One invalid value stops every NodeHealthCheck of the cluster.")
+                yield Finding(field.path, f"{error}{_EFFECT}")

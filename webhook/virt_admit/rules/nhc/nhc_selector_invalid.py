@@ -8,6 +8,7 @@ value of a Helm chart gives, is worse: the API server removes it, and the check 
 ``NotIn`` with values, and ``Exists`` and ``DoesNotExist`` without.
 """
 
+from virt_admit.model import cel_selectors
 from virt_admit.model.remediation import health_checks
 from virt_admit.rule import NHC, Action, Context, Finding, Findings, Object, Path, first_that_fits, rule
 
@@ -15,6 +16,7 @@ from virt_admit.rule import NHC, Action, Context, Finding, Findings, Object, Pat
 @rule(
     kinds=(NHC,),
     action=Action.DENY,
+    denials=(*cel_selectors.problems("self.?spec.?selector", "spec.selector", ". No node would ever be remediated."),),
     sources=(
         "medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#validateSelector",
         "k8s.io/apiextensions-apiserver:pkg/apiserver/schema/defaulting/prunenulls.go#PruneNonNullableNullsWithoutDefaults",

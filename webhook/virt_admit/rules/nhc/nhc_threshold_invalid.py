@@ -8,7 +8,9 @@ remediated. A number above 32 bits makes all NodeHealthChecks of the cluster unr
 
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.model.kubernetes.int_or_percent import Fault, LimitError, LimitKind, parse_int_or_percent
+from virt_admit.model.remediation import cel_checks
 from virt_admit.rule import NHC, Action, Cause, Context, Finding, Findings, Object, rule
 
 LIMITS: Final = {"minHealthy": LimitKind.NODE_MIN_HEALTHY, "maxUnhealthy": LimitKind.NODE_MAX_UNHEALTHY}
@@ -22,6 +24,20 @@ EFFECT: Final = {
 @rule(
     kinds=(NHC,),
     action=Action.DENY,
+    denials=(
+        *(
+            cel.Denial(
+                when=f"{cel.present(f'self.?spec.?{name}')}"
+                f" && !{cel_checks.valid_limit(f'self.?spec.?{name}.orValue(null)', limit)}",
+                path=f"'spec.{name}'",
+                message=f"{cel.shown(f'self.?spec.?{name}.orValue(null)')}"
+                " + ' is neither an integer of 0 or more nor a percentage up to 100%, so nothing is remediated. '"
+                " + 'Write an integer such as 2, or \"40%\".'",
+                value=f"self.?spec.?{name}.orValue(null)",
+            )
+            for name, limit in LIMITS.items()
+        ),
+    ),
     sources=(
         "medik8s/node-healthcheck-operator:api/v1alpha1/validation.go#ValidateMinHealthyMaxUnhealthy",
         "medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#getMinHealthy",

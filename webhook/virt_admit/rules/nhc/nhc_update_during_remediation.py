@@ -7,16 +7,74 @@ remediation. The operator rejects the update.
 allowed at any time.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model import cel, cel_durations
+from virt_admit.model.kubernetes.units import DURATION
 from virt_admit.rule import NHC, Action, Cause, Context, Field, Finding, Findings, Object, Operation, names, rule
+
+_REFERENCE_KEYS: Final = ("apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath")
+"""The fields of an ObjectReference; the API server removes others."""
+
+
+def _busy(of: str) -> str:
+    """Return whether a node is under remediation, in CEL."""
+    return (
+        f"{cel.items(f'{of}.?status.?unhealthyNodes')}.exists(node, type(node) == map"
+        f" && {cel.items('node.?remediations')}.size() > 0)"
+    )
+
+
+_BUSY: Final = f"({_busy('self')} || {_busy('oldObject')})"
+_SAME_SELECTOR: Final = (
+    "self.?spec.?selector.?matchExpressions.orValue(null) == oldObject.?spec.?selector.?matchExpressions.orValue(null)"
+    f" && [{cel.entries('self.?spec.?selector.?matchLabels')}].all(ours,"
+    f" [{cel.entries('oldObject.?spec.?selector.?matchLabels')}].all(theirs,"
+    " ours.all(k, theirs[?k].orValue(null) == ours[k]) && theirs.all(k, ours[?k].orValue(null) == theirs[k])))"
+)
+
+
+def _cel_reference(field: str) -> str:
+    """Return a reference without its empty fields as a list, in CEL: null, or a value for each field."""
+    values = (f"[reference.?{key}.orValue('')].map(v, v == null ? '' : v)[0]" for key in _REFERENCE_KEYS)
+    return f"({cel.present(field)} ? [[{cel.entries(field)}].map(reference, [{', '.join(values)}])[0]] : [])"
+
+
+def _cel_steps(of: str) -> str:
+    """Return the steps with parsed times, in CEL."""
+    time = "step.?timeout.orValue(null)"
+    return (
+        f"{cel.items(f'{of}.?spec.?escalatingRemediations')}.map(item, type(item) == map ? item : {{}}).map(step,"
+        f" [dyn({_cel_reference('step.?remediationTemplate')}),"
+        " dyn(type(step.?order.orValue(null)) == int ? step.order : null),"
+        f" dyn([{cel_durations.parsed(time, DURATION)}].map(times, times.size() > 0 && times[0] != 0"
+        f" ? dyn(times[0]) : dyn({time}))[0])])"
+    )
 
 
 @rule(
     kinds=(NHC,),
     operations=(Operation.UPDATE,),
     action=Action.DENY,
+    denials=(
+        *(
+            cel.Denial(
+                when=f"{_BUSY} && {changed}",
+                path=f"'spec.{name}'",
+                message="'cannot change while nodes are being remediated. Wait for them, or set pauseRequests.'",
+            )
+            for name, changed in (
+                ("selector", f"!({_SAME_SELECTOR})"),
+                (
+                    "remediationTemplate",
+                    f"{_cel_reference('self.?spec.?remediationTemplate')}"
+                    f" != {_cel_reference('oldObject.?spec.?remediationTemplate')}",
+                ),
+                ("escalatingRemediations", f"{_cel_steps('self')} != {_cel_steps('oldObject')}"),
+            )
+        ),
+    ),
     sources=("medik8s/node-healthcheck-operator:nodehealthcheck_webhook.go#isRestrictedFieldUpdated",),
 )
 def check(nhc: Object, context: Context) -> Findings:

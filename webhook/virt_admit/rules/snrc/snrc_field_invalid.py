@@ -10,6 +10,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from virt_admit.model import cel
 from virt_admit.rule import SNR_CONFIG, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
 INTEGERS: Final[Mapping[str, int | None]] = {
@@ -25,9 +26,33 @@ TEXTS: Final = ("watchdogFilePath", "endpointHealthCheckUrl")
 LISTS: Final = ("customDsTolerations", "customDsNodeSelectorRequirements")
 
 
+def _expected(least: int | None) -> str:
+    return "an integer without quotes" + ("" if least is None else f", {least} or more")
+
+
+def _denial(name: str, valid: str, example: str) -> cel.Denial:
+    """Return the denial of a field in CEL; ``valid`` has {} in place of its value."""
+    value = f"self.?spec.?{name}.orValue(null)"
+    return cel.Denial(
+        when=f"{value} != null && !({valid.replace('{}', value)})",
+        path=f"'spec.{name}'",
+        message=f"{cel.shown(value)} + ' has a type or a number that the schema rejects. Write {example}.'",
+        value=value,
+    )
+
+
 @rule(
     kinds=(SNR_CONFIG,),
     action=Action.DENY,
+    denials=(
+        *(
+            _denial(name, f"type({{}}) == int{'' if least is None else f' && {{}} >= {least}'}", _expected(least))
+            for name, least in INTEGERS.items()
+        ),
+        *(_denial(name, "type({}) == bool", "true or false without quotes") for name in BOOLEANS),
+        *(_denial(name, "type({}) == string", "a text in quotes") for name in TEXTS),
+        *(_denial(name, "type({}) == list", "a list") for name in LISTS),
+    ),
     sources=(
         "medik8s/self-node-remediation:config/crd/bases/self-node-remediation.medik8s.io_selfnoderemediationconfigs.yaml",
     ),

@@ -11,6 +11,7 @@ or ``NoExecute``. Requirements: a key, and ``In`` or ``NotIn`` with values, ``Ex
 
 from typing import Any, Final
 
+from virt_admit.model import cel, cel_selectors
 from virt_admit.model.kubernetes.selectors import IN, NODE_OPERATORS, NOT_IN, parse_requirements
 from virt_admit.rule import SNR_CONFIG, Action, Context, Field, Finding, Findings, Object, rule, show
 
@@ -18,10 +19,47 @@ OPERATORS: Final = ("", "Equal", "Exists")
 EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 REQUIREMENTS: Final = "customDsNodeSelectorRequirements"
 
+_REQUIREMENTS: Final = f"self.?spec.?{REQUIREMENTS}"
+
+
+def _word(key: str) -> str:
+    """Return a text of a toleration, empty for any other value, in CEL."""
+    return f"({cel.is_text(f'item.?{key}')} ? item.{key} : '')"
+
+
+_VALID_TOLERATION: Final = (
+    f"{cel.one_of(_word('operator'), OPERATORS)} && {cel.one_of(_word('effect'), EFFECTS)}"
+    f" && !({_word('operator')} == 'Exists' && {_word('value')} != '')"
+)
+
 
 @rule(
     kinds=(SNR_CONFIG,),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            each=cel.items("self.?spec.?customDsTolerations"),
+            when=f"type(item) == map && !({_VALID_TOLERATION})",
+            path="'spec.customDsTolerations'",
+            message="'this is not a valid toleration. Write operator Equal, or Exists without a value, and effect '"
+            " + 'NoSchedule, PreferNoSchedule or NoExecute.'",
+            value="item",
+        ),
+        cel.Denial(
+            when=f"{cel.present(_REQUIREMENTS)} && type({_REQUIREMENTS}.orValue(null)) != list",
+            path=f"'spec.{REQUIREMENTS}'",
+            message=f"{cel.shown(f'{_REQUIREMENTS}.orValue(null)')} + ' is not a list of requirements'",
+            value=f"{_REQUIREMENTS}.orValue(null)",
+        ),
+        cel.Denial(
+            each=cel.items(_REQUIREMENTS),
+            when=f"!{cel_selectors.valid_requirement('item', NODE_OPERATORS, syntax=False)}",
+            path=f"'spec.{REQUIREMENTS}'",
+            message="'this is not a valid requirement: write a key, and In or NotIn with values, Exists or DoesNotExist '"
+            " + 'without, Gt or Lt with one integer in quotes'",
+            value="item",
+        ),
+    ),
     sources=(
         "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateCustomTolerations",
         "medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateCustomDsNodeSelectors",

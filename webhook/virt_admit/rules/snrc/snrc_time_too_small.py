@@ -8,13 +8,35 @@ config.
 field to use its default (5s, 7s for ``peerRequestTimeout``, 15s and 15m).
 """
 
-from virt_admit.model.remediation.remediators import SNR_TIMES, snr_time
+from virt_admit.model import cel_durations
+from virt_admit.model.kubernetes.units import DURATION
+from virt_admit.model.remediation.remediators import SNR_TIMES, Time, snr_time
 from virt_admit.rule import SNR_CONFIG, Action, Context, Finding, Findings, Object, format_duration, rule
+
+
+def _too_short(allowed: Time) -> str:
+    shortest, default = format_duration(allowed.shortest), format_duration(allowed.default)
+    return (
+        f" is shorter than {shortest}, so the operator rejects it. Write {shortest} or more (the default is {default})."
+    )
 
 
 @rule(
     kinds=(SNR_CONFIG,),
     action=Action.DENY,
+    denials=(
+        *(
+            denial
+            for name, allowed in SNR_TIMES.items()
+            for field, path in ((f"self.?spec.?{name}", f"'spec.{name}'"),)
+            for denial in (
+                cel_durations.below(field, path, allowed.shortest, _too_short(allowed), DURATION),
+                cel_durations.invalid(
+                    field, path, f". Write a duration (the default is {format_duration(allowed.default)}).", DURATION
+                ),
+            )
+        ),
+    ),
     sources=("medik8s/self-node-remediation:selfnoderemediationconfig_webhook.go#validateTimes",),
 )
 def check(config: Object, _context: Context) -> Findings:
@@ -22,11 +44,6 @@ def check(config: Object, _context: Context) -> Findings:
         field = config["spec"][name]
         try:
             if snr_time(config, name) < allowed.shortest:
-                shortest, default = format_duration(allowed.shortest), format_duration(allowed.default)
-                yield Finding(
-                    field.path,
-                    f"{field.value} is shorter than {shortest}, so the operator rejects it. Write {shortest} or more "
-                    f"(the default is {default}).",
-                )
+                yield Finding(field.path, f"{field.value}{_too_short(allowed)}")
         except ValueError as error:
             yield Finding(field.path, f"{error}. Write a duration (the default is {format_duration(allowed.default)}).")

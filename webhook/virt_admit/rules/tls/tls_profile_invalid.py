@@ -8,7 +8,11 @@ HyperConverged and KubeVirt reject such profiles. CDI accepts them and fails lat
 ECDHE-RSA-AES128-GCM-SHA256 or ECDHE-ECDSA-AES128-GCM-SHA256, or use ``VersionTLS13`` without ciphers.
 """
 
+from typing import Final
+
+from virt_admit.model import cel
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubevirt.settings import cel_settings
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Cause, Context, Field, Finding, Findings, Object, rule, show
 
@@ -16,10 +20,58 @@ TLS13 = "VersionTLS13"
 VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", TLS13)
 HTTP2_CIPHERS = frozenset(("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"))
 
+_PROFILE: Final = cel_settings.cel_setting(Setting.TLS)
+_PATH: Final = cel_settings.cel_path(Setting.TLS)
+_MINIMUM: Final = f"{_PROFILE}.?minTLSVersion.orValue(null)"
+_WITH_CUSTOM: Final = f"self.kind != '{KUBEVIRT.kind}' && {cel.is_map(f'{_PROFILE}.?custom')}"
+_VERSION: Final = f"{_PROFILE}.?custom.?minTLSVersion.orValue(null)"
+_CIPHERS: Final = f"{_PROFILE}.?custom.?ciphers"
+
+
+def _has_items(field: str) -> str:
+    return f"{cel.items(field)}.size() > 0"
+
 
 @rule(
     kinds=(HCO, KUBEVIRT, CDI),
     action=Action.DENY,
+    denials=(
+        cel.Denial(
+            when=f"self.kind == '{KUBEVIRT.kind}' && {_has_items(f'{_PROFILE}.?ciphers')}"
+            f" && ({_MINIMUM} == null || {cel.one_of(_MINIMUM, ('', TLS13))})",
+            path=f"{_PATH} + '.ciphers'",
+            message="'KubeVirt rejects ciphers with TLS 1.3, which is the default without minTLSVersion. '"
+            " + 'Remove the ciphers or set minTLSVersion: VersionTLS12.'",
+            value=f"[dyn({_MINIMUM}), {_PROFILE}.?ciphers.orValue(null)]",
+        ),
+        cel.Denial(
+            when=f"{_WITH_CUSTOM} && !({cel.one_of(_VERSION, VERSIONS)})",
+            path=f"{_PATH} + '.custom.minTLSVersion'",
+            message=f"{cel.shown(_VERSION)} + ' is not a valid TLS version. Use one of {', '.join(VERSIONS)}.'",
+            value=_VERSION,
+        ),
+        cel.Denial(
+            when=f"{_WITH_CUSTOM} && {_VERSION} == '{TLS13}' && {_has_items(_CIPHERS)}",
+            path=f"{_PATH} + '.custom.ciphers'",
+            message="'TLS 1.3 has fixed ciphers, so this list is rejected. Use an empty list.'",
+            value=f"[dyn({_VERSION}), {_CIPHERS}.orValue(null)]",
+        ),
+        cel.Denial(
+            when=f"{_WITH_CUSTOM} && {cel.one_of(_VERSION, VERSIONS)} && {_VERSION} != '{TLS13}'"
+            f" && !{cel.items(_CIPHERS)}.exists(cipher, {cel.one_of('cipher', tuple(sorted(HTTP2_CIPHERS)))})",
+            path=f"{_PATH} + '.custom.ciphers'",
+            message=f"'HTTP/2 below TLS 1.3 requires {' or '.join(sorted(HTTP2_CIPHERS))}; '"
+            " + 'API servers would not start. Add one.'",
+            value=f"[dyn({_VERSION}), {_CIPHERS}.orValue(null)]",
+        ),
+        cel.Denial(
+            when=f"self.kind != '{KUBEVIRT.kind}' && !{cel.is_map(f'{_PROFILE}.?custom')}"
+            f" && {_PROFILE}.?type.orValue(null) == 'Custom'",
+            path=f"{_PATH} + '.custom'",
+            message="'type Custom requires this field. Set minTLSVersion and ciphers in it.'",
+            value=f"{_PROFILE}.?custom.orValue(null)",
+        ),
+    ),
     sources=(
         "kubevirt/hyperconverged-cluster-operator:pkg/webhooks/validator/validator.go#validateTLSSecurityProfiles",
         "kubevirt/kubevirt:pkg/virt-operator/webhooks/kubevirt-update-admitter.go#validateTLSConfiguration",

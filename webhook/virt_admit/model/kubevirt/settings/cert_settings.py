@@ -87,7 +87,7 @@ def block(obj: Object) -> Field:
 def written(obj: Object) -> Iterator[Written]:
     """Yield every duration that the object sets, including those that a deprecated field of KubeVirt overrides."""
     kind, place = kinds.of(obj), block(obj)
-    for name in _defaults(kind):
+    for name in defaults(kind):
         for role in (DURATION, RENEW_BEFORE):
             if place[name][role].present:
                 yield _read(name, place[name][role], role)
@@ -103,7 +103,7 @@ def groups(obj: Object) -> Iterator[Group]:
     In KubeVirt a deprecated field overrides its newer equivalent.
     """
     kind, place = kinds.of(obj), block(obj)
-    for name, default in _defaults(kind).items():
+    for name, default in defaults(kind).items():
         duration_field = _place(kind, place, name, DURATION)
         renew_before_field = _place(kind, place, name, RENEW_BEFORE)
         duration = _in_force(name, duration_field, DURATION, default.duration)
@@ -115,7 +115,8 @@ def groups(obj: Object) -> Iterator[Group]:
             yield Group(name, place[name], duration_field, renew_before_field, duration, renew_before)
 
 
-def _defaults(kind: Kind | None) -> Mapping[str, _Default]:
+def defaults(kind: Kind | None) -> Mapping[str, _Default]:
+    """Return the default of each group of certificates of a kind."""
     return _DEFAULTS.get(kind, {}) if kind is not None else {}
 
 

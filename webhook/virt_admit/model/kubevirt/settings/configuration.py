@@ -65,7 +65,7 @@ KUBEVIRT_PATHS: Final[Mapping[Setting, str]] = {
     Setting.CERTIFICATES: "spec.certificateRotateStrategy.selfSigned",
     Setting.TLS: "spec.configuration.tlsConfiguration",
 }
-_CDI: Final[Mapping[Setting, str]] = {
+CDI_PATHS: Final[Mapping[Setting, str]] = {
     Setting.CERTIFICATES: "spec.certConfig",
     Setting.TLS: "spec.config.tlsSecurityProfile",
 }
@@ -83,7 +83,7 @@ def setting(obj: Object, what: Setting) -> Field:
     elif kind is HCO:
         places = HCO_V1BETA1_PATHS if obj.version == "v1beta1" else HCO_V1_PATHS
     else:
-        places = _CDI if kind is CDI else {}
+        places = CDI_PATHS if kind is CDI else {}
     place = places.get(what)
     return obj.at(*place.split(".")) if place else obj["-"]
 
