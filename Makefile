@@ -130,10 +130,10 @@ verify-launcher: .venv/.ready
 verify-rehearsal: .venv/.ready
 	@$(BIN)/python -m tests.upstream.$(if $(LIVE),live_)migrations $(COUNT) $(SEED)
 
-## make verify-watch COUNT=10000
+## make verify-judgements COUNT=10000
 ##                what the watch keeps against full judgements, after each of so many random changes from SEED=0 on
-.PHONY: verify-watch
-verify-watch: .venv/.ready
+.PHONY: verify-judgements
+verify-judgements: .venv/.ready
 	@$(BIN)/python -m tests.changing_cluster $(or $(COUNT),10000) $(SEED)
 
 ## make verify-policies COUNT=10000 ARGS="-k nhc"

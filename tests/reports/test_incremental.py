@@ -5,7 +5,7 @@ import pytest
 from tests.changing_cluster import ChangingCluster, differences
 
 CHANGES = 40
-"""``make verify-watch`` makes thousands."""
+"""``make verify-judgements`` makes thousands."""
 
 
 @pytest.mark.slow
